@@ -129,6 +129,19 @@ def test_clouds_of_the_work_tree_are_not_read(
     assert "clouds.yaml" in capsys.readouterr().err
 
 
+@pytest.mark.of_domains("vnf")
+@pytest.mark.parametrize("auth", ["keystone", "none"])
+def test_an_endpoint_of_the_work_tree_needs_the_permission_of_the_operator(
+    auth: str, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without credentials, too: a connection reaches servers that only the runner can reach."""
+    text = untrusted_files.LIVE_TACKER.replace("\n}", f'\n  auth = "{auth}"\n}}', 1)
+    (tree / "main.nf.hcl").write_text(text)
+    assert run_command_line(["plan", "-confine"]) == 1
+    err = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert f'The address "{untrusted_files.SERVER}" is set in the configuration, and -confine does not allow it' in err
+
+
 @pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize("case", BACKEND_CASES)
 def test_a_settings_file_of_the_work_tree_reaches_nothing(

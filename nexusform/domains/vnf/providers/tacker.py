@@ -76,10 +76,10 @@ def make_provider(
 
 
 def list_addresses(settings: Mapping[str, Any]) -> Sequence[str]:
-    """List the receivers of the credentials."""
-    return (str(settings["endpoint"]),) if settings.get("auth") != "none" else ()
+    """List the contacted servers: also without credentials a connection needs the operator's permission."""
+    return (str(settings["endpoint"]),)
 
 
 PROVIDER: Final = ProviderKind(
-    SETTINGS, make_provider, list_addresses=list_addresses, alternative="Allow the endpoint with -allow-remote."
+    SETTINGS, make_provider, list_addresses=list_addresses, alternative="Without `provider = tacker`, VNFs are planned only."
 )
