@@ -30,7 +30,7 @@ VALUES = (
         r"NF_(AZURE_ENDPOINT|AZURE_POLL_SECONDS|FLEET_CONTEXT|HTTP_USERNAME|HTTP_PASSWORD|LEASE_SECONDS|ENCRYPTION)?"
     ),
     re.compile(r"ARM_(ACCESS_KEY|SAS_TOKEN|CLIENT_ID|TENANT_ID|CLIENT_SECRET|USE_OIDC|USE_MSI|USE_CLI|OIDC_TOKEN)"),
-    re.compile(r"OS_(CLOUD|AUTH_URL)?"),  # a prefix: the other fields of clouds.yaml
+    re.compile(r"OS_(CLOUD|AUTH_URL|NOVA_\w+)?"),  # a prefix: the other fields of clouds.yaml
     re.compile(r"AZURE_SUBSCRIPTION_ID|KUBERNETES_(SERVICE_HOST|SERVICE_PORT|EXEC_INFO)|(GITHUB|CI|ACTIONS)_\w+"),
 )
 
