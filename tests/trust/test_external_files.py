@@ -130,6 +130,28 @@ def test_clouds_of_the_work_tree_are_not_read(
 
 
 @pytest.mark.of_domains("vnf")
+@pytest.mark.parametrize("verified", [True, False])
+def test_an_unverified_openstack_is_named(verified: bool, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import ExitStack
+
+    from nexusform.domains.vnf.providers.tacker import make_provider
+
+    auth = {"auth_url": untrusted_files.SERVER, "username": "u", "password": "p"}
+    (tree / "clouds.yaml").write_text(json.dumps({"clouds": {"c": {"auth": auth, "verify": verified}}}))
+    monkeypatch.setenv("OS_CLOUD", "c")
+    settings = {
+        "endpoint": untrusted_files.SERVER,
+        "auth": "keystone",
+        "timeout": "1m",
+        "on_failure": "fail",
+        "graceful": True,
+    }
+    with ExitStack() as stack:
+        warnings = make_provider(settings, str(tree), stack).list_warnings()
+    assert [problem.id for problem in warnings] == ([] if verified else ["unverified-server"])
+
+
+@pytest.mark.of_domains("vnf")
 @pytest.mark.parametrize("auth", ["keystone", "none"])
 def test_an_endpoint_of_the_work_tree_needs_the_permission_of_the_operator(
     auth: str, tree: Path, capsys: pytest.CaptureFixture[str]

@@ -81,5 +81,8 @@ def list_addresses(settings: Mapping[str, Any]) -> Sequence[str]:
 
 
 PROVIDER: Final = ProviderKind(
-    SETTINGS, make_provider, list_addresses=list_addresses, alternative="Without `provider = tacker`, VNFs are planned only."
+    SETTINGS,
+    make_provider,
+    list_addresses=list_addresses,
+    alternative="Without `provider = tacker`, VNFs are planned only.",
 )

@@ -59,6 +59,7 @@ class TackerClient:
         self._credentials = credentials
         self._token = ""
         verification = credentials.verification if credentials is not None else True
+        self.verifies_server = verification is not False
         self._client = ApiClient(endpoint, verify=verification)
 
     def close(self) -> None:

@@ -90,8 +90,14 @@ class TackerProvider(FixedIdentity):
         return ObjectKey(resource_type, str(values["id"]), 0), _add_observations(values, instance)
 
     def list_warnings(self) -> list[Problem]:
-        """Return no warnings."""
-        return []
+        """Return a warning about an unverified server."""
+        if self._client.verifies_server:
+            return []
+        detail = (
+            f"The certificates of {self._client.endpoint} and Keystone are not verified (`verify: false`): "
+            "another server could answer and receive the credentials. Set cacert in clouds.yaml instead."
+        )
+        return [Problem((), "unverified-server", detail, Severity.WARNING)]
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Return changes without support in Tacker."""
