@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from nexusform.domains.vnf.providers.tacker_client import TackerClient, TackerProblem
 from nexusform.domains.vnf.providers.vnf_instance import VnfInstance, parse_instance
+from nexusform.domains.vnf.types.vnf_levels import RETRY_KEY
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 
 RETRY: Final = "retry"
@@ -20,6 +21,7 @@ _FAILED: Final = "FAILED"
 _FAILED_TEMP: Final = "FAILED_TEMP"
 _ENDED: Final = (COMPLETED, _ROLLED_BACK, _FAILED)
 _MAX_RETRIES: Final = 3
+_MAX_EARLIER: Final = 16
 _FIRST_PAUSE: Final = 0.2
 
 
@@ -52,6 +54,9 @@ class OperationRunner(Struct, frozen=True):
 
     def run(self, instance_id: str, action: str, body: Mapping[str, Any]) -> None:
         """Start an operation and follow it. Raises OperationFailed, TackerProblem, StepPending."""
+        failed = self._find_failed(instance_id, action)
+        if failed and action != "terminate":
+            body = {**body, "additionalParams": {**(body.get("additionalParams") or {}), RETRY_KEY: failed}}
         try:
             answer = self.client.write("POST", f"/vnf_instances/{instance_id}/{action}", body)
         except TackerProblem as problem:
@@ -62,6 +67,19 @@ class OperationRunner(Struct, frozen=True):
         if not operation_id:
             raise ProviderProblem(f"Tacker accepted {action} without the address of its operation.")
         self.follow(operation_id)
+
+    def _find_failed(self, instance_id: str, action: str) -> str:
+        """Return the ids of failed operations to be repeated, or "". The NFVO then grants them again.
+
+        Instances of failed instantiations are deleted, so any of the last ones may be the earlier one of this step.
+        """
+        latest = self.find_latest(instance_id)
+        if latest is None:
+            rows = self.client.read_list("/vnf_lcm_op_occs", {"filter": f"(eq,operationState,{_ROLLED_BACK})"})
+            rows = sorted(rows, key=lambda row: str(row.get("startTime") or ""))[-_MAX_EARLIER:]
+            return ",".join(str(row.get("id")) for row in rows if row.get("operation") == action.upper())
+        is_failed = latest.get("operationState") in (_ROLLED_BACK, _FAILED)
+        return str(latest.get("id")) if is_failed and latest.get("operation") == action.upper() else ""
 
     def follow(self, operation_id: str) -> Mapping[str, Any]:
         """Follow an operation to its end and return it. Raises OperationFailed, TackerProblem, StepPending."""

@@ -12,8 +12,10 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.vnf.rendering.sol003 import build_grant_requests
 from nexusform.domains.vnf.serving.planned_operations import build_healed_zones, build_zone_ids, list_operations
+from nexusform.domains.vnf.types.vnf_levels import RETRY_KEY
 from nexusform.plans.plan import Plan
 
+_TERMINATE: Final = "TERMINATE"
 CREATED: Final = 201
 INVALID: Final = 400
 FORBIDDEN: Final = 403
@@ -139,7 +141,7 @@ def _find_grant(
     """Return the planned operation of a request, or why there is none."""
     instance_id, operation = request["vnfInstanceId"], request["operation"]
     addresses = {record.instance_id: record.address for record in records}
-    taken = {(record.address, record.number) for record in records}
+    latest = {(record.address, record.number): record for record in records}
     bound = addresses.get(instance_id)
     added = Counter(vdu for _, vdu in _list_vdus(request, "addResources"))
     removed = Counter(vdu for _, vdu in _list_vdus(request, "removeResources"))
@@ -149,7 +151,8 @@ def _find_grant(
             continue
         if grant.descriptor_id and grant.descriptor_id != request.get("vnfdId"):
             continue
-        if (grant.address, grant.number) in taken:
+        earlier = latest.get((grant.address, grant.number))
+        if earlier is not None and not _is_repetition(request, earlier):
             reason = f"The {operation} of {grant.address} in the plan was granted before."
             continue
         planned_added = Counter({vdu: len(names) for vdu, names in grant.added.items()})
@@ -160,6 +163,17 @@ def _find_grant(
             f"{grant.address}; the request adds {_format_counts(added)} and removes {_format_counts(removed)}."
         )
     return None, f"{reason} Plan this operation with nexusform, and serve that plan."
+
+
+def _is_repetition(request: Mapping[str, Any], earlier: GrantRecord) -> bool:
+    """Return whether an operation repeats a failed one: apply names failed ones in RETRY_KEY. A termination has no
+    parameters, and happens once per instance.
+    """
+    if request["operation"] == _TERMINATE:
+        return bool(request["vnfInstanceId"] == earlier.instance_id)
+    parameters = request.get("additionalParams")
+    failed = str(parameters.get(RETRY_KEY) or "") if isinstance(parameters, Mapping) else ""
+    return earlier.occurrence_id in failed.split(",")
 
 
 def _format_counts(counts: Mapping[str, int]) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from nexusform.domains.vnf.importers.vnf_model import Vnf
 from nexusform.domains.vnf.types.vnf_documents import read_documents
+
+# Parameter of an operation with the ids of failed ones to be repeated: the NFVO grants it again.
+RETRY_KEY: Final = "nexusform-retry-of"
 
 
 def compute_first_levels(vnf: Vnf, attributes: Mapping[str, Any]) -> dict[str, int]:

@@ -155,6 +155,20 @@ def test_a_restart_gives_the_same_answer_and_no_second_grant(tmp_path: Path) -> 
         assert "was granted before" in answer["detail"]
 
 
+def test_an_operation_that_names_the_failed_one_is_granted_again(tmp_path: Path) -> None:
+    with serving(tmp_path, planned_grants()) as client:
+        first = client.grant(request())[1]
+        again = request("o2", additionalParams={"nexusform-retry-of": f"other,{request()['vnfLcmOpOccId']}"})
+        status, answer = client.grant(again)
+        assert status == 201
+        assert answer["zones"] == first["zones"]
+        # Only the last operation may be repeated.
+        assert client.grant({**again, "vnfLcmOpOccId": "o3"})[0] == 403
+        assert client.grant(request("o3", additionalParams={"nexusform-retry-of": "o2"}))[0] == 201
+        assert client.grant(request("o4", additionalParams={"nexusform-retry-of": "o2"}))[0] == 403
+        assert client.grant(request("o4", additionalParams=[1]))[0] == 403
+
+
 def test_a_journal_that_cannot_be_written_grants_nothing(tmp_path: Path) -> None:
     planned = planned_grants()
     with serving(tmp_path, planned) as client:

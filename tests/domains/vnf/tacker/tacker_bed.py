@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,6 +96,20 @@ class TackerBed:
         request = urllib.request.Request(f"{self.url}/vnflcm/v2{path}", headers={"Version": "2.0.0"})
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.load(answer)
+
+    def post(self, path: str, body: Any) -> None:
+        headers = {"Version": "2.0.0", "Content-Type": "application/json"}
+        data = json.dumps(body).encode()
+        urllib.request.urlopen(urllib.request.Request(f"{self.url}/vnflcm/v2{path}", data, headers), timeout=20).close()
+
+    def wait_for_failure(self) -> str:
+        """The reason of the newest operation, once it ended without success."""
+        for _ in range(300):
+            newest = max(self.get("/vnf_lcm_op_occs"), key=lambda row: str(row["startTime"]))
+            if newest["operationState"] in ("FAILED_TEMP", "FAILED", "ROLLED_BACK"):
+                return str(self.get(f"/vnf_lcm_op_occs/{newest['id']}")["error"]["detail"])
+            time.sleep(0.1)
+        raise AssertionError("the newest operation did not fail")
 
     def list_instances(self) -> list[Any]:
         return [self.get(f"/vnf_instances/{row['id']}") for row in self.get("/vnf_instances")]

@@ -117,6 +117,41 @@ def test_no_valid_host_is_rolled_back_and_planned_again(bed: TackerBed, capfd: p
 
 
 @nightly
+@pytest.mark.parametrize("on_failure", ["rollback", "fail"])
+def test_a_failed_operation_is_resumed_as_planned(
+    bed: TackerBed, capfd: pytest.CaptureFixture[str], on_failure: str
+) -> None:
+    """`apply -resume` repeats the operation under the same plan, after several failures; others get no second grant."""
+    spec = PackageSpec(f"resumed-{on_failure}", {"worker": VduSpec(2, 1, 3)}, SPREAD)
+    story = Story(bed, spec, provider=f'on_failure = "{on_failure}"')
+    story.configure(worker_scale=0)
+    path = story.plan()
+    with story.serve(path):
+        bed.heat.failures += ["No valid host was found. "]
+        assert run_command_line(["apply", path]) == 1
+        output = " ".join("".join(capfd.readouterr()).replace("│", "").split())
+        assert "run `nexusform apply -resume`" in output
+        bed.heat.failures += ["No valid host was found. "]
+        assert run_command_line(["apply", "-resume", "-auto-approve"]) == 1
+        assert "No valid host was found" in capfd.readouterr().out
+        assert run_command_line(["apply", "-resume", "-auto-approve"]) == 0
+    assert len(check_equal(story, capfd)["vnfcs"]) == 2
+    story.configure(worker_scale=2)
+    path = story.plan()
+    with story.serve(path) as server:
+        bed.heat.failures += ["No valid host was found. "]
+        assert run_command_line(["apply", path]) == 1
+        assert run_command_line(["apply", "-resume", "-auto-approve"]) == 0
+        assert len({record.number for record in server.journal.records}) == 1
+        (instance,) = [i for i in bed.list_instances() if i["vnfInstanceName"] == spec.name]
+        body = {"type": "SCALE_OUT", "aspectId": "worker_scale", "numberOfSteps": 1}
+        bed.post(f"/vnf_instances/{instance['id']}/scale", body)
+        assert "was granted before" in bed.wait_for_failure()
+    assert len(check_equal(story, capfd)["vnfcs"]) == 4
+    assert story.apply(story.plan("-destroy")) == 0
+
+
+@nightly
 def test_a_temporary_failure_is_retried(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
     story = Story(bed, PackageSpec("again", {"worker": VduSpec(1, 1, 3)}, SPREAD), provider='on_failure = "retry"')
     bed.heat.failures += ["No valid host was found. "] * 2
