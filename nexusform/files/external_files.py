@@ -138,6 +138,8 @@ EXTERNAL_FILES: Final = (
     ExternalFile("-deployment-stack", "changes of ARM", _WORK_TREE, _FLAG),
     ExternalFile("-arm-what-if", "changes of ARM", _WORK_TREE, _FLAG),
     ExternalFile("-filter", "tests", _WORK_TREE, _FLAG),
+    ExternalFile("-test-directory", "tests", _WORK_TREE, _FLAG),
+    ExternalFile("-packages", "CSAR files for `serve`", _WORK_TREE, _FLAG),
 )
 _CACHES: Final = ("NF_CACHE_DIR", "XDG_CACHE_HOME", "~/.cache/nexusform")
 _FILE_PARAMETER: Final = re.compile(

@@ -204,11 +204,8 @@ def test_the_table_has_every_variable_and_flag_of_the_product() -> None:
         value for value in constants if re.fullmatch(r"(NF|ARM|AWS|AZURE|PG|KUBE\w*|SSL|ACTIONS|OS|XDG)_[A-Z_]+", value)
     }
     assert {name for name in variables - names if not any(value.fullmatch(name) for value in VALUES)} == set()
-    inputs = {
-        name
-        for text in texts
-        for name in re.findall(r"(\w+): [^=\n]+ = declare_texts?\(\s*\"(?:Read|Use)[^\"]*\",\s*metavar=\"\w*FILE", text)
-    }
+    reading = r"(\w+): [^=\n]+ = declare_texts?\(\s*\"(?:Read|Use|Find|Serve)[^\"]*\",\s*metavar=\"\w*(?:FILE|DIR)\""
+    inputs = {name for text in texts for name in re.findall(reading, text)}
     assert {f"-{name.replace('_', '-')}" for name in inputs} - names == set()
 
 

@@ -71,8 +71,9 @@ def serve_sol003(arguments: ServeArguments) -> int:
     if saved is None or has_errors(diagnostics):
         return 1
     planned = list_planned_grants(saved.plan)
+    files = RealFiles(context.confinement.get_operator_confinement(arguments.packages))
     try:
-        packages, problems = list_packages(arguments.packages, RealFiles()) if arguments.packages else ({}, [])
+        packages, problems = list_packages(arguments.packages, files) if arguments.packages else ({}, [])
         journal = GrantJournal(arguments.plan, saved.digest)
         server = GrantServer((host, port), planned, journal, packages, token, tls)
     except OSError as problem:

@@ -219,6 +219,32 @@ def test_packages_are_served_by_their_descriptor(tmp_path: Path) -> None:
         assert client.send("GET", "/etc/passwd")[0] == 404
 
 
+@pytest.mark.parametrize("confined", [True, False])
+def test_a_package_of_a_sandboxed_directory_is_no_link_to_the_outside(
+    confined: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "outside").mkdir()
+    packages_in(tmp_path / "outside")
+    tree = tmp_path / "tree"
+    (tree / ".git").mkdir(parents=True)
+    (tree / "packages").mkdir()
+    (tree / "packages" / "linked.csar").symlink_to(tmp_path / "outside" / "edge.csar")
+    (tree / "main.nf.hcl").write_text(CONFIGURATION)
+    (tree / "vnfd.yaml").write_text(VNFD)
+    monkeypatch.chdir(tree)
+    assert run_command_line(["plan", "-out=p.nfplan", "-samples=0"]) == 0
+    served: list[str] = []
+
+    def refuse(_address: object, _planned: object, _journal: object, packages: Any, *_: object) -> GrantServer:
+        served.extend(packages)
+        raise OSError(98, "Address already in use")
+
+    monkeypatch.setattr("nexusform.domains.vnf.serving.grant_server.GrantServer", refuse)
+    flags = ["-plan=p.nfplan", "-packages=packages", "-confine" if confined else "-confine=false"]
+    assert run_command_line(["serve", "sol003", *flags]) == 1
+    assert served == ([] if confined else [DESCRIPTOR])
+
+
 def test_only_loopback_without_certificate_and_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
