@@ -252,7 +252,7 @@ _ALL: Final = (
     Domain(
         name="conformance",
         description="Recorded decisions of real systems, answered again and scored",
-        dependencies=("fleet", "pods", "openstack"),
+        dependencies=("fleet", "pods", "openstack", "vnf"),
         io_layer=("workflow", "cli"),
         checkers={
             "kube-scheduler": "workflow.scheduler_check:check_with_scheduler",

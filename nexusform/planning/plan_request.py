@@ -79,7 +79,7 @@ class PlanRequest(Struct, frozen=True):
     remedies. `imports` are the objects to import, by their new address. `data_overrides` replace data
     sources, `object_overrides` computed values; the first match wins. `read_state` reads the states of other
     configurations, `query` queries servers for data sources. `commit` is that of the work tree. `limits` are the
-    maximums of the plan.
+    maximums of the plan. Without `verifies_certainty` every pod counts as certain.
     """
 
     configuration: Configuration
@@ -103,6 +103,7 @@ class PlanRequest(Struct, frozen=True):
     working_directory: str = "."
     prior_digest: str = ""
     includes_remedies: bool = True
+    verifies_certainty: bool = True
     is_applying: bool = False
     new_uuid: Callable[[], str] | None = None
     progress: Progress = lambda _stage, _done, _of: None

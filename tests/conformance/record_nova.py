@@ -1,62 +1,121 @@
 """Records decisions of Nova's filters and weighers, and of Placement, on random sites, for a given time.
 
 Run: NEXUSFORM_NOVA=PYTHON python -m tests.conformance.record_nova MINUTES FILE. Adds cases to FILE (*.jsonl.gz).
+
+A process per processor decides on many servers of a site, one after the other. Each runs on the first of the best
+hosts.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from random import Random
 from typing import Any
 
-from tests.conformance.record_scheduler import add_cases
-from tests.domains.openstack.test_nova_decisions import add_hosts, ask_nova, build_site, predict
+from nexusform.domains.conformance.workflow import nova_check
+from tests.conformance.case_writer import run_recorder
+from tests.domains.openstack.test_nova_decisions import NOVA, build_site
 
 Body = dict[str, Any]
-_VERSION = "34.0.0"
-_SITES = 20  # of one start of Nova
+_DRIVER = Path(nova_check.__file__).with_name("nova_driver.py")
+_REQUESTS = 120  # of one site
+_SERVERS = 3  # of one host, on average; older ones are deleted
 
 
-def record_decisions(minutes: float, first: int) -> Iterator[Body]:
-    """Yield the decisions on random sites."""
-    end = time.monotonic() + 60 * minutes
-    for start in itertools.count(first, _SITES):
-        sites = [build_site(seed) for seed in range(start, start + _SITES)]
-        documents = [add_hosts(site, predict(site)) for site in sites]
-        for document, answers in zip(documents, ask_nova(documents), strict=True):
-            yield from build_cases(document, answers)
-        if time.monotonic() > end:
-            return
-
-
-def build_cases(site: Body, answers: list[list[str]]) -> Iterator[Body]:
-    """Yield a case per request of a site. `answers` are the tied hosts of each."""
+def build_document(seed: int) -> Body:
+    """Build a random site with many requests. Their servers are deleted later."""
+    site = build_site(seed)
+    draw = Random(seed)
+    limit = _SERVERS * len(site["hosts"])
+    names = sorted(site["servers"])
+    requests = []
+    for number in range(_REQUESTS):
+        released = [names.pop(draw.randrange(len(names))) for _ in range(2 if len(names) >= limit else 0)]
+        request = draw.choice(site["requests"])
+        requests.append({**request, "flavor": site["flavors"][request["flavor"]], "released": released})
+        names.append(f"r{number}")
     servers = {name: {**server, "group": None} for name, server in site["servers"].items()}
+    return {**site, "servers": servers, "requests": requests}
+
+
+def build_cases(site: Body, answers: list[list[str]], version: str) -> Iterator[Body]:
+    """Yield a case per request of a site. `answers` are the best hosts of each."""
+    servers = dict(site["servers"])
     for number, (request, hosts) in enumerate(zip(site["requests"], answers, strict=True)):
         flavor, group = request["flavor"], request["group"]
+        for name in request["released"]:
+            servers.pop(name, None)
         yield {
-            "system": "nova",
-            "version": _VERSION,
+            "system": nova_check.PROGRAM,
+            "version": version,
             "snapshot": {"hosts": site["hosts"], "servers": dict(servers), "settings": site["settings"]},
-            "request": {"flavor": flavor, "group": group, "image": request.get("image") or {}},
+            "request": {name: value for name, value in request.items() if name != "released"},
             "decision": {"host": hosts[0] if hosts else None},
             "equivalent": [{"host": host} for host in hosts[1:]],
         }
-        if request["host"]:
+        if hosts:
             size = {name: flavor[name] for name in ("vcpus", "memory_mib", "disk_gib", "properties")}
-            servers[f"r{number}"] = {
-                "host": request["host"],
-                **size,
-                "group": group and group["name"],
-                "is_building": True,
-            }
+            new = {"host": hosts[0], **size, "group": group and group["name"], "is_building": True}
+            servers[f"r{number}"] = new
+
+
+class NovaProcess:
+    """Running driver, and the version of its Nova."""
+
+    def __init__(self) -> None:
+        assert NOVA is not None, "NEXUSFORM_NOVA is no interpreter"
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        self._process = subprocess.Popen(
+            [NOVA, "-W", "ignore", str(_DRIVER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
+        self.version = json.loads(self._output.readline())["nova"]
+
+    def decide(self, document: Body) -> list[list[str]]:
+        """Return the best hosts of each request."""
+        self._input.write(json.dumps(document) + "\n")
+        self._input.flush()
+        return [json.loads(self._output.readline()) for _ in document["requests"]]
+
+    def close(self) -> None:
+        """End the process."""
+        self._input.close()
+        self._process.wait()
+        self._output.close()
+
+
+def record_decisions(minutes: float) -> Iterator[Body]:
+    """Yield the decisions on random sites."""
+    end = time.monotonic() + 60 * minutes
+    processes = [NovaProcess() for _ in range(os.cpu_count() or 1)]
+    seeds = itertools.count(int(time.time()) % 1_000_000_000)
+
+    def decide_site(process: NovaProcess) -> tuple[Body, list[list[str]]]:
+        document = build_document(next(seeds))
+        return document, process.decide(document)
+
+    with ThreadPool(len(processes)) as threads:
+        while time.monotonic() < end:
+            for document, answers in threads.map(decide_site, processes):
+                yield from build_cases(document, answers, processes[0].version)
+    for process in processes:
+        process.close()
 
 
 if __name__ == "__main__":
-    begun = time.monotonic()
-    first_seed = int(time.time()) % 1_000_000_000
-    number = add_cases(Path(sys.argv[2]), record_decisions(float(sys.argv[1]), first_seed))
-    print(f"{number} decisions, {60 * number / (time.monotonic() - begun):.0f} a minute")
+    run_recorder(Path(sys.argv[2]), record_decisions(float(sys.argv[1])))

@@ -57,10 +57,13 @@ class Attempt(Struct):
 
 
 def build_nodes(draw: Random, prefix: str, version: str) -> list[Body]:
-    """Build 2 to 7 nodes."""
-    zones = draw.randint(1, 3)
-    nodes = [pod_worlds.build_node(draw, number, zones) for number in range(draw.randint(2, 7))]
+    """Build 2 to 8 nodes, often of equal size."""
+    zones, are_equal = draw.randint(1, 3), draw.random() < 0.5
+    nodes = [pod_worlds.build_node(draw, number, zones) for number in range(draw.randint(2, 8))]
+    amounts = {"cpu": "8", "memory": "16Gi", "pods": "110"}
     for node in nodes:
+        if are_equal:
+            node["status"] |= {"capacity": amounts, "allocatable": amounts}
         name = f"{prefix}-{node['metadata']['name']}"
         node["metadata"]["name"] = node["metadata"]["labels"]["kubernetes.io/hostname"] = name
         node["status"]["nodeInfo"] = {**pod_worlds.NODE_INFO, "kubeletVersion": f"v{version}"}
@@ -93,8 +96,8 @@ def build_spec(draw: Random, app: str) -> Body:
     spec.pop("priorityClassName", None)  # evictions are decisions of their own
     spec["preemptionPolicy"] = "Never"
     requests = spec["containers"][0]["resources"].get("requests")
-    if requests and draw.random() < 0.5:
-        requests["cpu"] = f"{draw.choice((50, 100, 200))}m"
+    if requests and draw.random() < 0.7:
+        requests |= {"cpu": f"{draw.choice((50, 100, 200))}m", "memory": "64Mi"}
     if draw.random() < 0.1:
         spec["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080, "protocol": "TCP"}]
     if draw.random() < 0.15:

@@ -74,7 +74,7 @@ class PlanOptions(Struct, frozen=True):
     server-side dry run; "" if none is expected. `generate_config_out` is the file for generated configuration
     of imported objects, "" for none. `now` is the time of the plan, "" for the present. `imports` are objects
     to import besides those of import blocks. `allows_state_only`: without an answer of a provider, the plan
-    starts from the state.
+    starts from the state. Without `verifies_certainty` every pod counts as certain.
     """
 
     mode: Mode = Mode.NORMAL
@@ -88,6 +88,7 @@ class PlanOptions(Struct, frozen=True):
     includes_rejections: bool = False
     includes_losses: bool = False
     includes_remedies: bool = True
+    verifies_certainty: bool = True
     explain: tuple[tuple[str, str], ...] = ()
     generate_config_out: str = ""
     now: str = ""
@@ -332,6 +333,7 @@ class Run(Struct):
             includes_rejections=options.includes_rejections,
             includes_losses=options.includes_losses,
             includes_remedies=options.includes_remedies,
+            verifies_certainty=options.verifies_certainty,
             explain=options.explain,
             now=options.now or get_plan_time(self.project.context.environment),
         )

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.domains.conformance.workflow import scores
+from tests.conformance.write_table import build_table
 
 ROOT = Path(__file__).parents[3]
 CASES = ROOT / "tests" / "conformance"
@@ -32,12 +34,23 @@ def test_every_recorded_decision_is_predicted_and_the_page_says_so(capsys: pytes
     code, text = run(capsys, "-json", str(CASES))
     document = json.loads(text)
     assert (code, document["wrong"]) == (0, [])
-    columns = ("system", "version", "decisions", "right")
-    rows = [f"| {' | '.join(str(item[column]) for column in columns)} |" for item in document["systems"]]
     page = (ROOT / "docs" / "fidelity.md").read_text()
     table = re.search(r"<!-- conformance -->\n.*?\n\n", page, re.DOTALL)
     assert table is not None
-    assert table[0].rstrip().splitlines()[3:] == rows
+    assert table[0].rstrip().splitlines()[1:] == build_table(document)
+
+
+def test_many_cases_are_answered_by_several_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [json.loads(line) for line in read_lines("kube-scheduler.jsonl.gz", 4)]
+    lines[3]["decision"], lines[3]["equivalent"] = {"node": "elsewhere"}, []
+    (tmp_path / "pods.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "{")
+    alone = run(capsys, str(tmp_path))
+    monkeypatch.setattr(scores, "_CASES_OF_ONE_PROCESS", 1)
+    assert run(capsys, str(tmp_path)) == alone
+    assert "pods.jsonl:4: predicted" in alone[1]
+    assert run(capsys, "-program=echo {}", str(tmp_path))[1].count("kube-scheduler decided") == 4
 
 
 def test_another_program_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.conformance.workflow.case_files import Case
 from nexusform.domains.fleet.planning.recorded_decisions import decide_placement
 from nexusform.domains.openstack.scheduling.recorded_decisions import decide_host
+from nexusform.domains.vnf.serving.recorded_decisions import decide_operation
 from nexusform.plans.plan import Mode
 from nexusform.workflow.opening.command_context import create_editor_context
 from nexusform.workflow.opening.project import open_project
@@ -51,7 +53,7 @@ def predict_decision(case: Case) -> Any:
         raise NoAnswer(f"nexusform predicts no decisions of {case.system}")
     try:
         return _OWN_ANSWERS[case.system](case)
-    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as problem:
         raise NoAnswer(f"the case is incomplete ({type(problem).__name__}: {problem})") from None
 
 
@@ -62,26 +64,27 @@ def build_program_answer(command: str) -> Answer:
     words = shlex.split(command)
     if not words:
         raise ValueError("no program")
+    return partial(_run_program, words)
 
-    def run_program(case: Case) -> Any:
-        question = {"system": case.system, "version": case.version, "snapshot": case.snapshot, "request": case.request}
-        try:
-            result = subprocess.run(  # noqa: S603 - the operator's own command
-                words, input=json.encode(question), capture_output=True, timeout=_PROGRAM_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise NoAnswer(f"no answer within {_PROGRAM_SECONDS:.0f} s") from None
-        except OSError as problem:
-            raise NoAnswer(f"{words[0]} cannot be started: {problem.strerror}") from None
-        if result.returncode:
-            lines = result.stderr.decode(errors="replace").strip().splitlines()
-            raise NoAnswer(f"exit code {result.returncode}: {lines[-1][:200] if lines else 'no message'}")
-        try:
-            return json.decode(result.stdout)
-        except DecodeError as problem:
-            raise NoAnswer(f"the answer is not JSON: {problem}") from None
 
-    return run_program
+def _run_program(words: list[str], case: Case) -> Any:
+    """Return the answer of a program. Raises NoAnswer."""
+    question = {"system": case.system, "version": case.version, "snapshot": case.snapshot, "request": case.request}
+    try:
+        result = subprocess.run(  # noqa: S603 - the operator's own command
+            words, input=json.encode(question), capture_output=True, timeout=_PROGRAM_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise NoAnswer(f"no answer within {_PROGRAM_SECONDS:.0f} s") from None
+    except OSError as problem:
+        raise NoAnswer(f"{words[0]} cannot be started: {problem.strerror}") from None
+    if result.returncode:
+        lines = result.stderr.decode(errors="replace").strip().splitlines()
+        raise NoAnswer(f"exit code {result.returncode}: {lines[-1][:200] if lines else 'no message'}")
+    try:
+        return json.decode(result.stdout)
+    except DecodeError as problem:
+        raise NoAnswer(f"the answer is not JSON: {problem}") from None
 
 
 def _predict_node(case: Case) -> dict[str, Any]:
@@ -99,7 +102,8 @@ def _predict_node(case: Case) -> dict[str, Any]:
         with begin_run(project, "OperationTypePlan", locking, records_recovery=False) as run:
             if not run.is_ready:
                 raise NoAnswer("the objects cannot be read")
-            plan = run.plan(PlanOptions(mode=Mode.NORMAL, samples=0, includes_remedies=False)).plan
+            options = PlanOptions(mode=Mode.NORMAL, samples=0, includes_remedies=False, verifies_certainty=False)
+            plan = run.plan(options).plan
     if plan.errored:
         raise NoAnswer(next(item.detail for item in plan.diagnostics if item.severity is Severity.ERROR))
     nodes = [
@@ -116,6 +120,10 @@ def _predict_clusters(case: Case) -> dict[str, Any]:
     return decide_placement(case.snapshot, case.request)
 
 
+def _predict_grant(case: Case) -> dict[str, Any]:
+    return decide_operation(case.snapshot, case.request)
+
+
 def _predict_host(case: Case) -> dict[str, Any]:
     return decide_host(case.snapshot, case.request)
 
@@ -124,4 +132,5 @@ _OWN_ANSWERS: Final[dict[str, Answer]] = {
     "kube-scheduler": _predict_node,
     "kubefleet": _predict_clusters,
     "nova": _predict_host,
+    "tacker": _predict_grant,
 }

@@ -16,6 +16,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.files.regular_files import read_regular
 
 _MAX_BYTES: Final = 1 << 30  # bytes of one file
+_MAX_LINE: Final = 64 << 20  # bytes of one decision
 INVALID: Final = "invalid-conformance-case"
 
 
@@ -58,28 +59,24 @@ def read_cases(directory: str, problems: list[Diagnostic]) -> Iterator[LocatedCa
         )
     for path in paths:
         try:
-            content = _read_content(path)
+            for number, line in enumerate(_read_lines(path), 1):
+                if not line.strip():
+                    continue
+                try:
+                    yield LocatedCase(f"{path.name}:{number}", json.decode(line, type=Case))
+                except (DecodeError, ValidationError) as problem:
+                    detail = f"{path}, line {number}: {problem}. A case is one JSON object per line."
+                    problems.append(build_error(INVALID, detail))
         except (OSError, EOFError, zlib.error) as problem:
             reason = getattr(problem, "strerror", None) or "it is damaged"
             problems.append(build_error(INVALID, f'"{path}" cannot be read: {reason}.'))
-            continue
-        for number, line in enumerate(content.splitlines(), 1):
-            if not line.strip():
-                continue
-            try:
-                yield LocatedCase(f"{path.name}:{number}", json.decode(line, type=Case))
-            except (DecodeError, ValidationError) as problem:
-                detail = f"{path}, line {number}: {problem}. A case is one JSON object per line."
-                problems.append(build_error(INVALID, detail))
 
 
-def _read_content(path: Path) -> bytes:
-    """Return the decompressed content. Raises OSError, EOFError and zlib.error."""
-    content = read_regular(path, _MAX_BYTES)
-    if path.suffix != ".gz":
-        return content
-    with gzip.open(io.BytesIO(content)) as file:
-        decompressed = file.read(_MAX_BYTES + 1)
-    if len(decompressed) > _MAX_BYTES:
-        raise OSError(errno.EFBIG, "it is larger than 1 GiB")
-    return decompressed
+def _read_lines(path: Path) -> Iterator[bytes]:
+    """Yield the decompressed lines of a file. Raises OSError, EOFError and zlib.error."""
+    content = io.BytesIO(read_regular(path, _MAX_BYTES))
+    with gzip.open(content) if path.suffix == ".gz" else content as file:
+        while line := file.readline(_MAX_LINE + 1):
+            if len(line) > _MAX_LINE:
+                raise OSError(errno.EFBIG, "a line is longer than 64 MiB")
+            yield line

@@ -50,10 +50,10 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> C
         raise CheckProblem("A member has not joined, or reports no health.")
     end, has_timed_out = time.monotonic() + seconds, False
     try:
-        version = _read_version(Path(programs, _AGENT))
+        version = read_agent_version(Path(programs, _AGENT))
         with open_programs(programs) as running:
-            _start_hub(running, Path(programs))
-            check = _FleetCheck(running, version, {body["metadata"]["name"]: body for body in _read_manifests(result)})
+            start_hub(running, Path(programs))
+            check = FleetCheck(running, version, {body["metadata"]["name"]: body for body in _read_manifests(result)})
             check.join_members(members)
             for placement in new_placements:
                 if has_timed_out := time.monotonic() > end:
@@ -66,7 +66,7 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> C
     return CheckOutcome(summary, tuple(check.cases), has_timed_out)
 
 
-def _read_version(program: Path) -> str:
+def read_agent_version(program: Path) -> str:
     """Read the version of a hub agent from its build information. Raises ProgramProblem."""
     try:
         found = _MODULE.search(program.read_bytes())
@@ -87,7 +87,7 @@ def _read_manifests(result: PlanResult) -> Iterator[Body]:
             yield body
 
 
-def _start_hub(running: LoopbackPrograms, programs: Path) -> None:
+def start_hub(running: LoopbackPrograms, programs: Path) -> None:
     """Start the hub agent with an API server of the fleet's kinds. Raises ProgramProblem."""
     files = sorted((programs / "crds").glob("*.yaml"))
     if not files:
@@ -101,7 +101,7 @@ def _start_hub(running: LoopbackPrograms, programs: Path) -> None:
         except (OSError, yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError):
             raise ProgramProblem(f"{file} is not a definition of a kind.") from None
         running.call("POST", _DEFINITIONS, body)
-    running.call("POST", "/api/v1/namespaces", _build_object("v1", "Namespace", "fleet-system"))
+    running.call("POST", "/api/v1/namespaces", build_object("v1", "Namespace", "fleet-system"))
     for name in names:
         running.wait_for("kube-apiserver", partial(_is_served, running, name))
     running.start(
@@ -118,7 +118,7 @@ def _start_hub(running: LoopbackPrograms, programs: Path) -> None:
     )
 
 
-class _FleetCheck:
+class FleetCheck:
     """Running hub with its members, and the results so far. `manifests` are the placements by name."""
 
     def __init__(self, running: LoopbackPrograms, version: str, manifests: Mapping[str, Body]) -> None:
@@ -133,7 +133,7 @@ class _FleetCheck:
     def join_members(self, members: tuple[Member, ...]) -> None:
         """Create the members, and report as their agents. Raises ProgramProblem."""
         for member in members:
-            body = _build_object("cluster.kubernetes-fleet.io/v1beta1", "MemberCluster", member.name)
+            body = build_object("cluster.kubernetes-fleet.io/v1beta1", "MemberCluster", member.name)
             body["metadata"]["labels"] = dict(member.labels)
             taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in member.taints]
             identity = {"kind": "User", "name": "member", "apiGroup": "rbac.authorization.k8s.io"}
@@ -164,22 +164,20 @@ class _FleetCheck:
         # Resources have no effect on the choice of clusters.
         selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "nothing"}
         policy = {"policy": manifest["spec"]["policy"]} if manifest["spec"].get("policy") else {}
-        body = _build_object("placement.kubernetes-fleet.io/v1beta1", "ClusterResourcePlacement", name)
+        body = build_object("placement.kubernetes-fleet.io/v1beta1", "ClusterResourcePlacement", name)
         body["spec"] = {**policy, "resourceSelectors": [selector]}
         path = f"{_PLACEMENTS}/clusterresourceplacements"
         self._running.call("POST", path, body)
         statuses: list[str] = []
 
         def is_decided() -> bool:
-            statuses.append(_find_status(self._running.call("GET", f"{path}/{name}")))
+            statuses.append(find_status(self._running.call("GET", f"{path}/{name}")))
             return bool(statuses[-1])
 
         self._running.wait_for(_AGENT, is_decided, _MEMBER_SECONDS)
-        query = f"labelSelector=kubernetes-fleet.io/parent-CRP={name}"
-        bindings = self._running.call("GET", f"{_PLACEMENTS}/clusterresourcebindings?{query}").get("items", ())
         actual = {
-            item["spec"]["targetCluster"]: _read_scores(item["spec"])
-            for item in sorted(bindings, key=lambda item: str(item["spec"]["targetCluster"]))
+            item["spec"]["targetCluster"]: read_scores(item["spec"])
+            for item in self.list_bindings(name)
             if item["spec"]["state"] != "Unscheduled"
         }
         predicted = sorted(b.cluster for b in placement.bindings if b.state is not BindingState.UNSCHEDULED)
@@ -197,6 +195,12 @@ class _FleetCheck:
                 "equivalent": [],
             }
         )
+
+    def list_bindings(self, name: str) -> list[Body]:
+        """Return the bindings of a placement by cluster. Raises ProgramProblem."""
+        query = f"labelSelector=kubernetes-fleet.io/parent-CRP={name}"
+        bindings: list[Body] = self._running.call("GET", f"{_PLACEMENTS}/clusterresourcebindings?{query}")["items"]
+        return sorted(bindings, key=lambda item: str(item["spec"]["targetCluster"]))
 
 
 def _build_status(member: Member, generation: int) -> Body:
@@ -225,7 +229,8 @@ def _build_status(member: Member, generation: int) -> Body:
     }
 
 
-def _build_object(version: str, kind: str, name: str) -> dict[str, Any]:
+def build_object(version: str, kind: str, name: str) -> dict[str, Any]:
+    """Build an object with a name."""
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
 
 
@@ -234,7 +239,7 @@ def _is_served(running: LoopbackPrograms, name: str) -> bool:
     return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
 
 
-def _find_status(placement: Body) -> str:
+def find_status(placement: Body) -> str:
     """Return the status of the condition Scheduled, "" if the scheduler has not decided."""
     for item in placement.get("status", {}).get("conditions", ()):
         is_current = item.get("observedGeneration") == placement["metadata"]["generation"]
@@ -243,6 +248,7 @@ def _find_status(placement: Body) -> str:
     return ""
 
 
-def _read_scores(spec: Body) -> dict[str, int | None]:
+def read_scores(spec: Body) -> dict[str, int | None]:
+    """Return the scores of a binding."""
     scores = (spec.get("clusterDecision") or {}).get("clusterScore") or {}
     return {"affinity": scores.get("affinityScore"), "topologySpread": scores.get("priorityScore")}

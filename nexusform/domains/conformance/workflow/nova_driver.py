@@ -231,7 +231,8 @@ class Site:
     def decide(self, request: dict[str, Any], number: int) -> list[str]:
         """Return the hosts of the highest weight, then add the server to a host."""
         for name in request.get("released", ()):
-            self.release(name)
+            if name in self.servers:
+                self.release(name)
         flavor, group = request["flavor"], request.get("group")
         instance_group = self.build_group(group) if group else None
         spec = build_spec(flavor, str(uuid.uuid4()), instance_group, request.get("image"))
@@ -366,6 +367,7 @@ def decide_requests() -> None:
     source = Path(sys.argv[1]).open() if len(sys.argv) > 1 else sys.stdin  # noqa: SIM115 - open until the end
     answers = Path(sys.argv[2]).open("w") if len(sys.argv) > 2 else sys.stdout  # noqa: SIM115 - the same
     answers.write(json.dumps({name: version(name) for name in ("nova", "openstack-placement")}) + "\n")
+    answers.flush()
     placement = PlacementService()
     for line in source:
         document = json.loads(line)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain, islice
+from multiprocessing import Pool
+from signal import SIG_IGN, SIGINT, signal
+from typing import Any, Final
 
 from msgspec import Struct, field
 
 from nexusform.domains.conformance.workflow.answers import Answer, NoAnswer
 from nexusform.domains.conformance.workflow.case_files import LocatedCase
+
+_CASES_OF_ONE_PROCESS: Final = 500  # more start other processes
+_CHUNK: Final = 50  # cases sent to a process at once
 
 
 class WrongAnswer(Struct, frozen=True):
@@ -43,20 +51,41 @@ class ConformanceScore(Struct):
 
 
 def score_cases(cases: Iterable[LocatedCase], answer: Answer) -> ConformanceScore:
-    """Compare the answers to all cases with the decisions."""
+    """Compare the answers to all cases with the decisions. Many cases are answered on all processors."""
     score = ConformanceScore()
-    for item in cases:
-        case = item.case
-        predicted, reason = None, ""
-        try:
-            predicted = answer(case)
-        except NoAnswer as problem:
-            reason = str(problem)
-        system = score.systems.setdefault((case.system, case.version), SystemScore())
-        system.decisions += 1
-        system.errors += bool(reason)
-        if not reason and case.is_right(predicted):
-            system.right += 1
-        else:
-            score.wrong.append(WrongAnswer(item.place, case.system, case.version, predicted, case.decision, reason))
+    remaining = iter(cases)
+    for item in islice(remaining, _CASES_OF_ONE_PROCESS):
+        _add_answer(score, item, *_find_answer(answer, item))
+    following = next(remaining, None)
+    if following is None:
+        return score
+    with Pool(initializer=signal, initargs=(SIGINT, SIG_IGN)) as pool:
+        waiting: deque[LocatedCase] = deque()
+
+        def list_waiting() -> Iterator[LocatedCase]:
+            for item in chain([following], remaining):
+                waiting.append(item)
+                yield item
+
+        for predicted, reason in pool.imap(partial(_find_answer, answer), list_waiting(), _CHUNK):
+            _add_answer(score, waiting.popleft(), predicted, reason)
     return score
+
+
+def _find_answer(answer: Answer, item: LocatedCase) -> tuple[Any, str]:
+    """Return the answer to a case, or the reason for no answer."""
+    try:
+        return answer(item.case), ""
+    except NoAnswer as problem:
+        return None, str(problem)
+
+
+def _add_answer(score: ConformanceScore, item: LocatedCase, predicted: Any, reason: str) -> None:
+    case = item.case
+    system = score.systems.setdefault((case.system, case.version), SystemScore())
+    system.decisions += 1
+    system.errors += bool(reason)
+    if not reason and case.is_right(predicted):
+        system.right += 1
+    else:
+        score.wrong.append(WrongAnswer(item.place, case.system, case.version, predicted, case.decision, reason))

@@ -60,7 +60,8 @@ def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evalu
     pods = create_pod_phase(blocks, vms, elsewhere)
     problems = plan_fleet_objects(blocks, evaluation, pods)
     outcome = plan_placements(blocks, evaluation, pods.clusters, pods)
-    pods.verify_certainty(blocks.request.now)
+    if blocks.request.verifies_certainty:
+        pods.verify_certainty(blocks.request.now)
     unknown_findings = check_unknown_clusters(elsewhere, pods.clusters, blocks.instances.values())
     diagnostics = (*elsewhere.diagnostics, *unknown_findings, *problems, *outcome.diagnostics)
     return _build_contribution(blocks, vms, PlannedFleet(outcome, pods), diagnostics)

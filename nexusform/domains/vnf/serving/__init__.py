@@ -1,1 +1,4 @@
 """Server of the NFVO interfaces of ETSI SOL003: grants from a plan, and VNF packages."""
+
+# Public names of the package, by module.
+PUBLIC = {"recorded_decisions": "decide_operation"}

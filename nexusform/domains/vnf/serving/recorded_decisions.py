@@ -1,0 +1,78 @@
+"""Prediction of one recorded decision of Tacker: the grant request of a life-cycle operation. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from nexusform.domains.vnf.importers.vnf_model import compute_counts
+from nexusform.domains.vnf.rendering.sol003 import build_grant_requests
+from nexusform.domains.vnf.serving.grants import list_planned_grants
+from nexusform.domains.vnf.types.vnf_documents import read_documents
+from nexusform.placement_kinds.kinds import VM
+from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan
+from nexusform.resources.address import parse_address
+
+Body = dict[str, Any]
+
+
+def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> Body:
+    """Return `{operation, added, removed, constraints}`: numbers of VMs by VDU, and constraints.
+
+    `snapshot` has the text `vnfd`, `flavour_id`, `instantiation_level`, and the `scale_levels` (null before
+    instantiation). `request` has the `operation` (INSTANTIATE, SCALE, HEAL or TERMINATE). SCALE has `type`, `aspectId`
+    and `numberOfSteps`, HEAL the number of `vnfcs` by VDU. Raises KeyError, TypeError, ValueError and StopIteration if
+    a case is incomplete.
+    """
+    operation, levels = request["operation"], snapshot["scale_levels"]
+    before = None if operation == "INSTANTIATE" else _build_attributes(snapshot, levels)
+    after = None if operation == "TERMINATE" else _build_attributes(snapshot, _compute_levels(levels or {}, request))
+    address = parse_address("tacker_vnf.v")
+    healed = {f"{vdu}-{number}" for vdu, count in (request.get("vnfcs") or {}).items() for number in range(count)}
+    prior, planned = ((side or {}).get("vnfcs") or {} for side in (before, after))
+    actions = {name: PlacementAction.MOVE if name in healed else PlacementAction.KEEP for name in prior}
+    actions |= dict.fromkeys(prior.keys() - planned.keys(), PlacementAction.REMOVE)
+    actions |= dict.fromkeys(planned.keys() - prior.keys(), PlacementAction.PLACE)
+    change = Change(address, Action.UPDATE, before, after, "", 1, 1)
+    rows = tuple(PlacementChange(address, VM, name, action, None, None, "") for name, action in actions.items())
+    plan = Plan(changes=(change,), placements=rows)
+    grant = next(item for item in list_planned_grants(plan).grants if item.operation == operation)
+    document = build_grant_requests(plan).requests[str(address)]
+    constraints = [
+        {
+            "kind": item["affinityOrAntiAffinity"],
+            "scope": item["scope"],
+            "resources": dict(Counter(row["idType"] for row in item["resource"])),
+        }
+        for item in document["placementConstraints"]
+    ]
+    return {
+        "operation": grant.operation,
+        "added": {vdu: len(names) for vdu, names in grant.added.items()},
+        "removed": dict(grant.removed),
+        "constraints": sorted(
+            constraints, key=lambda item: (item["kind"], sorted(item["resources"].items()), item["scope"])
+        ),
+    }
+
+
+def _compute_levels(levels: Mapping[str, int], request: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return the scale levels after an operation."""
+    if request["operation"] != "SCALE":
+        return levels
+    steps = request["numberOfSteps"] * (1 if request["type"] == "SCALE_OUT" else -1)
+    return {**levels, request["aspectId"]: levels[request["aspectId"]] + steps}
+
+
+def _build_attributes(snapshot: Mapping[str, Any], levels: Mapping[str, int]) -> Body:
+    """Build the attributes of a VNF at these scale levels."""
+    names = ("vnfd", "flavour_id", "instantiation_level")
+    attributes = {"id": "s/v", "name": "v", "scale_levels": dict(levels), **{name: snapshot[name] for name in names}}
+    numbers = compute_counts(read_documents(attributes).vnf, snapshot["instantiation_level"], levels).numbers
+    vnfcs = {
+        f"{vdu}-{number}": {"vdu": vdu, "number": number, "availability_zone": "z", "machine": "m"}
+        for vdu, count in numbers.items()
+        for number in range(count)
+    }
+    return {**attributes, "vnfcs": vnfcs}
