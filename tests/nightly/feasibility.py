@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from nexusform.domains.pods.planning.feasibility import _copy_node, _list_pool_nodes
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -295,13 +294,10 @@ class FleetComparison:
         """Compare the missing nodes: they suffice, and one node less does not."""
         nodes, name = _list_pool_nodes(cluster), row.placement.name
         if row.missing_nodes is None:
-            copies = [
-                replace(_copy_node(node, number), name=f"{pool}-{number}")
-                for pool, node in nodes.items()
-                for number in range(_FURTHER_NODES)
-            ]
-            further = [build_node_body(copy) for copy in copies]
-            self._check("cannot run", row, True, lambda: self._start(cluster, self._result, further)[name] > 0)
+            for node in nodes.values():  # of one pool at a time: a mix of pools is not tried
+                further = [build_node_body(_copy_node(node, number)) for number in range(_FURTHER_NODES)]
+                measure = partial(self._start, cluster, self._result, further)
+                self._check("cannot run", row, True, lambda measure=measure: measure()[name] > 0)
             return
         further = [build_node_body(_copy_node(nodes[row.pool], number)) for number in range(row.missing_nodes)]
         if further[:-1]:
