@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,7 @@ def test_settings_unknown_to_the_prediction(settings: str, problem: str, capfd: 
         ("servers", "{", "servers.json is not JSON"),
         ("servers", "[1]", "servers.json is not a list of objects"),
         ("flavors", '[{"Name": "f"}]', "A column is missing or has an unexpected value"),
+        ("compute_nodes", '[{"hypervisor_hostname": "compute01"}]', "compute_nodes.json, compute01: 'numa_topology'"),
         ("hypervisors", "[]", "No compute host has a service and an inventory in Placement"),
     ],
 )
@@ -287,6 +290,31 @@ def test_the_script_prints_the_commands(capfd: pytest.CaptureFixture[str]) -> No
     script = capfd.readouterr().out
     assert "run servers server list --all-projects --long" in script
     assert "resource provider inventory list" in script
+
+
+@pytest.mark.parametrize("is_available", [True, False])
+def test_the_script_reads_the_table_of_hosts(
+    capfd: pytest.CaptureFixture[str], here: Path, *, is_available: bool
+) -> None:
+    assert run_command_line(["inventory", "script", "-for=openstack", "-directory=out"]) == 0
+    (here / "capture.sh").write_text(capfd.readouterr().out)
+    programs = here / "programs"
+    programs.mkdir()
+    row = '{"hypervisor_hostname": "HOST", "numa_topology": null, "pci_stats": null, "supported_instances": "[]"}'
+    rows = "\n".join(row.replace("HOST", name) for name in ("compute01", "compute02"))
+    contents = {"openstack": "echo '[]'", "mysql": f"cat >&2\nprintf '%s\n' '{rows}'" if is_available else "exit 1"}
+    for name, text in contents.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    environment = {"PATH": f"{programs}:{os.defpath}", "NOVA_DATABASE": "nova_cell1"}
+    done = subprocess.run(["sh", "capture.sh"], env=environment, capture_output=True, text=True, check=True)
+    if is_available:
+        assert "FROM compute_nodes WHERE deleted = 0" in done.stderr
+        nodes = json.loads(Path("out/compute_nodes.json").read_text())
+        assert [node["hypervisor_hostname"] for node in nodes] == ["compute01", "compute02"]
+    else:
+        assert "not listed: table compute_nodes of the database nova_cell1" in done.stderr
+    assert sorted(path.name for path in Path("out").glob("*nodes*")) == ["compute_nodes.json"] * is_available
 
 
 def test_the_confidence_names_nova(capfd: pytest.CaptureFixture[str]) -> None:

@@ -21,10 +21,10 @@ INVENTORY, TRAITS = "inventory", "traits"
 IMAGE, TOPOLOGY = "image", "topology"
 # Nova has no API for the NUMA cells and PCI devices of hosts: they are columns of its database.
 COMPUTE_NODES: Final = "compute_nodes"
-_QUERY: Final = """SELECT JSON_ARRAYAGG(JSON_OBJECT(
+_QUERY: Final = """SELECT JSON_OBJECT(
     'hypervisor_hostname', hypervisor_hostname, 'numa_topology', numa_topology,
     'pci_stats', pci_stats, 'supported_instances', supported_instances
-)) FROM compute_nodes WHERE deleted = 0;"""
+) FROM compute_nodes WHERE deleted = 0;"""
 
 
 def build_openstack_script(directory: str) -> str:
@@ -68,11 +68,13 @@ if [ -n "${{NOVA_DATABASE:-}}" ]; then
 {_QUERY}
 END
     then
-        mv "$directory/nodes.part" "$directory/{COMPUTE_NODES}.json"
+        awk 'BEGIN {{ print "[" }} NR > 1 {{ print "," }} {{ print }} END {{ print "]" }}' "$directory/nodes.part" \\
+            >"$directory/{COMPUTE_NODES}.json"
     else
-        rm -f "$directory/nodes.part" "$directory/{COMPUTE_NODES}.json"
+        rm -f "$directory/{COMPUTE_NODES}.json"
         echo "not listed: table compute_nodes of the database $NOVA_DATABASE" >&2
     fi
+    rm -f "$directory/nodes.part"
 fi
 date -u +%Y-%m-%dT%H:%M:%SZ >"$directory/exported_at"
 """

@@ -110,7 +110,7 @@ def _fill_missing_columns(reading: OpenstackReading, tables: Mapping[str, Rows])
             details = tables.get(f"hypervisor-{row['id']}", [{}])[0]
             values["hypervisor_version"] = int(details.get("hypervisor_version") or 0)
             values["hypervisor_type"] = str(row.get("hypervisor_type") or "")
-            reading.hosts[host] = {**values, **(parse_details(nodes[hostname]) if hostname in nodes else _UNKNOWN)}
+            reading.hosts[host] = {**values, **_read_details(hostname, nodes)}
         else:
             detail = f'Placement has no VCPU inventory of the host "{host}" (inventory-{uuid}.json): it is left out.'
             reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
@@ -126,6 +126,16 @@ _UNKNOWN: Final[Mapping[str, Any]] = {
     "device_pools": [],
     "supported_instances": [],
 }
+
+
+def _read_details(hostname: str, nodes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the details of a host. Raises ValueError."""
+    if hostname not in nodes:
+        return _UNKNOWN
+    try:
+        return parse_details(nodes[hostname])
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ValueError(f"{COMPUTE_NODES}.json, {hostname}: {problem}") from None
 
 
 def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None:

@@ -161,7 +161,7 @@ class _Rules(NamedTuple):
             )
         is_described = all(host.has_details for host in self.hosts.values())
         if request.needs_details and not is_described:
-            return f'The NUMA cells and PCI devices for the flavor "{sku.name}" are unknown. {_HOW_TO_DESCRIBE}'
+            return f'The NUMA cells and PCI devices for the flavor "{sku.name}" are unknown: {_HOW_TO_DESCRIBE}'
         if IMAGE not in self.enabled:
             return ""
         if constraints.image not in self.images:
@@ -170,7 +170,7 @@ class _Rules(NamedTuple):
             reason = missing if constraints.image else _UNKNOWN_IMAGE
             return "" if len(kinds) == 1 else f"Hosts support different images, and {reason}"
         if select_properties(self.images[constraints.image]) and not is_described:
-            return f'The hosts that support the image "{constraints.image}" are unknown. {_HOW_TO_DESCRIBE}'
+            return f'The hosts that support the image "{constraints.image}" are unknown: {_HOW_TO_DESCRIBE}'
         return ""
 
     def find_rejection(self, demand: Demand, host: NovaHost) -> str:
@@ -218,8 +218,8 @@ class _Rules(NamedTuple):
 
 _UNKNOWN_IMAGE: Final = "the image of these VMs is unknown. Set image in the block vdu of the tacker_vnf."
 _HOW_TO_DESCRIBE: Final = (
-    "Nova reports them in its database only: set NOVA_DATABASE for the script of "
-    "`nexusform inventory script -for=openstack`. Until then all fitting hosts tie."
+    "set NOVA_DATABASE for the script of `nexusform inventory script -for=openstack` (compute_nodes.json). Until then "
+    "all fitting hosts tie."
 )
 
 

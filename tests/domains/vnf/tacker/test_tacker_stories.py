@@ -40,6 +40,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TackerBed]:
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bed: TackerBed) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NF_ALLOW_REMOTE", bed.url)  # of saved plans
     bed.heat.full.clear()
     bed.heat.failures.clear()
     bed.heat.is_held = False
@@ -331,9 +332,10 @@ def test_keystone_gives_the_token(
 
 @nightly
 def test_another_zone_after_no_valid_host(
-    tmp_path_factory: pytest.TempPathFactory, capfd: pytest.CaptureFixture[str]
+    tmp_path_factory: pytest.TempPathFactory, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bed = TackerBed(tmp_path_factory.mktemp("fallback"), "placement_fallback_best_effort=true")
+    monkeypatch.setenv("NF_ALLOW_REMOTE", bed.url)
     try:
         bed.heat.zones = ("r", "other")
         story = Story(bed, PackageSpec("fallback", {"worker": VduSpec(1, 1, 3)}, SPREAD))
