@@ -34,7 +34,8 @@ class ArrivalOrder(Struct, frozen=True):
     """Order of arrival. Workloads arrive one after the other by `ranks` (keys, earliest first), or with a
     `sample` (from 1) pod by pod at drawn times after the creation of their objects in this order. `ordered_keys` are
     workloads with podManagementPolicy OrderedReady; pods of `claiming_keys` wait for their ResourceClaims.
-    `has_slow_victims`: evicted pods terminate after all others have arrived.
+    `has_slow_victims`: evicted pods terminate after all others have arrived. `has_fast_replacements`: their
+    controllers replace them before the next pod arrives.
     """
 
     sample: int = 0
@@ -42,6 +43,7 @@ class ArrivalOrder(Struct, frozen=True):
     ordered_keys: frozenset[str] = frozenset()
     has_slow_victims: bool = False
     claiming_keys: frozenset[str] = frozenset()
+    has_fast_replacements: bool = False
 
     def select_next(self, counts: Mapping[str, int]) -> str:
         """Return the workload of the next pod by the numbers of arrived pods (-1 before the first step)."""

@@ -238,10 +238,10 @@ def _list_arrivals(scene: PredictionScenario, samples: int) -> Iterator[tuple[st
         seed = scene.seed + 1 + number
         if number < len(ranked):
             first, last = (key.rpartition("/")[2] for key in (ranked[number][0], ranked[number][-1]))
-            arrival = ArrivalOrder(ranks=tuple(ranked[number]), ordered_keys=ordered_keys)
+            arrival = ArrivalOrder(0, tuple(ranked[number]), ordered_keys, has_fast_replacements=number % 2 == 0)
             condition = f"if {last} arrives last" if number % 2 and number > 1 else f"if {first} arrives first"
         else:
-            arrival = ArrivalOrder(number, tuple(keys), ordered_keys, number % 4 > 1, claiming_keys)
+            arrival = ArrivalOrder(number, tuple(keys), ordered_keys, number % 4 > 1, claiming_keys, number % 4 < 1)
             condition = "if the pods arrive in another order"
         yield (
             condition,

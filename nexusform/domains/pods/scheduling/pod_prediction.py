@@ -30,6 +30,7 @@ from nexusform.domains.pods.scheduling.workload_progress import (
     find_free_numbers,
     has_stuck_template,
     is_pending_outdated,
+    mark_scaled_pod,
     select_surplus_pods,
     sort_queue,
 )
@@ -39,8 +40,6 @@ from nexusform.domains.pods.scheduling.workloads import (
     DisruptionBudget,
     ExistingPod,
     Node,
-    Pairs,
-    PodSpec,
     PodState,
     Workload,
     format_pod_name,
@@ -118,6 +117,7 @@ class Predictor:
         self.displaced_workloads: dict[str, WorkloadProgress] = {}
         self.displaced_pods: set[tuple[str, int]] = set()
         self._arrival: ArrivalOrder | None = None
+        self._has_replacements = False  # of evicted pods, since the last retry
 
     def _count_budget_pods(self, budget: DisruptionBudget) -> int:
         replica_counts = [
@@ -278,6 +278,9 @@ class Predictor:
             counts[key] += 1
             if next(steps[key], None) is None:
                 del steps[key], counts[key]
+            self._recreate_evicted()
+            if arrival.has_fast_replacements and self._has_replacements:
+                self._retry_waiting(progress_list)
 
     def _place_workload(self, progress: WorkloadProgress) -> Iterator[str]:
         """Place the requested pods of a workload, and roll out a new template. Yield before each pod."""
@@ -303,7 +306,8 @@ class Predictor:
 
         by_number = {pod.number: pod for pod in progress.pods_to_place}
         for number, verdict in verdicts.items():
-            progress.outcomes[number] = self._build_outcome(workload, verdict, by_number[number])
+            if number not in progress.evicted_numbers:
+                progress.outcomes[number] = self._build_outcome(workload, verdict, by_number[number])
         if progress.is_daemon:
             running = len(progress.kept_pods) + sum(bool(outcome.node) for outcome in progress.outcomes.values())
             progress.placeable_range = PlaceableRange(running, running, is_exact=True)
@@ -354,6 +358,8 @@ class Predictor:
             else:
                 verdict = self._place_pod(progress, pod)
             verdicts[pod.number] = verdict
+            if self._arrival is not None:  # another workload may evict the pod before the last one of this arrives
+                progress.outcomes[pod.number] = self._build_outcome(workload, verdict, pod)
             if workload.is_ordered and not verdict.node and not blocking_pod:
                 blocking_pod = workload.format_pod_name(pod.number)
         return verdicts
@@ -375,6 +381,7 @@ class Predictor:
     def _recreate_evicted(self) -> None:
         """Request evicted pods again for their controllers: they wait for a node like all others."""
         evictions, self.session.evictions = self.session.evictions, []
+        self._has_replacements = self._has_replacements or bool(evictions)
         for eviction in evictions:
             progress = self.progress_by_key.get(eviction.pod.workload)
             if progress is not None:
@@ -388,6 +395,7 @@ class Predictor:
         outcome = progress.outcomes.get(pod.number)
         if outcome is not None and outcome.node == pod.node:
             # It was placed by this prediction, and is placed again.
+            progress.evicted_numbers.add(pod.number)
             progress.outcomes[pod.number] = pod_outcomes.mark_evicted(
                 outcome, format_pod_name(*eviction.preemptor), is_certain=eviction.is_certain
             )
@@ -511,22 +519,19 @@ class Predictor:
             victims=verdict.victims,
             doubt=verdict.doubt,
             preempted_by=pod.preempted_by,
-            volumes=self._list_volumes(workload.pod, pod.number),
+            volumes=self.session.volume_binder.list_bound_volumes(workload.pod, pod.number),
             devices=self.session.claimed_devices.list_uses(
                 workload.key, pod.number, (pod.former_spec or workload.pod).template
             ),
         )
 
-    def _list_volumes(self, spec: PodSpec, number: int) -> Pairs:
-        return self.session.volume_binder.list_bound_volumes(spec, number)
-
-    def _retry_waiting(self, progress_list: list[WorkloadProgress]) -> None:
+    def _retry_waiting(self, progress_list: Sequence[WorkloadProgress]) -> None:
         """Retry waiting pods until nothing changes."""
         # Later pods may satisfy the affinity of an earlier one, or may have been evicted. Failed pods are
         # re-created until the existing pods make them fail permanently.
         has_changed = True
         while has_changed:
-            has_changed = False
+            has_changed = self._has_replacements = False
             if any(outcome.is_failed for progress in progress_list for outcome in progress.outcomes.values()):
                 self.session.assign_cells()
             for progress in (*progress_list, *self.displaced_workloads.values()):
@@ -577,7 +582,7 @@ class Predictor:
                 spec=pod.spec,
                 age=pod.age,
                 unscheduled_state=PodState.FAILED if pod.rejection else PodState.PENDING,
-                volumes=self._list_volumes(pod.spec, pod.number),
+                volumes=self.session.volume_binder.list_bound_volumes(pod.spec, pod.number),
                 condition=pod.condition,
                 devices=self.session.claimed_devices.list_uses(workload.key, pod.number, pod.spec.template),
             )
@@ -588,13 +593,5 @@ class Predictor:
                 *progress.deferred_removals,
             )
         ]
-        kept_outcomes = [self._mark_scaled_pod(progress, outcome) for outcome in kept_outcomes]
+        kept_outcomes = [mark_scaled_pod(progress, outcome) for outcome in kept_outcomes]
         return sorted([*kept_outcomes, *progress.outcomes.values()], key=lambda outcome: outcome.number)
-
-    def _mark_scaled_pod(self, progress: WorkloadProgress, outcome: PodOutcome) -> PodOutcome:
-        """Return the outcome of a kept pod; one added to its set before the rollout counts as placed."""
-        placement = progress.placed_outdated.get(outcome.number)
-        if placement is None or outcome.spec is None or outcome.spec.template == progress.workload.pod.template:
-            return outcome
-        is_certain, trigger = placement
-        return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)

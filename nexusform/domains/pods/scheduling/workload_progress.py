@@ -41,7 +41,7 @@ class WorkloadProgress(Struct):
     by kubelet. `pending_outdated_pods` wait with their former template. `placed_outdated` are outdated pods
     that got a node before the rollout began (number, certainty, trigger). `surge_pods` are daemons waiting
     for capacity besides those they replace. `deferred_removals` are surplus pods of an ordered set, removed
-    once all others run. `has_started`: its placement has begun.
+    once all others run. `has_started`: its placement has begun. `evicted_numbers`: placed pods evicted since.
     """
 
     workload: Workload
@@ -57,6 +57,7 @@ class WorkloadProgress(Struct):
     pods_to_place: list[PodToPlace] = field(default_factory=list)
     removals: list[tuple[ExistingPod, str]] = field(default_factory=list)
     outcomes: dict[int, PodOutcome] = field(default_factory=dict)
+    evicted_numbers: set[int] = field(default_factory=set)
     placeable_range: PlaceableRange = field(default_factory=lambda: PlaceableRange(0, 0, is_exact=True))
     is_blocked: bool = False
     is_template_stuck: bool = False
@@ -236,3 +237,12 @@ def find_free_numbers(used_numbers: Iterable[int], first: int, count: int) -> li
             free_list.append(number)
         number += 1
     return free_list
+
+
+def mark_scaled_pod(progress: WorkloadProgress, outcome: PodOutcome) -> PodOutcome:
+    """Return the outcome of a kept pod; one added to its set before the rollout counts as placed."""
+    placement = progress.placed_outdated.get(outcome.number)
+    if placement is None or outcome.spec is None or outcome.spec.template == progress.workload.pod.template:
+        return outcome
+    is_certain, trigger = placement
+    return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)

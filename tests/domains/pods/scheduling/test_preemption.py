@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from nexusform.domains.pods.scheduling.arrival_order import ArrivalOrder
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
 from nexusform.domains.pods.scheduling.workloads import (
@@ -221,6 +222,28 @@ def test_only_what_is_drawn_by_lot_is_uncertain() -> None:
     pods = standing(low, *[(f"n{at}", at) for at in range(120)])
     outcome = predict(many, pods, [high, deployment(low, 120)]).outcomes
     assert not next(each.is_certain for each in outcome if each.name == "high-0")
+
+
+def test_a_pod_evicted_before_its_workload_is_complete_leaves_its_node() -> None:
+    low, high = deployment(spec("low", CPUS), 2), deployment(spec("high", CPUS, 10))
+    for sample in range(1, 40):
+        arrival = ArrivalOrder(sample, (low.key, high.key))
+        outcomes = predict(Cluster("m", (node("n0"),)), [], (low, high), arrival=arrival).outcomes
+        assert [outcome.name for outcome in outcomes if outcome.node] == ["high-0"], sample
+
+
+def test_a_fast_controller_replaces_an_evicted_pod_before_the_next_pod_arrives() -> None:
+    cluster = Cluster("m", (node("n0"), replace(node("n1"), cpu=CPUS // 2)))
+    first, high, last = (
+        deployment(spec("first", CPUS // 2)),
+        deployment(spec("high", CPUS, 10)),
+        deployment(spec("last", CPUS // 2)),
+    )
+    works, ranks = (first, high, last), (first.key, high.key, last.key)
+    slow = decide(cluster, [], *works, arrival=ArrivalOrder(ranks=ranks))
+    assert {name: at for name, (at, _) in slow.items()} == {"first-0": "", "high-0": "n0", "last-0": "n1"}
+    fast = decide(cluster, [], *works, arrival=ArrivalOrder(ranks=ranks, has_fast_replacements=True))
+    assert {name: at for name, (at, _) in fast.items()} == {"first-0": "n1", "high-0": "n0", "last-0": ""}
 
 
 def test_a_template_of_higher_priority_replaces_its_own_old_pods() -> None:
