@@ -18,6 +18,7 @@ from nexusform.placements.prediction_scores import (
     COUNT_PREDICTION,
     MACHINE_PREDICTION,
     RACK_PREDICTION,
+    TIE_PREDICTION,
     PredictionRecord,
     compute_score,
 )
@@ -169,13 +170,14 @@ def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
     rows = [
         Row(
             (
-                _SUBJECTS.get(subject, subject),
+                _SUBJECTS[subject],
                 "sure" if number >= _CERTAIN else f"{number} % to below {number + 10} %",
                 f"{class_score.verified:,}",
                 f"{class_score.correct:,}",
             )
         )
         for (subject, number), class_score in sorted(record.items())
+        if subject in _SUBJECTS
     ]
     table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), frozenset({2, 3}))
     lines = (format_prediction_accuracy(score),) if score is not None else ()
@@ -195,6 +197,7 @@ _SUBJECTS: Final[Mapping[str, str]] = {
     RACK_PREDICTION: "rack of a VM",
     MACHINE_PREDICTION: "machine of a VM",
     COUNT_PREDICTION: "VMs on a rack",
+    TIE_PREDICTION: "machine allowed by the rule",
 }
 
 

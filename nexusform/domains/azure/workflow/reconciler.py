@@ -39,6 +39,7 @@ from nexusform.domains.azure.workflow.site_import import find_source
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ResourceType
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.placements.prediction_scores import (
+    TIE_PREDICTION,
     PredictionRecord,
     VerifiedPrediction,
     list_wrong_certain,
@@ -188,7 +189,7 @@ class _Reconciler:
             replays=replays_run,
             predictions=VerifiedPredictions(
                 records,
-                sum(map(len, settlement.verified.values())),
+                sum(one.subject != TIE_PREDICTION for one in chain.from_iterable(settlement.verified.values())),
                 list_wrong_certain(chain.from_iterable(settlement.verified.values())),
             ),
             diagnostics=tuple(problems),
