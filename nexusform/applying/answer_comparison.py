@@ -4,7 +4,7 @@ the schema marks it as predicted: then the platform decides, and its value is re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -44,8 +44,11 @@ def compare_answer(
     planned: Mapping[str, Any],
     answer: Mapping[str, Any],
     observed: Sequence[Path],
+    accepted: Collection[Path] = (),
 ) -> AnswerComparison:
-    """Compare an answer with the plan; `observed` are the paths observed by the provider."""
+    """Compare an answer with the plan; `observed` are the paths observed by the provider. At `accepted` paths another
+    value is no wrong prediction.
+    """
     if not observed and answer == planned:
         return AnswerComparison(answer)
     predicted_paths: list[Path] = []
@@ -59,7 +62,7 @@ def compare_answer(
     entries = _find_entries(answer, [*observed_predictions, *predicted_paths])
     counts = _PredictionCounts()
     for entry in entries:
-        entry_paths = [path for path in different_paths if path[: len(entry)] == entry]
+        entry_paths = [path for path in different_paths if path[: len(entry)] == entry and path not in accepted]
         counts.add_entry(address, entry, entry_paths, planned, answer)
     attributes = _mark_observed(answer, entries, different_paths) if entries else answer
     return AnswerComparison(attributes, tuple(unexpected_paths), counts.hits, tuple(counts.wrong_predictions))

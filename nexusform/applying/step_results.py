@@ -127,7 +127,8 @@ def process_answer(
         rejection = f"The answer of provider {call.provider.name} cannot be used. {type_error}"
         return process_problem(call, ProviderProblem(rejection, object_exists=True), before)
     address = str(call.change.address)
-    comparison = compare_answer(address, schema, call.step.planned or {}, answer.attributes, answer.observed_paths)
+    paths = (answer.observed_paths, answer.accepted_paths)
+    comparison = compare_answer(address, schema, call.step.planned or {}, answer.attributes, *paths)
     unknown = list(list_unknown_paths(comparison.attributes))
     attributes = replace_unknown(comparison.attributes) if unknown else comparison.attributes
     disagreement = _format_disagreement(call, comparison, answer.attributes, unknown)

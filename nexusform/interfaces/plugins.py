@@ -378,7 +378,7 @@ class ChangeRequest(Struct, frozen=True):
 
 class ChangeResult(Struct, frozen=True):
     """Attributes after a create or update; `observed_paths` are the paths observed by the provider (a
-    predicted value there may differ from the plan).
+    predicted value there may differ from the plan). At `accepted_paths` another value is no wrong prediction.
 
     `unfinished_change` is the unapplied part of the change, for the object's note: it is reported as an
     error, and the applied part is saved. `note` is merged into the object's private note, and so are the
@@ -394,6 +394,7 @@ class ChangeResult(Struct, frozen=True):
     verified_predictions: tuple[VerifiedPrediction, ...] = ()
     remark: str = ""
     not_verified: str = ""
+    accepted_paths: tuple[Path, ...] = ()
 
 
 class ProviderProblem(Exception):

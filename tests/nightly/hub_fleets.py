@@ -16,74 +16,31 @@ import time
 from pathlib import Path
 
 from nexusform.placements.prediction_scores import ClassScore, compute_score, parse_record
+from tests.domains.hub.fleet_blocks import HEAD, build_app, build_preference, build_requirement
 from tests.domains.hub.running_hub import RunningHub, start_running_hub
 
 _MEMBERS = tuple(f"m{number}" for number in range(6))
-_MANIFEST = """
-resource "fleet_hub_manifest" "{name}" {{
-  provider  = fleet
-  yaml_body = <<-Y
-    apiVersion: v1
-    kind: Namespace
-    metadata: {{name: {name}}}
-    ---
-    apiVersion: v1
-    kind: ConfigMap
-    metadata: {{name: settings, namespace: {name}}}
-    data: {{a: "{content}"}}
-  Y
-}}
-resource "fleet_cluster_resource_placement" "{name}" {{
-  provider = fleet
-  resource_selector {{
-    version = "v1"
-    kind    = "Namespace"
-    name    = "{name}"
-  }}
-  policy {{
-{policy}
-  }}
-  strategy {{
-    rolling_update {{
-      unavailable_period_seconds = 1
-    }}
-  }}
-  depends_on = [fleet_hub_manifest.{name}]
-}}
+_CONTENT = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: settings, namespace: {name}}}
+data: {{a: "{content}"}}
+"""
+_STRATEGY = """
+strategy {
+  rolling_update {
+    unavailable_period_seconds = 1
+  }
+}
 """
 _SPREAD = """
-    topology_spread_constraint {
-      topology_key       = "zone"
-      when_unsatisfiable = "ScheduleAnyway"
-    }
+topology_spread_constraint {
+  topology_key       = "zone"
+  when_unsatisfiable = "ScheduleAnyway"
+}
 """
-_PREFERRED = """
-    affinity {
-      cluster_affinity {
-        preferred_during_scheduling_ignored_during_execution {
-          weight = 20
-          preference {
-            label_selector {
-              match_labels = { env = "prod" }
-            }
-          }
-        }
-      }
-    }
-"""
-_REQUIRED = """
-    affinity {
-      cluster_affinity {
-        required_during_scheduling_ignored_during_execution {
-          cluster_selector_term {
-            label_selector {
-              match_labels = { env = "prod" }
-            }
-          }
-        }
-      }
-    }
-"""
+_REQUIRED = build_requirement("env", "prod")
+_PREFERRED = build_preference(20, "env", "prod")
 
 
 class Fleet:
@@ -127,9 +84,8 @@ class Fleet:
             self._programs.join({name: labels})
 
     def _configure(self, content: str) -> str:
-        head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
-        return head + "".join(
-            _MANIFEST.format(name=name, content=content, policy=self._draw_policy(kind))
+        return HEAD + "".join(
+            build_app(name, _CONTENT.format(name=name, content=content), self._draw_policy(kind), _STRATEGY)
             for name, kind in zip(self._names, self._kinds, strict=True)
         )
 
@@ -137,10 +93,10 @@ class Fleet:
         """Draw the policy of a placement; its type cannot change."""
         if kind == "PickFixed":
             names = ", ".join(f'"{name}"' for name in self._random.sample(_MEMBERS, 2))
-            return f'    placement_type = "PickFixed"\n    cluster_names  = [{names}]'
-        text = f'    placement_type     = "{kind}"\n'
+            return f'placement_type = "PickFixed"\ncluster_names  = [{names}]'
+        text = f'placement_type     = "{kind}"\n'
         if kind == "PickN":
-            text += f"    number_of_clusters = {self._random.randint(1, 5)}\n"
+            text += f"number_of_clusters = {self._random.randint(1, 5)}\n"
         if self._random.random() < 0.5:
             return text
         return text + (_REQUIRED if kind == "PickAll" else self._random.choice((_SPREAD, _PREFERRED, _REQUIRED)))

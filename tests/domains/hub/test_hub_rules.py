@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.domains.hub.conftest import Told
+from tests.domains.hub.fleet_blocks import HEAD, build_app, build_preference
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
 
@@ -37,49 +38,21 @@ resource "fleet_member_cluster" "{name}" {{
 }}
 """
 
-APP = """
-resource "fleet_hub_manifest" "{name}" {{
-  provider  = fleet
-  yaml_body = <<-Y
-    apiVersion: v1
-    kind: Namespace
-    metadata: {{name: {name}}}
-    ---
-    apiVersion: apps/v1
-    kind: Deployment
-    metadata: {{name: {name}, namespace: {name}}}
-    spec:
-      replicas: 1
-      selector: {{matchLabels: {{app: {name}}}}}
-      template:
-        metadata: {{labels: {{app: {name}}}}}
-        spec: {{containers: [{{name: c, image: "nginx:1"}}]}}
-  Y
-}}
-resource "fleet_cluster_resource_placement" "{name}" {{
-  provider = fleet
-  resource_selector {{
-    version = "v1"
-    kind    = "Namespace"
-    name    = "{name}"
-  }}
-  policy {{
-    placement_type     = "PickN"
-    number_of_clusters = 1
-    affinity {{
-      cluster_affinity {{
-        preferred_during_scheduling_ignored_during_execution {{
-          weight = 10
-          preference {{
-            label_selector {{ match_labels = {{ of = "{name}" }} }}
-          }}
-        }}
-      }}
-    }}
-  }}
-  depends_on = [fleet_hub_manifest.{name}]
-}}
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, namespace: {name}}}
+spec:
+  replicas: 1
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec: {{containers: [{{name: c, image: "nginx:1"}}]}}
 """
+PICK = 'placement_type     = "PickN"\nnumber_of_clusters = 1\n'
+APPS = "".join(
+    build_app(name, DEPLOYMENT.format(name=name), PICK + build_preference(10, "of", name)) for name in ("shop", "bank")
+)
 
 RULE = """
 resource "nexus_separation_rule" "apart" {
@@ -100,9 +73,8 @@ resource "nexus_separation_rule" "apart" {
 
 @pytest.mark.slow
 def test_a_rule_that_a_hub_breaks_is_told_by_the_exit_code(hub: Front, controller: Controller, told: Told) -> None:
-    head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
     sites = SITE.format(name="lon1", of="shop") + SITE.format(name="par1", of="bank")
-    Path("main.nf.hcl").write_text(head + sites + APP.format(name="shop") + APP.format(name="bank") + RULE)
+    Path("main.nf.hcl").write_text(HEAD + sites + APPS + RULE)
     controller.picks |= {"shop": ["lon1"], "bank": ["par1"]}
     code, said = told("apply", "-auto-approve")
     assert code == 0, said

@@ -106,10 +106,17 @@ class HubWaiter(Struct, frozen=True):
     # --- placements ----------------------------------------------------------------------------
 
     def wait_for_placement(
-        self, kind: str, namespace: str, name: str, predicted: Values, sent: Values
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        predicted: Values,
+        sent: Values,
+        describe_outdated: Callable[[PlacementProgress], str],
     ) -> tuple[PlacementProgress, PlacementProgress]:
         """Wait until a placement is rolled out, or scheduled if runs roll it out; return its progress at the
         decision and at the end. `predicted` are its planned attributes, `sent` the object as sent.
+        `describe_outdated` returns a message about a resource snapshot of older objects.
         """
         planned, failing = predicted.get("bindings") or {}, list_predicted_failures(predicted)
         path = KINDS[kind].build_path(name, namespace)
@@ -134,7 +141,9 @@ class HubWaiter(Struct, frozen=True):
             if final.is_decided and not final.is_done and (blocked := find_blocked_rollout(placement_objects)):
                 final = replace(final, is_done=True, message=blocked.message)
             decision = decision if decision.is_decided else final
-            if final.is_done and (message := _describe_unobserved(placement, predicted, final, elapsed)):
+            if final.is_done and (
+                message := _describe_unobserved(placement, predicted, final, elapsed, describe_outdated)
+            ):
                 return False, message
             if final.is_done and not final.message:
                 final = replace(final, message=_describe_empty_selection(placement, predicted))
@@ -325,7 +334,13 @@ def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:
     return False, ""
 
 
-def _describe_unobserved(placement: Values, predicted: Values, progress: PlacementProgress, elapsed: float) -> str:
+def _describe_unobserved(
+    placement: Values,
+    predicted: Values,
+    progress: PlacementProgress,
+    elapsed: float,
+    describe_outdated: Callable[[PlacementProgress], str],
+) -> str:
     """Return the change possibly not observed yet by a seemingly finished hub; "" for none, or after the time
     limit.
     """
@@ -333,7 +348,7 @@ def _describe_unobserved(placement: Values, predicted: Values, progress: Placeme
     if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):
         if is_snapshot_outdated(planned, progress.latest_snapshot):
             return "the hub has not taken a snapshot of the new content yet"
-        if message := _describe_empty_selection(placement, predicted):
+        if message := _describe_empty_selection(placement, predicted) or describe_outdated(progress):
             return message
     if planned and elapsed < _DECISION_DELAY and not has_predicted_clusters(planned, progress.bindings):
         return "the hub has not picked the predicted clusters"

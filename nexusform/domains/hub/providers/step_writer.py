@@ -10,13 +10,13 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.planning.placement_records import AppliedResources, read_applied_resources, read_bindings
 from nexusform.domains.fleet.planning.selected_resources import OPEN_CLUSTERS
 from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import HubClient, Timing
 from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
+from nexusform.domains.hub.providers.content_verification import NO_SNAPSHOTS, ContentVerifier
 from nexusform.domains.hub.providers.field_ownership import is_already_applied, is_identity_only, remove_ignored_fields
 from nexusform.domains.hub.providers.foreign_fields import (
     ExistingObject,
@@ -51,9 +51,6 @@ from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownershi
 from nexusform.domains.hub.providers.hub_wait import (
     HubWaiter,
     has_external_rollout,
-    list_created_kinds,
-    list_created_objects,
-    list_works,
     read_hub_version,
     read_placement_objects,
 )
@@ -76,18 +73,7 @@ from nexusform.domains.hub.providers.prediction_verification import (
     read_figures,
 )
 from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, build_observed_bindings, is_approved
-from nexusform.domains.hub.providers.run_verification import (
-    find_wrong_content,
-    find_wrong_objects,
-    verify_eviction,
-    verify_run,
-)
-from nexusform.domains.hub.providers.work_verification import (
-    describe_missing_works,
-    find_wrong_works,
-    has_cluster_content,
-    render_run_content,
-)
+from nexusform.domains.hub.providers.run_verification import find_wrong_content, verify_eviction, verify_run
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -98,8 +84,6 @@ from nexusform.interfaces.plugins import (
 )
 
 Values = Mapping[str, Any]
-_NO_LABELS: Final = "the hub does not let members be listed, so the results of overrides are unknown"
-_NO_SNAPSHOTS: Final = "the hub does not let resource snapshots be listed, so their objects are unknown"
 EXTERNAL_PATCH: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
 
 
@@ -332,8 +316,11 @@ class StepWriter(Struct, frozen=True):
         if self._type_name in PLACEMENT_TYPES:
             identity = get_identity(self._type_name, planned)
             sent_body = existing[0][1] if existing else {}
-            decision, final = self._waiter.wait_for_placement(*identity, planned, sent_body)
-            verification = self._verify_content(self._verify_predictions(decision, final), final)
+            content = ContentVerifier(self.hub, self.request, self.coordination.applied_objects)
+            waiter = self._waiter
+            decision, final = waiter.wait_for_placement(*identity, planned, sent_body, content.describe_outdated)
+            verification = content.verify_placement(self._verify_predictions(decision, final), final)
+            renumbered = content.report_renumbered(final)
             for wrong_prediction in verification.wrong_predictions:
                 self.request.report_progress(StepProgress(message=wrong_prediction.message))
             if note:
@@ -342,6 +329,7 @@ class StepWriter(Struct, frozen=True):
             result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
             return replace(
                 result,
+                accepted_paths=renumbered,
                 verified_predictions=verification.predictions,
                 remark=final.message,
                 not_verified=verification.not_verified,
@@ -393,44 +381,6 @@ class StepWriter(Struct, frozen=True):
         verifier = replace(verifier, current_figures=current_figures, version=read_hub_version(self.hub))
         return verifier.verify_bindings(name, planned, bindings)
 
-    def _verify_content(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
-        """Return the result with the clusters at a resource snapshot with other objects than planned, and with
-        other objects after overrides. Staged runs have checks of their own. The snapshots of a new placement
-        are not read.
-        """
-        kind, namespace, name = get_identity(self._type_name, self._planned)
-        resources = read_applied_resources(self.request.planned_note, read_bindings(self._planned))
-        planned = resources.snapshots
-        is_run_managed = has_external_rollout(build_objects(self._type_name, self._planned)[0].body)
-        index = final.latest_snapshot
-        is_complete = final.is_done and not final.message and not is_run_managed
-        if is_complete and index is not None and has_cluster_content(resources):
-            verification = self._verify_works(verification, resources, (namespace, name), index)
-        if self.request.prior is None or is_run_managed or not planned or index != planned[-1].index:
-            return verification
-        bodies = self._list_snapshots(list_created_kinds(kind)[2], namespace, name)
-        if bodies is None:
-            unread = "; ".join(filter(None, (verification.not_verified, _NO_SNAPSHOTS)))
-            return replace(verification, not_verified=unread)
-        titles = {manifest.title for manifest in planned[-1].objects}
-        difference = find_wrong_objects(index, titles, bodies, self.coordination.applied_objects)
-        clusters = [
-            cluster
-            for cluster, binding in final.bindings.items()
-            if difference and binding.get("resource_snapshot") == index
-        ]
-        return verification.add_wrong_content(clusters, index, difference)
-
-    def _verify_works(
-        self, verification: VerificationResult, resources: AppliedResources, placement: tuple[str, str], index: int
-    ) -> VerificationResult:
-        """Return the result with the clusters with other objects in their Works than planned."""
-        works = list_works(self.hub, *placement)
-        verification = replace(verification, not_verified=describe_missing_works(resources, works))
-        for cluster, difference in find_wrong_works(resources, works or ()):
-            verification = verification.add_wrong_content([cluster], index, difference)
-        return verification
-
     def _wait_for_override(self, attributes: Values, *, is_removed: bool) -> None:
         """Wait until the clusters of an override's placement have it, or have lost it."""
         try:
@@ -467,7 +417,8 @@ class StepWriter(Struct, frozen=True):
         run = self.hub.get(KINDS[kind].build_path(name, namespace)) or {}
         snapshot_kind = "ResourceSnapshot" if namespace else "ClusterResourceSnapshot"
         placement = str((run.get("spec") or {}).get("placementName"))
-        snapshots = self._list_snapshots(snapshot_kind, namespace, placement)
+        content = ContentVerifier(self.hub, self.request, self.coordination.applied_objects)
+        snapshots = content.list_snapshots(snapshot_kind, namespace, placement)
         difference = find_wrong_content(
             run, self.request.planned_note, snapshots or (), self.coordination.applied_objects
         )
@@ -479,28 +430,11 @@ class StepWriter(Struct, frozen=True):
             )
         predictions = verify_run(name, self.request.planned_note, run)
         if snapshots is None:
-            return VerificationResult(predictions, not_verified=_NO_SNAPSHOTS)
-        verification = self._verify_run_works(VerificationResult(predictions), namespace, placement, snapshots)
+            return VerificationResult(predictions, not_verified=NO_SNAPSHOTS)
+        verification = content.verify_run(VerificationResult(predictions), snapshots, namespace, placement)
         for wrong_prediction in verification.wrong_predictions:
             self.request.report_progress(StepProgress(message=wrong_prediction.message))
         return verification
-
-    def _verify_run_works(
-        self, verification: VerificationResult, namespace: str, placement: str, snapshots: Sequence[Values]
-    ) -> VerificationResult:
-        """Return the result with the clusters of a completed run with other objects after overrides."""
-        note = self.request.planned_note
-        if not note.get("picked"):
-            return verification
-        members = list_permitted(partial(self.hub.list_objects, MEMBER.collection))
-        if members is None:
-            return replace(verification, not_verified=_NO_LABELS)
-        resources = render_run_content(note, snapshots, members)
-        return self._verify_works(verification, resources, (namespace, placement), int(note["resource_snapshot"]))
-
-    def _list_snapshots(self, kind: str, namespace: str, placement: str) -> list[dict[str, Any]] | None:
-        """Return the resource snapshots of a placement; None without permission."""
-        return list_permitted(partial(list_created_objects, self.hub, kind, namespace, placement))
 
     def _approve(self) -> ChangeResult:
         planned = self._planned
