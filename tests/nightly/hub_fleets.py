@@ -13,6 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from nexusform.placements.prediction_scores import ClassScore, compute_score, parse_record
@@ -63,7 +66,8 @@ class Fleet:
         left = ""
         if self._random.random() < 0.4:
             left = self._random.choice(_MEMBERS)
-            self._programs.leave(left)
+            with _measure("leave"):
+                self._programs.leave(left)
             self.departures += 1
             self._apply("apply")
             self._check_plan(f"after {left} left")
@@ -79,9 +83,9 @@ class Fleet:
             self._programs.join({left: {}})
 
     def _label_members(self) -> None:
-        for name in _MEMBERS:
-            labels = {"env": self._random.choice(("prod", "canary")), "zone": self._random.choice("abc")}
-            self._programs.join({name: labels})
+        with _measure("members"):
+            draw = self._random.choice
+            self._programs.join({name: {"env": draw(("prod", "canary")), "zone": draw("abc")} for name in _MEMBERS})
 
     def _configure(self, content: str) -> str:
         return HEAD + "".join(
@@ -122,7 +126,10 @@ class Fleet:
         """Run a command, and kill it after a number of writes; return whether it was killed."""
         remaining = writes
         words = [sys.executable, "-m", "nexusform", command, "-auto-approve"]
-        with subprocess.Popen(words, cwd=self._directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        with (
+            _measure("killed"),
+            subprocess.Popen(words, cwd=self._directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run,
+        ):
 
             def count(method: str, target: str) -> None:
                 nonlocal remaining
@@ -137,19 +144,26 @@ class Fleet:
         return code < 0
 
     def _run(self, *words: str) -> tuple[int, str]:
-        result = subprocess.run(
-            [sys.executable, "-m", "nexusform", *words],
-            cwd=self._directory,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = [sys.executable, "-m", "nexusform", *words]
+        with _measure(words[0]):
+            result = subprocess.run(command, cwd=self._directory, capture_output=True, text=True, check=False)
         return result.returncode, " ".join((result.stdout + result.stderr).split())
 
     def _read_scores(self) -> None:
         command = [sys.executable, "-m", "nexusform", "state", "pull"]
         pulled = subprocess.run(command, cwd=self._directory, capture_output=True, check=True)
         SCORES.extend(_find_records(json.loads(pulled.stdout or "{}")))
+
+
+SECONDS: Counter[str] = Counter()
+
+
+@contextmanager
+def _measure(part: str) -> Iterator[None]:
+    """Add the seconds of a block to a part."""
+    start = time.monotonic()
+    yield
+    SECONDS[part] += time.monotonic() - start
 
 
 SCORES: list[dict[tuple[str, int], ClassScore]] = []
@@ -194,6 +208,9 @@ def play(minutes: float, fleets: int, first: int) -> int:
             for text in fleet.wrong:
                 print(f"fleet {first + count - 1}: {text}", flush=True)
     print(f"{count} fleets, {kills} killed applies, {departures} members left, {wrong} fleets with wrong results")
+    print(
+        "seconds per fleet:", ", ".join(f"{part} {total / max(count, 1):.1f}" for part, total in SECONDS.most_common())
+    )
     score = compute_score(_merge(SCORES))
     if score is not None:
         skill = f"{score.skill:.3f}" if score.skill is not None else "none"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nexusform.domains.fleet.planning.overrides import ObjectIdentity, RenderedResources
+from nexusform.domains.fleet.planning.placement_records import AppliedResources
 from nexusform.domains.hub.providers.prediction_verification import (
     CHANGED_FIGURES,
     PredictionVerifier,
@@ -15,6 +17,8 @@ from nexusform.domains.hub.providers.rollout_progress import (
     list_predicted_failures,
 )
 from nexusform.domains.hub.providers.run_verification import verify_run
+from nexusform.domains.hub.providers.work_verification import find_wrong_works
+from nexusform.domains.pods.importers.manifest_parser import build_manifest
 
 BOUND = {"state": "Bound", "affinity_score": 10, "topology_spread_score": 0}
 FIGURES = {"par1": {"available cpu": "8"}, "lon1": {"available cpu": "4"}}
@@ -56,6 +60,22 @@ def test_other_content_is_a_wrong_prediction() -> None:
         "par1 was predicted as at resource snapshot 1, but is there with other content: its resource snapshot 1 "
         "differs from the plan in x"
     )
+
+
+def test_objects_with_another_owner_on_a_cluster_are_not_compared_with_its_works() -> None:
+    names = {"apiVersion": "v1", "kind": "ConfigMap"}
+    bodies = [
+        names | {"metadata": {"name": name, "namespace": "web"}, "data": {"a": "1"}} for name in ("ours", "theirs")
+    ]
+    work = {"metadata": {"namespace": "fleet-member-lon1"}, "spec": {"workload": {"manifests": bodies}}}
+    leaving = {"metadata": {"namespace": "fleet-member-lon1", "deletionTimestamp": "2026-11-21T02:08:00Z"}}
+    leaving["spec"] = {"workload": {"manifests": [bodies[0] | {"data": {"a": "0"}}]}}
+    manifest, other = build_manifest(dict(bodies[0])), ObjectIdentity("", "ConfigMap", "web", "theirs")
+    assert manifest is not None
+    for conflicts, wrong in (((other,), []), ((), ["lon1"])):
+        rendered = RenderedResources((manifest,), "changed", conflicting_objects=conflicts)
+        found = find_wrong_works(AppliedResources((), {"lon1": rendered}), [work, leaving])
+        assert [cluster for cluster, _ in found] == wrong
 
 
 def build_run(*kinds: str, **clusters: tuple[str, ...]) -> dict[str, Any]:

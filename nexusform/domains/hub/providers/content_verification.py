@@ -86,12 +86,16 @@ class ContentVerifier:
         index = self._find_index(final)
         if index is None or self._find_difference(index) != "":
             return ()
-        added_count = index - self._read_planned().snapshots[-1].index
+        predicted_index = self._read_planned().snapshots[-1].index
+        added_count = index - predicted_index
         if not 0 < added_count < self._count_changes():
             return ()
         message = f"the hub has taken {added_count + 1} resource snapshots of the changes; the last one is {index}"
         self._step.report_progress(StepProgress(message=message))
-        return tuple(("bindings", name, "resource_snapshot") for name in _list_clusters(final, index))
+        predicted = self._planned.get("bindings") or {}
+        names = (name for name in _list_clusters(final, index) if name in predicted)
+        names = (name for name in names if predicted[name].get("resource_snapshot") == predicted_index)
+        return tuple(("bindings", name, "resource_snapshot") for name in names)
 
     @property
     def _is_run_managed(self) -> bool:
@@ -108,10 +112,10 @@ class ContentVerifier:
         return read_applied_resources(self._step.planned_note, read_bindings(self._planned))
 
     def _count_changes(self) -> int:
-        """Return the number of objects added, changed and removed since the recorded snapshot."""
-        notes = (self._step.private_note, self._step.planned_note)
-        snapshots = [read_applied_resources(note, ()).latest for note in notes]
-        hashes = [{(item.title, compute_body_hash(item)) for item in each.objects} for each in snapshots if each]
+        """Return the number of objects added, changed and removed since the previous snapshot."""
+        recorded = read_applied_resources(self._step.private_note, ()).snapshots
+        snapshots = [*recorded[-1:], *self._read_planned().snapshots][-2:]
+        hashes = [{(item.title, compute_body_hash(item)) for item in each.objects} for each in snapshots]
         return len({title for title, _ in set.symmetric_difference(*hashes)}) if len(hashes) > 1 else 0
 
     def _find_difference(self, index: int) -> str | None:

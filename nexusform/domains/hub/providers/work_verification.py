@@ -9,7 +9,7 @@ from msgspec import convert
 
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.field_shapes import get_mapping, list_mappings
-from nexusform.domains.fleet.importers.fleet_export import read_snapshot_objects
+from nexusform.domains.fleet.importers.fleet_export import is_deleting, read_snapshot_objects
 from nexusform.domains.fleet.importers.fleet_model import RunRecord
 from nexusform.domains.fleet.planning.overrides import ClusterRenderer, RenderedResources, expand_envelopes
 from nexusform.domains.fleet.planning.placement_records import AppliedResources
@@ -47,7 +47,7 @@ def render_run_content(note: Body, snapshots: Works, members: Works) -> AppliedR
 
 def find_wrong_works(planned: AppliedResources, works: Works) -> Iterator[tuple[str, str]]:
     """Yield the clusters with other objects in their Works than planned, and the difference. Clusters without
-    Works and with a predicted failure are left out.
+    Works and with a predicted failure are left out, and so are objects with another owner on the cluster.
     """
     objects_by_cluster = _read_objects(works)
     for cluster, rendered in sorted(planned.on_cluster.items()):
@@ -57,7 +57,9 @@ def find_wrong_works(planned: AppliedResources, works: Works) -> Iterator[tuple[
         expected = {manifest.title: manifest for manifest in expand_envelopes(rendered.manifests)}
         different = [
             title
-            for title in sorted(expected.keys() | objects.keys())
+            for title in sorted(
+                (expected.keys() | objects.keys()) - {item.title for item in rendered.conflicting_objects}
+            )
             if title not in expected or title not in objects or _has_different_content(expected[title], objects[title])
         ]
         if different:
@@ -75,9 +77,11 @@ def describe_missing_works(planned: AppliedResources, works: Works | None) -> st
 
 
 def _read_objects(works: Works) -> dict[str, dict[str, Manifest]]:
-    """Return the objects in Works, by cluster and title."""
+    """Return the objects in Works, by cluster and title, without those of Works in deletion."""
     objects_by_cluster: dict[str, dict[str, Manifest]] = {}
     for work in works:
+        if is_deleting(work):
+            continue
         cluster = str((work.get("metadata") or {}).get("namespace")).removeprefix(_MEMBER_NAMESPACE)
         manifests = map(build_manifest, map(dict, list_mappings(work, "spec", "workload", "manifests")))
         objects = objects_by_cluster.setdefault(cluster, {})
