@@ -96,7 +96,7 @@ def _build_warning(name: str, obstacle: str) -> Diagnostic:
     return build_warning(
         UNKNOWN_IDENTITY,
         f'Provider "{name}": {obstacle}, so it is unknown whether this is the recorded system. Objects missing '
-        "there stay in the state. Allow get of the namespace kube-system.",
+        "there stay in the state. Allow get of the namespace kube-system, or of one in use.",
     )
 
 

@@ -43,6 +43,17 @@ def test_a_later_object_of_a_manifest_is_named_and_not_predicted(
 
 
 @pytest.mark.our_hub_alone
+def test_a_namespace_in_deletion_is_not_missing(hub: Front, controller: Controller, told: Told) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    controller.asleep = True
+    delete(hub, "Namespace", "web")
+    said = told("plan")[1]
+    assert "object-being-deleted fleet_hub_manifest.web: Namespace web" in said
+    assert "missing-hub-namespace" not in said, said
+
+
+@pytest.mark.our_hub_alone
 @pytest.mark.parametrize("mode", ["auto", "off"])
 def test_a_changed_manifest_with_an_object_in_deletion_is_not_written(hub: Front, told: Told, mode: str) -> None:
     write()

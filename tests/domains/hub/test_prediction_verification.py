@@ -154,3 +154,10 @@ def test_a_predicted_failure_has_the_predicted_reason() -> None:
     ]
     assert [result.is_done for result in results] == [True, False]
     assert results[0].message == "as predicted, lon1: Applied False, NotAllWorkHaveBeenApplied"
+
+
+def test_picks_of_unknown_members_were_not_predicted() -> None:
+    verifier = PredictionVerifier(None, FIGURES)
+    assert verifier.verify_bindings("web", {}, {"par1": BOUND}).predictions == ()
+    wrong = verifier.verify_bindings("web", {"par1": BOUND}, {"lon1": BOUND})
+    assert [(each.subject, each.was_correct) for each in wrong.predictions] == [("cluster", False)]

@@ -5,7 +5,7 @@ PUBLIC = {
     "placement_spec": "build_placement_spec",
     "shared_ownership": "FOREIGN_FIELDS ON_HUB OWNERS UID DELETING",
     "selected_resources": "OPEN_CLUSTERS prepare_resources",
-    "placement_records": "list_cluster_objects read_bindings read_applied_resources AppliedResources",
+    "placement_records": "list_cluster_objects read_bindings read_applied_resources AppliedResources compute_body_hash",
     "planned_hub": "PlannedHub build_planned_hub",
     "outcome": "build_placement_warnings",
     "overrides": "select_overrides ClusterRenderer RenderedResources expand_envelopes",

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct, field, json
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
+from nexusform.domains.fleet.importers.fleet_export import READY
 from nexusform.domains.fleet.importers.fleet_model import ABANDON, FleetPlacement
-from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState
+from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub
 from nexusform.domains.fleet.planning.iterations import Iterations
 from nexusform.domains.fleet.planning.legacy_property_names import has_old_property_name
 from nexusform.domains.fleet.planning.object_ownership import build_ownership_warnings
@@ -191,18 +192,17 @@ def build_placement_warnings(
     placements: Sequence[PlacementPlan],
     members: Mapping[str, FleetMemberState],
     rounds: Iterations,
-    *,
-    is_hub_unread: bool = False,
+    observed: ObservedHub,
 ) -> Iterator[Diagnostic]:
-    """Yield all warnings, placement by placement. `is_hub_unread`: a hub could not be read, which is an error
-    already.
-    """
+    """Yield all warnings, placement by placement. An unread hub is an error already."""
     namespaces = _collect_namespaces(placements, members, rounds)
+    if any(placement.spec.configuration.namespace for placement in placements):
+        _add_observed_namespaces(namespaces, observed)
     members_change = any(member.previous != member.planned for member in members.values())
     for placement in placements:
         yield from _warn_empty_selectors(placement)
         yield from _warn_missing_namespace(placement, namespaces)
-        if rounds.member_list.members or not is_hub_unread:
+        if rounds.member_list.members or not observed.is_unread:
             yield from _warn_unscheduled(placement, rounds)
         yield from _warn_old_property_name(placement, rounds)
         yield from _warn_override_failures(placement)
@@ -308,6 +308,19 @@ def _collect_namespaces(
             names = {manifest.name for manifest in content.manifests if manifest.kind == "Namespace"}
             namespaces.setdefault(cluster, set()).update(names)
     return namespaces
+
+
+def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: ObservedHub) -> None:
+    """Add the namespaces of clusters on which the hub reports placed objects as available."""
+    for (_, key), attributes in observed.placements.items():
+        texts = [text for snapshot in (attributes.get("resource_snapshots") or ())[-1:] for text in snapshot["objects"]]
+        bodies = (json.decode(text) for text in texts if '"Namespace"' in text)
+        names = {key.rpartition("/")[0]} | {
+            str(body["metadata"]["name"]) for body in bodies if body["kind"] == "Namespace"
+        }
+        for cluster, binding in (attributes.get("bindings") or {}).items():
+            if binding.get("readiness") == READY:
+                namespaces.setdefault(cluster, set()).update(names)
 
 
 def _warn_missing_namespace(placement: PlacementPlan, namespaces: Mapping[str, set[str]]) -> Iterator[Diagnostic]:

@@ -112,7 +112,7 @@ def plan_placements(
     for instance in instances:
         _finalize_instance(instance, by_address.get(instance.address), blocks, evaluation)
     record_members(members.values(), blocks.instances)
-    diagnostics += build_placement_warnings(placements, members, iterations, is_hub_unread=observed.is_unread)
+    diagnostics += build_placement_warnings(placements, members, iterations, observed)
     diagnostics += warn_abandon_policy(blocks.instances.values())
     rejections = iterations.list_rejections(placements) if blocks.request.includes_rejections else {}
     rows = _build_rows(blocks.instances.values(), by_address, members, rejections)

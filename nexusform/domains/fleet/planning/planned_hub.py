@@ -343,11 +343,15 @@ def _list_existing_objects(instance: Instance) -> Sequence[Manifest]:
 def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
     """Yield warnings about hub objects in missing namespaces."""
     kept_instances = [instance for instance in hub.prior_instances if not instance.is_removed]
-    existing_objects = chain(hub.manifests, chain.from_iterable(map(_list_existing_objects, kept_instances)))
+    configured_objects = (manifests for _, manifests in hub.configured_objects)  # those in deletion, too
+    lists = chain([hub.manifests], configured_objects, map(_list_existing_objects, kept_instances))
+    existing_objects = chain.from_iterable(lists)
     namespaces = {
         namespaced.name for namespaced in existing_objects if (namespaced.group, namespaced.kind) == ("", "Namespace")
     }
     for instance, manifests in hub.configured_objects:
+        if instance.block is not None and instance.block.provider:
+            continue  # a hub with namespaces of others, and with a dry run
         missing: dict[str, list[Manifest]] = {}
         for manifest in manifests:
             has_namespace = not manifest.namespace or manifest.namespace in namespaces

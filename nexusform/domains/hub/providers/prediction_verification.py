@@ -182,7 +182,7 @@ def _find_changes(old_figures: Figures, new_figures: Figures) -> Iterator[tuple[
 
 class PredictionVerifier(Struct, frozen=True):
     """Verifier of a placement's predictions. `plan_figures` and `current_figures` are the members' figures at
-    planning (None: unknown) and at the hub's decision. `version` is the hub's, "" if unknown.
+    planning (None: unknown, only picks are predicted) and at its decision. `version` is the hub's, "" if unknown.
     `compares_spread`: spread scores can differ between runs after a policy change, so they may be excluded.
     `open_clusters` are those with an open decision, with the share of a random choice; correct predictions
     for others do not count.
@@ -201,7 +201,7 @@ class PredictionVerifier(Struct, frozen=True):
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongPrediction] = []
         predicted, observed = (list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings))
-        members = {*self.current_figures, *predicted, *observed}
+        members = {*predicted} if self.plan_figures is None else {*self.current_figures, *predicted, *observed}
         changes = [] if self.plan_figures is None else list(_find_changes(self.plan_figures, self.current_figures))
         has_ages = all(figures.get("health") != UNKNOWN_HEALTH for figures in (self.plan_figures or {}).values())
         is_certain = self.plan_figures is not None and not changes and has_ages

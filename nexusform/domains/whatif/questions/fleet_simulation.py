@@ -341,7 +341,7 @@ def _run_scheduling(
     iterations = run_iterations(placements, members, pods, hub.collect_direct_objects(members))
     diagnostics += plan_rollouts(placements)
     rows = tuple(chain.from_iterable(build_binding_rows(placement, members) for placement in placements))
-    diagnostics += build_placement_warnings(placements, members, iterations)
+    diagnostics += build_placement_warnings(placements, members, iterations, ObservedHub())
     return _SimulationRun(
         tuple(placements), rows, tuple(pods.rows), members, iterations.member_list, tuple(diagnostics)
     )
