@@ -311,7 +311,7 @@ def _collect_namespaces(
 
 
 def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: ObservedHub) -> None:
-    """Add the namespaces of clusters on which the hub reports placed objects as available."""
+    """Add the namespaces of clusters with available objects, as reported by the hub."""
     for (_, key), attributes in observed.placements.items():
         texts = [text for snapshot in (attributes.get("resource_snapshots") or ())[-1:] for text in snapshot["objects"]]
         bodies = (json.decode(text) for text in texts if '"Namespace"' in text)

@@ -1,4 +1,4 @@
-"""Verification of the objects that a hub distributes: those of resource snapshots and, after overrides, of Works.
+"""Verification of the objects distributed by a hub: those of resource snapshots and, after overrides, of Works.
 A hub takes a snapshot when it sees a change, so several writes may come in several snapshots.
 """
 
@@ -80,8 +80,8 @@ class ContentVerifier:
         return verification.add_wrong_content(_list_clusters(final, index) if difference else (), index, difference)
 
     def report_renumbered(self, final: PlacementProgress) -> tuple[Path, ...]:
-        """Report that a hub has taken several snapshots of the changes of a plan, and return the paths of the snapshot
-        numbers of clusters with the planned objects.
+        """Report several snapshots of the changes of a plan, and return the paths of the snapshot numbers of clusters
+        with the planned objects.
         """
         index = self._find_index(final)
         if index is None or self._find_difference(index) != "":
