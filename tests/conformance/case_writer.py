@@ -22,6 +22,8 @@ def write_cases(path: Path, cases: Iterator[Body]) -> int:
         for case in cases:
             packed.write(json.encode(case, order="sorted") + b"\n")
             number += 1
+            if number % 100 == 0:
+                packed.flush()  # a recorder may be killed
     return number
 
 

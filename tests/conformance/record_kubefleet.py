@@ -109,7 +109,10 @@ class FleetRecorder(kubefleet_check.FleetCheck):
         """Create or change placements, and yield a case for each."""
         for name, body in bodies.items():
             if name in previous:
-                self._running.call("PATCH", f"{_PLACEMENTS}/{name}", {"spec": body["spec"]}, "merge-patch")
+                # A merge patch would keep the terms of the earlier policy.
+                current = self._running.call("GET", f"{_PLACEMENTS}/{name}")
+                changed = {**current, "spec": {**current["spec"], **body["spec"]}}
+                self._running.call("PUT", f"{_PLACEMENTS}/{name}", changed)
             else:
                 self._running.call("POST", _PLACEMENTS, body)
         statuses: dict[str, str] = {}

@@ -106,13 +106,16 @@ def _get_operation(change: Change, actions: Mapping[str, PlacementAction]) -> st
 
 def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> Iterator[dict[str, Any]]:
     """Yield one constraint per rule with at least two VNFCs; existing ones are named as resources of the
-    VIM.
+    VIM. As in Tacker, a rule without an added VNFC ends the rules of its kind.
     """
+    ended_kinds: set[bool] = set()
     vnfcs: Mapping[str, Mapping[str, Any]] = attributes.get("vnfcs") or {}
     for rule in _get_rules(attributes):
         members = [name for name, vnfc in vnfcs.items() if vnfc["vdu"] in rule.vdus]
         members.sort(key=lambda name: name not in added_names)  # new ones first, as Tacker lists them
-        if len(members) > 1 and members[0] in added_names:
+        if len(members) < 2 or members[0] not in added_names:
+            ended_kinds.add(rule.is_affinity)
+        if rule.is_affinity not in ended_kinds:
             yield {
                 "affinityOrAntiAffinity": "AFFINITY" if rule.is_affinity else "ANTI_AFFINITY",
                 "scope": "ZONE_GROUP" if rule.label == _ZONE_GROUP else _SCOPES[rule.scope],
