@@ -49,6 +49,7 @@ class PlacementService:
         settings = cfg.ConfigOpts()
         placement_conf.register_opts(settings)
         settings.set_override("connection", "sqlite://", group="placement_database")
+        settings.set_override("connection_recycle_time", -1, group="placement_database")  # a new one has no tables
         settings([], default_config_files=[])
         settings.set_override("auth_strategy", "noauth2", group="api")
         db_api.configure(settings)

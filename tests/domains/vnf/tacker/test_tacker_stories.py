@@ -218,10 +218,10 @@ def test_a_refused_grant_changes_nothing(bed: TackerBed, capfd: pytest.CaptureFi
 @nightly
 @pytest.mark.parametrize("operation", ["instantiate", "scale", "heal", "terminate"])
 def test_tacker_killed_in_the_middle(bed: TackerBed, capfd: pytest.CaptureFixture[str], operation: str) -> None:
-    options = 'on_failure = "retry"\n  timeout = "1s"'
-    story = Story(bed, PackageSpec(f"killed-{operation}", {"worker": VduSpec(2, 1, 3)}, SPREAD), provider=options)
+    story = Story(bed, PackageSpec(f"killed-{operation}", {"worker": VduSpec(2, 1, 3)}, SPREAD))
     if operation != "instantiate":
         assert story.run(worker_scale=0) == 0
+    story.provider = 'on_failure = "retry"\n  timeout = "1s"'
     story.configure(worker_scale=1 if operation == "scale" else 0)
     flags = {"heal": [f"-replace=tacker_vnf.v:{story.spec.name}-worker-1"], "terminate": ["-destroy"]}
     path = story.plan(*flags.get(operation, []))
@@ -235,7 +235,9 @@ def test_tacker_killed_in_the_middle(bed: TackerBed, capfd: pytest.CaptureFixtur
         bed.kill()
         bed.heat.is_held = False
         bed.start()
-        assert run_command_line(["apply", "-resume", "-auto-approve"]) == 0
+        # On a busy computer the operation takes longer than the time limit of the plan.
+        assert any(run_command_line(["apply", "-resume", "-auto-approve"]) == 0 for _ in range(30))
+    story.provider = ""
     if operation == "terminate":
         assert bed.list_instances() == []
         return
