@@ -231,6 +231,7 @@ class _Execution:
         self._has_failed = False
         self._is_interrupted = False
         self._problem = ""
+        self._unrecorded_steps: set[int] = set()  # with progress that could not be recorded
 
     def run(self) -> ApplyResult:
         """Start steps and process results until no step can run."""
@@ -340,9 +341,11 @@ class _Execution:
 
     def _handle_end(self, completed_call: CompletedCall[ProviderCall, ChangeResult | None]) -> None:
         call = completed_call.task
-        if isinstance(completed_call.problem, StepPending):
+        problem = completed_call.problem
+        is_pending = isinstance(problem, StepPending)
+        if problem is not None and (is_pending or problem.is_partial or call.step.id in self._unrecorded_steps):
             # Its intent keeps no outcome: the next run reads the object, as after a crash.
-            self._record_end(call.step, StepOutcome.WAITING, str(completed_call.problem))
+            self._record_end(call.step, StepOutcome.WAITING if is_pending else StepOutcome.FAILED, str(problem))
             return
         schema = self._types[call.key.type].schema if call.key.type in self._types else None
         before = self._recorder.get_instance(call.change.address)
@@ -423,6 +426,8 @@ class _Execution:
         except BackendProblem as problem:
             self._problem = str(problem)
         for call_news in self._unacknowledged:
+            if self._problem:
+                self._unrecorded_steps.add(call_news.task.step.id)
             call_news.acknowledgement.put(ProviderProblem(self._problem) if self._problem else None)
         self._unacknowledged.clear()
         return not self._problem

@@ -402,7 +402,8 @@ class ProviderProblem(Exception):
     `attributes` are then its attributes.
 
     `unfinished_change` is recorded for an existing object: the change is pending until it is completed.
-    `is_unreachable`: the system has no usable answer, and a plan may start from the state instead.
+    `is_unreachable`: the system has no usable answer, and a plan may start from the state instead. `is_partial`: a
+    create failed after some of its objects were created; the next run reads them, as after a crash.
     """
 
     def __init__(
@@ -416,6 +417,7 @@ class ProviderProblem(Exception):
     ) -> None:
         super().__init__(message)
         self.is_unreachable = is_unreachable
+        self.is_partial = False
         self.object_exists = object_exists
         self.attributes = attributes
         self.unfinished_change = unfinished_change

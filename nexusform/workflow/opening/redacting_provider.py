@@ -45,9 +45,9 @@ def _hide_messages() -> Iterator[None]:
     except StepPending:
         raise StepPending(HIDDEN_MESSAGE) from None
     except ProviderProblem as problem:
-        raise ProviderProblem(
-            HIDDEN_MESSAGE, object_exists=problem.object_exists, attributes=problem.attributes
-        ) from None
+        hidden = ProviderProblem(HIDDEN_MESSAGE, object_exists=problem.object_exists, attributes=problem.attributes)
+        hidden.is_partial = problem.is_partial
+        raise hidden from None
 
 
 class _RedactingProvider:

@@ -240,20 +240,25 @@ class StepWriter(Struct, frozen=True):
         new_namespaces: set[str] = set()  # new namespaces, without objects yet
         for hub_object in hub_objects:
             metadata = hub_object.body.get("metadata") or {}
-            body = None if metadata.get("namespace") in new_namespaces else self._read_existing(hub_object)
-            if self._type_name == MEMBER_TYPE and body is None:
-                raise ProviderProblem(describe_missing_member(hub_object))
-            if body is not None:
+            try:
+                body = None if metadata.get("namespace") in new_namespaces else self._read_existing(hub_object)
                 self._check_writable(hub_object, body, is_managed=hub_object.identity in prior_identities)
-            result = self._write_object(hub_object, body)
+                result = self._write_object(hub_object, body)
+            except ProviderProblem as problem:
+                problem.is_partial = prior is None and bool(results)
+                raise
             self.coordination.applied_objects[hub_object.identity] = hub_object
             results.append((hub_object, result))
             if body is None and hub_object.body.get("kind") == "Namespace":
                 new_namespaces.add(str(metadata.get("name")))
         return results
 
-    def _check_writable(self, hub_object: HubObject, body: Values, *, is_managed: bool) -> None:
-        """Raise ProviderProblem for an existing object that may not be overwritten."""
+    def _check_writable(self, hub_object: HubObject, body: Values | None, *, is_managed: bool) -> None:
+        """Raise ProviderProblem for a missing member, or for an existing object that may not be overwritten."""
+        if body is None:
+            if self._type_name == MEMBER_TYPE:
+                raise ProviderProblem(describe_missing_member(hub_object))
+            return
         reject_managed(self.options, body, "apply")
         if (
             is_managed
@@ -261,10 +266,8 @@ class StepWriter(Struct, frozen=True):
             and not self.options.takes_ownership
         ):
             raise ProviderProblem(
-                f"{hub_object.title} was deleted and re-created by another manager since the plan. Plan "
-                f"again, and the "
-                f"plan "
-                "says what can be done."
+                f"{hub_object.title} was deleted and re-created by another manager since the plan. Plan again, and the "
+                "plan says what can be done."
             )
         if is_deleting(body) and self._type_name != MEMBER_TYPE:
             raise ProviderProblem(f"{hub_object.title} is being deleted on the hub; apply again once it is gone.")
