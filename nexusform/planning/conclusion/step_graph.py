@@ -182,6 +182,11 @@ def add_capacity_waits(
             graph.drafts[step].order_only.add(previous)
     for step, awaited in waits.items():
         graph.drafts[step].waits |= awaited
+    remove_stuck_waits(graph, waits)
+
+
+def remove_stuck_waits(graph: StepGraph, waits: Waits) -> None:
+    """Remove the added waits in cycles of steps."""
     stuck_steps = _find_stuck_steps(graph)
     for step in stuck_steps:
         against_references = waits.get(step, set()) & stuck_steps

@@ -13,7 +13,13 @@ from typing import Any, Final
 
 from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType
 from nexusform.json_data.plain_data import has_unknown
-from nexusform.planning.conclusion.step_graph import MachineUse, StepGraph, add_capacity_waits, compute_machine_use
+from nexusform.planning.conclusion.step_graph import (
+    MachineUse,
+    StepGraph,
+    add_capacity_waits,
+    compute_machine_use,
+    remove_stuck_waits,
+)
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
@@ -161,9 +167,10 @@ def _wait_for_references(graph: StepGraph, concurrent_blocks: Mapping[Address, A
 
 
 def _wait_for_order(graph: StepGraph, step_order: Mapping[Address, Sequence[Address]]) -> None:
-    """Add waits of steps for changes ordered before them by a domain."""
+    """Add waits of steps for changes ordered before them by a domain. References in state win."""
+    ordered_waits: dict[int, set[int]] = {}
     for address, awaited_addresses in step_order.items():
-        step = graph.apply_step.get(address)
+        step = graph.apply_step.get(address, graph.delete_step.get((address, "")))
         if step is None:
             continue
         tables = (graph.apply_step.get, lambda awaited: graph.delete_step.get((awaited, "")))
@@ -171,7 +178,9 @@ def _wait_for_order(graph: StepGraph, step_order: Mapping[Address, Sequence[Addr
         awaited_steps = sorted({awaited for awaited in found if awaited is not None} - {step})
         if awaited_steps:
             gate_name = ("ordered", ",".join(map(str, awaited_steps)))
-            graph.add_waits(step, graph.get_gate(gate_name, awaited_steps))
+            ordered_waits[step] = set(graph.get_gate(gate_name, awaited_steps)) - graph.drafts[step].waits
+            graph.add_waits(step, ordered_waits[step])
+    remove_stuck_waits(graph, ordered_waits)
 
 
 def _align_concurrent_starts(graph: StepGraph, concurrent_blocks: Mapping[Address, AbstractSet[str]]) -> None:

@@ -1,4 +1,4 @@
-"""Steps evaluated once by a hub wait for their inputs in the same plan, whichever write is slow: 37 pairs."""
+"""Steps evaluated once by a hub wait for their inputs in the same plan, whichever write is slow: 41 pairs."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ FOLLOWERS = {
     "/configmaps/more": _READERS,
     "/clusterresourceplacements/web": _READERS,
     "/clusterresourceoverrides/web": _READERS,
-    "/resourceoverrides/settings": _READERS,
+    "/resourceoverrides/settings": (*_READERS, _API, *_CONTENT),
     "/clusterstagedupdatestrategies/two": _READERS,
     "/memberclusters/fra1": (*_READERS, *_EVICTIONS),
     "/clusterresourceplacementdisruptionbudgets/api": _EVICTIONS,

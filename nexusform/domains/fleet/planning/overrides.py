@@ -121,9 +121,14 @@ def select_overrides(
 
     def is_selected(override: FleetOverride) -> bool:
         has_rule = any(_is_for_cluster(rule, labels) for rule in override.rules)
-        return has_rule and any(_is_affected(override, manifest) for manifest in objects)
+        return has_rule and is_any_affected(override, objects)
 
     return tuple(filter(is_selected, overrides))
+
+
+def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> bool:
+    """Return True if an override selects any of these objects; envelopes must be expanded."""
+    return any(_is_affected(override, manifest) for manifest in manifests)
 
 
 def _is_affected(override: FleetOverride, manifest: Manifest) -> bool:

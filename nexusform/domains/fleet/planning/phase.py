@@ -118,7 +118,8 @@ def plan_placements(
     rows = _build_rows(blocks.instances.values(), by_address, members, rejections)
     rollouts = chain.from_iterable(placement.rollout.timelines for placement in placements)
     by_key = {placement.key: placement for placement in placements}
-    step_order = compute_step_order(blocks.instances.values(), by_key, hub)
+    step_order, late_overrides = compute_step_order(blocks.instances.values(), by_key, hub)
+    diagnostics += late_overrides
     diagnostics += check_step_order(step_order, blocks.instances, blocks.order)
     return FleetOutcome(
         rows=tuple(rows),

@@ -1,15 +1,17 @@
 """Order of the steps evaluated once by a hub. A staged run or an eviction is not repeated after a start with
-older objects, so it waits for all of its inputs in the plan.
+older objects, so it waits for all of its inputs in the plan. A rollout applies the overrides existing at its
+start. An override without a placement name starts none, so the steps starting one wait for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.domains.fleet.importers.fleet_model import (
     FleetApproval,
     FleetBudget,
@@ -21,7 +23,13 @@ from nexusform.domains.fleet.importers.fleet_model import (
     FleetStrategy,
     HubObjects,
 )
-from nexusform.domains.fleet.planning.overrides import ObjectIdentity, collect_object_identities
+from nexusform.domains.fleet.planning.overrides import (
+    ObjectIdentity,
+    collect_object_identities,
+    expand_envelopes,
+    get_object_identity,
+    is_any_affected,
+)
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub
 from nexusform.domains.fleet.planning.resource_selectors import select_resources
@@ -36,6 +44,12 @@ StepOrder: TypeAlias = Mapping[Address, Sequence[Address]]
 _ENDED: Final = "ended"  # key of a run's note
 _EVICTION_TYPE: Final = "fleet_placement_eviction"
 _EVICTION_REASON: Final = "the hub evaluates an eviction against the clusters before the change"
+_OVERRIDE_TYPES: Final = frozenset({"fleet_cluster_resource_override", "fleet_resource_override"})
+_ROLLOUT_TYPES: Final = frozenset(
+    {"fleet_hub_manifest", "fleet_cluster_resource_placement", "fleet_resource_placement", *_OVERRIDE_TYPES}
+)
+_OVERRIDE_REASON: Final = "a rollout applies only existing overrides"
+_CREATE_ACTIONS: Final = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
 class _ChangedObject(Struct, frozen=True):
@@ -44,35 +58,50 @@ class _ChangedObject(Struct, frozen=True):
     instance: Instance
     versions: tuple[FleetObject, ...]
     position: int
+    identities: frozenset[ObjectIdentity] = frozenset()  # objects of a manifest
+
+
+class _RolloutInputs(Struct, frozen=True):
+    """Inputs of the rollouts of a placement (its key). `identities` are the objects selected by it before or
+    after the plan, `overrides` the positions of changed overrides of all placements affecting these. Rollouts
+    of staged runs have no such overrides. `is_new`: this plan creates the placement.
+    """
+
+    placement: str
+    identities: frozenset[ObjectIdentity] = frozenset()
+    overrides: frozenset[int] = frozenset()
+    is_new: bool = False
 
 
 class _OrderContext(Struct, frozen=True):
-    """Inputs of the order of one step. `placement` is the key of the affected placement, `identities` are the
-    objects selected by it before or after the plan.
-    """
+    """Inputs of the order of one step."""
 
-    requested: FleetObject
-    position: int
-    placement: str
-    identities: frozenset[ObjectIdentity] = frozenset()
+    changed: _ChangedObject
+    rollout: _RolloutInputs
+
+    @property
+    def requested(self) -> FleetObject:
+        """Fleet object after the change; the former one if it is removed."""
+        return self.changed.versions[-1]
 
 
 def _is_content(changed: _ChangedObject, context: _OrderContext) -> bool:
-    manifests = (item.manifests for item in changed.versions if isinstance(item, HubObjects) and not item.cluster_id)
-    return any(not context.identities.isdisjoint(collect_object_identities(item)) for item in manifests)
+    return not context.rollout.identities.isdisjoint(changed.identities)
 
 
 def _is_override(changed: _ChangedObject, context: _OrderContext) -> bool:
     overrides = (item for item in changed.versions if isinstance(item, FleetOverride))
-    return any(item.placement in ("", context.placement) for item in overrides)
+    return any(item.placement in ("", context.rollout.placement) for item in overrides)
 
 
 def _is_placement(changed: _ChangedObject, context: _OrderContext) -> bool:
-    return any(isinstance(item, FleetPlacement) and item.key == context.placement for item in changed.versions)
+    return any(isinstance(item, FleetPlacement) and item.key == context.rollout.placement for item in changed.versions)
 
 
 def _is_budget(changed: _ChangedObject, context: _OrderContext) -> bool:
-    return any(isinstance(item, FleetBudget) and item.placement == context.placement for item in changed.versions)
+    return any(
+        isinstance(item, FleetBudget) and item.placement == context.rollout.placement for item in changed.versions
+    )
 
 
 def _is_strategy(changed: _ChangedObject, context: _OrderContext) -> bool:
@@ -86,19 +115,63 @@ def _is_member(changed: _ChangedObject, _context: _OrderContext) -> bool:
 
 
 def _is_eviction(changed: _ChangedObject, context: _OrderContext) -> bool:
-    return any(isinstance(item, FleetEviction) and item.placement == context.placement for item in changed.versions)
+    return any(
+        isinstance(item, FleetEviction) and item.placement == context.rollout.placement for item in changed.versions
+    )
 
 
 def _is_earlier_eviction(changed: _ChangedObject, context: _OrderContext) -> bool:
-    return changed.position < context.position and _is_eviction(changed, context)
+    return changed.position < context.changed.position and _is_eviction(changed, context)
 
 
 def _is_ended_run(changed: _ChangedObject, context: _OrderContext) -> bool:
     """Return True for an earlier run of the placement, completed by this plan."""
     runs = (item for item in changed.versions if isinstance(item, FleetRun))
-    is_earlier = changed.position < context.position
+    is_earlier = changed.position < context.changed.position
     has_ended = bool((changed.instance.private or {}).get(_ENDED))
-    return is_earlier and has_ended and any(item.build_key(item.placement) == context.placement for item in runs)
+    return (
+        is_earlier and has_ended and any(item.build_key(item.placement) == context.rollout.placement for item in runs)
+    )
+
+
+def _is_rollout_override(changed: _ChangedObject, context: _OrderContext) -> bool:
+    return changed.position in context.rollout.overrides
+
+
+def _is_content_override(changed: _ChangedObject, context: _OrderContext) -> bool:
+    """Return True for an override awaited by content. New placements wait for it themselves; a namespace precedes
+    its overrides.
+    """
+    is_namespace_first = _has_new_namespace(context.changed, changed.versions[-1])
+    return not context.rollout.is_new and not is_namespace_first and _is_rollout_override(changed, context)
+
+
+def _is_late_override(changed: _ChangedObject, context: _OrderContext) -> bool:
+    """Return True for an override of objects applied together with its new namespace."""
+    override, objects = changed.versions[-1], context.requested
+    if not isinstance(override, FleetOverride) or not isinstance(objects, HubObjects) or changed.instance.is_removed:
+        return False
+    is_late = not context.rollout.is_new and _is_rollout_override(changed, context)
+    is_same_step = is_late and _has_new_namespace(context.changed, override)
+    return is_same_step and is_any_affected(override, expand_envelopes(objects.manifests))
+
+
+def _is_input_of_named_override(changed: _ChangedObject, context: _OrderContext) -> bool:
+    return bool(getattr(context.requested, "placement", "")) and _is_rollout_override(changed, context)
+
+
+def _is_own_namespace(changed: _ChangedObject, context: _OrderContext) -> bool:
+    return _has_new_namespace(changed, context.requested)
+
+
+def _has_new_namespace(changed: _ChangedObject, override: FleetObject) -> bool:
+    """Return True if a changed manifest contains the new namespace of an override."""
+    if not isinstance(override, FleetOverride) or not override.namespace or changed.instance.is_removed:
+        return False
+    namespace = ObjectIdentity("", "Namespace", "", override.namespace)
+    return namespace in changed.identities and (
+        changed.instance.action in _CREATE_ACTIONS or namespace not in _collect_identities(changed.versions[:1])
+    )
 
 
 # A hub evaluates an eviction against the existing bindings, so all changes of its placement follow it.
@@ -106,40 +179,95 @@ _AWAITED: Final[Mapping[type, tuple[Callable[[_ChangedObject, _OrderContext], bo
     FleetRun: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_ended_run, _is_eviction),
     FleetApproval: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_eviction),
     FleetEviction: (_is_budget, _is_member, _is_earlier_eviction),
-    FleetPlacement: (_is_eviction,),
-    FleetOverride: (_is_eviction,),
-    HubObjects: (_is_eviction,),
+    FleetPlacement: (_is_eviction, _is_rollout_override),
+    FleetOverride: (_is_eviction, _is_own_namespace, _is_input_of_named_override),
+    HubObjects: (_is_eviction, _is_content_override),
 }
 
 
 def compute_step_order(
     instances: Iterable[Instance], placements: Mapping[str, PlacementPlan], hub: PlannedHub
-) -> dict[Address, tuple[Address, ...]]:
-    """Return the addresses to complete before each run, approval, eviction and evicted placement."""
+) -> tuple[dict[Address, tuple[Address, ...]], list[Diagnostic]]:
+    """Return the addresses to complete before each run, approval, eviction, and start of a rollout; with warnings
+    for overrides created after the start of a rollout.
+    """
     changed_objects = list(_list_changed_objects(instances))
+    other_objects = [changed for changed in changed_objects if not changed.identities]
+    rollouts = _RolloutIndex(changed_objects, placements, hub)
     order: dict[Address, tuple[Address, ...]] = {}
+    warnings: dict[Address, Diagnostic] = {}
     for changed in changed_objects:
         requested = changed.versions[-1]
         checks = _AWAITED.get(type(requested), ())
         is_repeatable = isinstance(requested, FleetOverride | HubObjects)  # its deletion changes a placement too
         if not checks or (changed.instance.is_removed and not is_repeatable):
             continue
+        candidates = changed_objects if {_is_content, _is_own_namespace} & set(checks) else other_objects
         awaited: dict[Address, None] = {}
-        for key in _list_affected_placements(changed, changed_objects, placements, hub):
-            context = _OrderContext(requested, changed.position, key, _collect_selected(placements.get(key), hub))
-            matches = (item for item in changed_objects if any(check(item, context) for check in checks))
+        for key in _list_affected_placements(changed, rollouts, hub):
+            context = _OrderContext(changed, rollouts.get(key))
+            matches = (item for item in candidates if any(check(item, context) for check in checks))
             awaited |= {item.instance.address: None for item in matches}
+            for item in other_objects if isinstance(requested, HubObjects) else ():
+                if _is_late_override(item, context):
+                    warnings.setdefault(item.instance.address, _build_late_warning(item, context))
         order[changed.instance.address] = tuple(awaited)
-    return order
+    return order, list(warnings.values())
 
 
-def _list_affected_placements(
-    changed: _ChangedObject,
-    changed_objects: Sequence[_ChangedObject],
-    placements: Mapping[str, PlacementPlan],
-    hub: PlannedHub,
-) -> Iterator[str]:
-    """Yield the keys of the placements affected by a step; for content and overrides those with an eviction."""
+def _build_late_warning(override: _ChangedObject, context: _OrderContext) -> Diagnostic:
+    content, address = context.changed.instance.address, override.instance.address
+    text = (
+        f"{content} creates the namespace of {address} and an object changed by it, so the rollout of "
+        f"{context.rollout.placement} starts before {address} exists. Set placement in {address}, or move the "
+        "Namespace into a fleet_hub_manifest of its own."
+    )
+    return override.instance.build_diagnostic(Problem((), "override-effective-next-change", text, Severity.WARNING))
+
+
+class _RolloutIndex:
+    """Inputs of rollouts by placement, collected on demand."""
+
+    def __init__(
+        self, changed_objects: Sequence[_ChangedObject], placements: Mapping[str, PlacementPlan], hub: PlannedHub
+    ) -> None:
+        self._placements, self._hub = placements, hub
+        self._inputs: dict[str, _RolloutInputs] = {}
+        self._overrides = [
+            (item.position, override)
+            for item in changed_objects
+            for override in item.versions
+            if isinstance(override, FleetOverride) and not override.placement
+        ]
+        versions = (version for item in changed_objects for version in item.versions)
+        evicted = dict.fromkeys(item.placement for item in versions if isinstance(item, FleetEviction))
+        affected = [key for key in placements if self._overrides and self.get(key).overrides]
+        self.ordered_placements = tuple(dict.fromkeys((*evicted, *affected)))
+
+    def get(self, key: str) -> _RolloutInputs:
+        """Return the inputs of a placement; of an unknown one only its key."""
+        if key not in self._inputs:
+            placement = self._placements.get(key)
+            self._inputs[key] = _RolloutInputs(key) if placement is None else self._collect(key, placement)
+        return self._inputs[key]
+
+    def _collect(self, key: str, placement: PlacementPlan) -> _RolloutInputs:
+        previous = placement.spec.previous_configuration or placement.spec.configuration
+        prior_manifests = select_resources(previous, self._hub.prior_object_index)
+        manifests = tuple(expand_envelopes((*placement.selection.manifests, *prior_manifests)))
+        overrides = () if placement.spec.is_external else self._overrides
+        return _RolloutInputs(
+            key,
+            frozenset(map(get_object_identity, manifests)),
+            frozenset(position for position, override in overrides if is_any_affected(override, manifests)),
+            is_new=placement.spec.instance.action in _CREATE_ACTIONS,
+        )
+
+
+def _list_affected_placements(changed: _ChangedObject, rollouts: _RolloutIndex, hub: PlannedHub) -> Iterator[str]:
+    """Yield the keys of the placements affected by a step; for content and overrides those with an eviction or an
+    override of all placements, for overrides also "".
+    """
     requested = changed.versions[-1]
     match requested:
         case FleetApproval():
@@ -153,9 +281,9 @@ def _list_affected_placements(
         case FleetEviction():
             yield requested.placement
         case _:
-            versions = (version for item in changed_objects for version in item.versions)
-            for key in dict.fromkeys(item.placement for item in versions if isinstance(item, FleetEviction)):
-                context = _OrderContext(requested, 0, key, _collect_selected(placements.get(key), hub))
+            yield from [""] if isinstance(requested, FleetOverride) else ()
+            for key in rollouts.ordered_placements:
+                context = _OrderContext(changed, rollouts.get(key))
                 if _is_content(changed, context) or _is_override(changed, context):
                     yield key
 
@@ -171,9 +299,15 @@ def check_step_order(
             if awaited.config_address != block and block in needs:
                 is_eviction = awaited.type == _EVICTION_TYPE and address.type != _EVICTION_TYPE
                 reason = _EVICTION_REASON if is_eviction else "the hub reads that once for it"
+                remedy = "Remove the reference or depends_on, or apply them in two plans."
+                if awaited.type in _OVERRIDE_TYPES and address.type in _ROLLOUT_TYPES:
+                    reason = _OVERRIDE_REASON
+                    remedy = (
+                        f"Set placement in {awaited}, remove the reference or depends_on, or apply them in two plans."
+                    )
                 text = (
                     f"{address} must be applied after {awaited}, because {reason}, but {awaited} "
-                    f"depends on {address}. Remove the reference or depends_on, or apply them in two plans."
+                    f"depends on {address}. {remedy}"
                 )
                 yield instances[address].build_diagnostic(Problem((), "step-order-conflict", text))
 
@@ -183,15 +317,12 @@ def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedObj
         build = instance.type.build_fleet_object
         if build is None or instance.is_invalid or instance.action in (Action.NO_OP, Action.FORGET):
             continue
-        versions = [build(values) for values in (instance.before, instance.planned) if values is not None]
+        versions = tuple(build(values) for values in (instance.before, instance.planned) if values is not None)
         if versions:
-            yield _ChangedObject(instance, tuple(versions), position)
+            yield _ChangedObject(instance, versions, position, _collect_identities(versions))
 
 
-def _collect_selected(placement: PlacementPlan | None, hub: PlannedHub) -> frozenset[ObjectIdentity]:
-    """Return the identities of the objects selected by a placement before or after the plan."""
-    if placement is None:
-        return frozenset()
-    previous = placement.spec.previous_configuration or placement.spec.configuration
-    manifests = (*placement.selection.manifests, *select_resources(previous, hub.prior_object_index))
-    return collect_object_identities(manifests)
+def _collect_identities(versions: Iterable[FleetObject]) -> frozenset[ObjectIdentity]:
+    """Return the identities of the objects of manifests on the hub."""
+    manifests = (item.manifests for item in versions if isinstance(item, HubObjects) and not item.cluster_id)
+    return collect_object_identities(chain.from_iterable(manifests))
