@@ -5,6 +5,7 @@ needs about 20 bytes per VM, compared to 80 with a row per VM.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias, TypeVar
@@ -44,7 +45,7 @@ _Ties: TypeAlias = "int | list[int]"
 class _RackVms(Struct, frozen=True, array_like=True):
     """VMs of a pool on one rack. `machines` are the suffixes after `prefix`, separated by commas, or a list
     if a name has a comma; `certain` flags and count figures apply to the whole rack. `ties` of the first row apply to
-    the pool: whether they are certain, and the machines.
+    the pool: whether they are certain, and the machines, consecutive ones as `rack1-bm01..16`.
     """
 
     rack: str
@@ -75,7 +76,7 @@ def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
             rows = msgspec.json.decode(str(text), type=list[_RackVms])
             is_tie_certain, tied_machines = (rows[0].ties if rows else None) or (False, [])
             for row in rows:
-                rack_rows.extend(_build_predictions(row, tuple(tied_machines), is_tie_certain))
+                rack_rows.extend(_build_predictions(row, tuple(_expand_names(tied_machines)), is_tie_certain))
             predictions[str(pool)] = tuple(rack_rows)
     return predictions
 
@@ -90,12 +91,12 @@ def set_open_predictions(private: Mapping[str, Any] | None, predictions: OpenPre
 def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
     """Yield rows of predictions with common values for all their VMs."""
     by_row: dict[tuple[Any, ...], list[PredictedVm]] = {}
-    ties: tuple[bool, list[str]] | None = None
     for item in predictions:
         certainty, certain = item.certainty, (item.is_machine_certain, item.is_count_certain)
         key = (item.rack, certain, certainty.rack_count, certainty.tied[2], certainty.measured is None)
         by_row.setdefault(key, []).append(item)
-        ties = (item.is_tie_certain, list(item.tied_machines)) if item.tied_machines else None
+    last = next((members[-1] for members in by_row.values() if members[-1].tied_machines), None)
+    ties = (last.is_tie_certain, list(_fold_names(last.tied_machines))) if last is not None else None
     for (rack, certain, count_share, count_tied, _), members in by_row.items():
         machines = [item.machine for item in members]
         first, last = min(machines), max(machines)
@@ -124,6 +125,43 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
             ties,
         )
         ties = None
+
+
+_FOLDED_NAMES: Final = re.compile(r"(.*?)([0-9]+)\.\.([0-9]+)")
+
+
+def _fold_names(names: Iterable[str]) -> Iterator[str]:
+    """Yield names, consecutive numbers of one width as one text: `rack1-bm01..16`."""
+    runs: list[list[str]] = []
+    for name in names:
+        if runs and _is_next(runs[-1][-1], name):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    for first, *others in runs:
+        yield f"{first}..{_get_number(others[-1])}" if others else first
+
+
+def _get_number(name: str) -> str:
+    return name[len(name.rstrip("0123456789")) :]
+
+
+def _is_next(name: str, following: str) -> bool:
+    """Return whether the names differ by one in their final numbers of the same width."""
+    number, next_number = _get_number(name), _get_number(following)
+    is_similar = len(name) == len(following) and name.removesuffix(number) == following.removesuffix(next_number)
+    return is_similar and bool(number) and int(next_number) == int(number) + 1
+
+
+def _expand_names(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the names of folded texts."""
+    for text in texts:
+        match = _FOLDED_NAMES.fullmatch(text)
+        if match is None:
+            yield text
+            continue
+        prefix, first, last = match.groups()
+        yield from (f"{prefix}{number:0{len(first)}}" for number in range(int(first), int(last) + 1))
 
 
 def _build_prediction_triple(values: Sequence[_T]) -> tuple[_T, _T, _T]:

@@ -81,3 +81,16 @@ def test_a_hundred_vms_of_which_no_two_are_alike_take_less_than_3_kib() -> None:
 )
 def test_a_note_that_says_something_else_is_none(text: str) -> None:
     assert read_open_predictions({OPEN_PREDICTIONS_KEY: {"np": text}}) == {}
+
+
+@given(st.lists(st.from_regex(r"[a-c]{0,1}-?[0-9]{0,2}", fullmatch=True), min_size=1, max_size=12, unique=True))
+def test_tied_machines_read_back_in_their_order(names: list[str]) -> None:
+    landing = PredictedVm(0, "r1", "m", Certainty(1.0, 1.0), False, False, tied_machines=tuple(names))
+    read = read_open_predictions(set_open_predictions(None, {"p": (landing,)}))
+    assert read["p"][0].tied_machines == tuple(names)
+
+
+def test_a_thousand_tied_machines_take_few_bytes() -> None:
+    names = tuple(f"rack{rack}-bm{number:02}" for rack in range(1, 17) for number in range(1, 65))
+    landing = PredictedVm(0, "r1", "m", Certainty(1.0, 1.0), False, False, tied_machines=names)
+    assert len(json.dumps(set_open_predictions(None, {"p": (landing,)}))) < 600

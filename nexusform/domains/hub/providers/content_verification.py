@@ -5,6 +5,7 @@ A hub takes a snapshot when it sees a change, so several writes may come in seve
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final
 
@@ -44,10 +45,14 @@ Values = Mapping[str, Any]
 
 
 class ContentVerifier:
-    """Verifier of the objects of a placement or a run. `applied` are the objects applied so far."""
+    """Verifier of the objects of a placement or a run. `applied` are the objects applied so far, `kept_titles` those
+    of others that no step deletes.
+    """
 
-    def __init__(self, hub: HubClient, step: ChangeRequest, applied: AppliedObjects) -> None:
-        self._hub, self._step, self._applied = hub, step, applied
+    def __init__(
+        self, hub: HubClient, step: ChangeRequest, applied: AppliedObjects, kept_titles: AbstractSet[str]
+    ) -> None:
+        self._hub, self._step, self._applied, self._kept_titles = hub, step, applied, kept_titles
         self._planned = step.planned or {}
         self._differences: dict[int, str | None] = {}  # of resource snapshots, by index
 
@@ -124,7 +129,9 @@ class ContentVerifier:
             kind, namespace, name = get_identity(self._step.key.type, self._planned)
             bodies = self.list_snapshots(list_created_kinds(kind)[2], namespace, name)
             titles = {manifest.title for manifest in self._read_planned().snapshots[-1].objects}
-            found = None if bodies is None else find_wrong_objects(index, titles, bodies, self._applied)
+            found = (
+                None if bodies is None else find_wrong_objects(index, titles, bodies, self._applied, self._kept_titles)
+            )
             self._differences[index] = found
         return self._differences[index]
 

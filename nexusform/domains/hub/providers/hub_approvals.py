@@ -20,12 +20,13 @@ MANAGER: Final = "nexusform"
 class StepCoordination(Struct):
     """Shared record of the steps of one apply: runs, and approvals they wait for. `granted_requests` are
     paths of requests granted by a step, `ended_runs` paths of runs with a finished step, `applied_objects`
-    the objects sent so far by identity.
+    the objects sent so far by identity, `kept_titles` those of others that were not deleted.
     """
 
     granted_requests: set[str] = field(default_factory=set)
     ended_runs: set[str] = field(default_factory=set)
     applied_objects: dict[tuple[str, str, str, str], HubObject] = field(default_factory=dict)
+    kept_titles: set[str] = field(default_factory=set)
 
     @contextmanager
     def track_approval(self, request: str) -> Iterator[None]:

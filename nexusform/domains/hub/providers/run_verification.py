@@ -55,18 +55,22 @@ def find_wrong_content(run: Body, note: Body, snapshots: Sequence[Body], applied
 
 
 def find_wrong_objects(
-    index: int, planned_titles: AbstractSet[str], snapshots: Sequence[Body], applied: AppliedObjects
+    index: int,
+    planned_titles: AbstractSet[str],
+    snapshots: Sequence[Body],
+    applied: AppliedObjects,
+    kept_titles: AbstractSet[str] = frozenset(),
 ) -> str:
     """Return how the objects of a resource snapshot differ from the planned ones; "" if they do not, or if
-    the hub has deleted it. `snapshots` are all of its placement.
+    the hub has deleted it. `snapshots` are all of its placement. `kept_titles` are objects of others that a step kept.
     """
     manifests = [manifest for manifest in map(build_manifest, map(dict, snapshots)) if manifest is not None]
     objects = read_snapshot_objects(manifests, index)
     if not objects:
         return ""
     titles = {manifest.title for manifest in objects}
-    if planned_titles and titles != planned_titles:
-        names = format_first_items(sorted(titles ^ planned_titles), _MAX_NAMES)
+    if planned_titles and (differing_titles := (titles ^ planned_titles) - kept_titles):
+        names = format_first_items(sorted(differing_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
     outdated = [manifest.title for manifest in objects if _is_outdated(manifest, applied)]
     if outdated and index == max(_list_snapshot_indexes(manifests), default=index):

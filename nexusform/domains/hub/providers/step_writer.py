@@ -153,6 +153,7 @@ class StepWriter(Struct, frozen=True):
         if is_recreated(self._type_name, hub_object, body, self.request.private_note):
             message = f"{hub_object.title} was re-created by another manager since the plan, and is kept"
             self.request.report_progress(StepProgress(message=message))
+            self.coordination.kept_titles.add(hub_object.title)
             return
         reject_managed(self.options, body, "destroy")
         path = require_path(self.hub, hub_object)
@@ -310,6 +311,10 @@ class StepWriter(Struct, frozen=True):
 
     # --- waiting -------------------------------------------------------------------------------
 
+    def _make_content_verifier(self) -> ContentVerifier:
+        coordination = self.coordination
+        return ContentVerifier(self.hub, self.request, coordination.applied_objects, coordination.kept_titles)
+
     def _wait_for_result(self, existing: Sequence[ExistingObject]) -> ChangeResult:
         """Wait until the hub has completed the change; return the result. `existing` are the objects as sent,
         empty if nothing was.
@@ -319,7 +324,7 @@ class StepWriter(Struct, frozen=True):
         if self._type_name in PLACEMENT_TYPES:
             identity = get_identity(self._type_name, planned)
             sent_body = existing[0][1] if existing else {}
-            content = ContentVerifier(self.hub, self.request, self.coordination.applied_objects)
+            content = self._make_content_verifier()
             waiter = self._waiter
             decision, final = waiter.wait_for_placement(*identity, planned, sent_body, content.describe_outdated)
             verification = content.verify_placement(self._verify_predictions(decision, final), final)
@@ -420,7 +425,7 @@ class StepWriter(Struct, frozen=True):
         run = self.hub.get(KINDS[kind].build_path(name, namespace)) or {}
         snapshot_kind = "ResourceSnapshot" if namespace else "ClusterResourceSnapshot"
         placement = str((run.get("spec") or {}).get("placementName"))
-        content = ContentVerifier(self.hub, self.request, self.coordination.applied_objects)
+        content = self._make_content_verifier()
         snapshots = content.list_snapshots(snapshot_kind, namespace, placement)
         difference = find_wrong_content(
             run, self.request.planned_note, snapshots or (), self.coordination.applied_objects
