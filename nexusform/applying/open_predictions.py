@@ -95,8 +95,8 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
         certainty, certain = item.certainty, (item.is_machine_certain, item.is_count_certain)
         key = (item.rack, certain, certainty.rack_count, certainty.tied[2], certainty.measured is None)
         by_row.setdefault(key, []).append(item)
-    last = next((members[-1] for members in by_row.values() if members[-1].tied_machines), None)
-    ties = (last.is_tie_certain, list(_fold_names(last.tied_machines))) if last is not None else None
+    tied_vm = next((members[-1] for members in by_row.values() if members[-1].tied_machines), None)
+    ties = (tied_vm.is_tie_certain, list(_fold_names(tied_vm.tied_machines))) if tied_vm is not None else None
     for (rack, certain, count_share, count_tied, _), members in by_row.items():
         machines = [item.machine for item in members]
         first, last = min(machines), max(machines)

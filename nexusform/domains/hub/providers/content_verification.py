@@ -45,8 +45,8 @@ Values = Mapping[str, Any]
 
 
 class ContentVerifier:
-    """Verifier of the objects of a placement or a run. `applied` are the objects applied so far, `kept_titles` those
-    of others that no step deletes.
+    """Verifier of the objects of a placement or a run. `applied` are the objects applied so far, `kept_titles` the
+    kept objects of others.
     """
 
     def __init__(

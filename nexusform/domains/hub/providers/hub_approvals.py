@@ -20,7 +20,7 @@ MANAGER: Final = "nexusform"
 class StepCoordination(Struct):
     """Shared record of the steps of one apply: runs, and approvals they wait for. `granted_requests` are
     paths of requests granted by a step, `ended_runs` paths of runs with a finished step, `applied_objects`
-    the objects sent so far by identity, `kept_titles` those of others that were not deleted.
+    the objects sent so far by identity, `kept_titles` the kept objects of others.
     """
 
     granted_requests: set[str] = field(default_factory=set)

@@ -62,7 +62,7 @@ def find_wrong_objects(
     kept_titles: AbstractSet[str] = frozenset(),
 ) -> str:
     """Return how the objects of a resource snapshot differ from the planned ones; "" if they do not, or if
-    the hub has deleted it. `snapshots` are all of its placement. `kept_titles` are objects of others that a step kept.
+    the hub has deleted it. `snapshots` are all of its placement. `kept_titles` are objects of others, kept by a step.
     """
     manifests = [manifest for manifest in map(build_manifest, map(dict, snapshots)) if manifest is not None]
     objects = read_snapshot_objects(manifests, index)
