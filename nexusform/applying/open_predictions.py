@@ -74,9 +74,10 @@ def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
         with suppress(msgspec.DecodeError, ValueError):
             rack_rows: list[PredictedVm] = []
             rows = msgspec.json.decode(str(text), type=list[_RackVms])
-            is_tie_certain, tied_machines = (rows[0].ties if rows else None) or (False, [])
+            is_tie_certain, texts = (rows[0].ties if rows else None) or (False, [])
+            tied_machines = tuple(_expand_names(texts))
             for row in rows:
-                rack_rows.extend(_build_predictions(row, tuple(_expand_names(tied_machines)), is_tie_certain))
+                rack_rows.extend(_build_predictions(row, tied_machines, is_tie_certain))
             predictions[str(pool)] = tuple(rack_rows)
     return predictions
 
@@ -127,6 +128,7 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
         ties = None
 
 
+_MAX_RUN: Final = 100_000  # names of one run
 _FOLDED_NAMES: Final = re.compile(r"(.*?)([0-9]+)\.\.([0-9]+)")
 
 
@@ -154,13 +156,15 @@ def _is_next(name: str, following: str) -> bool:
 
 
 def _expand_names(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the names of folded texts."""
+    """Yield the names of folded texts. Raises ValueError for more names than any site has."""
     for text in texts:
         match = _FOLDED_NAMES.fullmatch(text)
         if match is None:
             yield text
             continue
         prefix, first, last = match.groups()
+        if int(last) - int(first) > _MAX_RUN:
+            raise ValueError(f"{text} has too many names")
         yield from (f"{prefix}{number:0{len(first)}}" for number in range(int(first), int(last) + 1))
 
 

@@ -94,3 +94,10 @@ def test_a_thousand_tied_machines_take_few_bytes() -> None:
     names = tuple(f"rack{rack}-bm{number:02}" for rack in range(1, 17) for number in range(1, 65))
     landing = PredictedVm(0, "r1", "m", Certainty(1.0, 1.0), False, False, tied_machines=names)
     assert len(json.dumps(set_open_predictions(None, {"p": (landing,)}))) < 600
+
+
+def test_a_damaged_run_of_machines_is_no_prediction() -> None:
+    landing = PredictedVm(0, "r1", "m", Certainty(1.0, 1.0), False, False, tied_machines=("m1", "m2"))
+    noted = json.loads(json.dumps(set_open_predictions(None, {"p": (landing,)})))
+    noted[OPEN_PREDICTIONS_KEY]["p"] = noted[OPEN_PREDICTIONS_KEY]["p"].replace("m1..2", "m1..999999999999")
+    assert read_open_predictions(noted) == {}
