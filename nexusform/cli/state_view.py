@@ -18,11 +18,10 @@ from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_count
 from nexusform.resources.address import Address, AddressPattern, AddressProblem, parse_pattern
-from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state import edits
 from nexusform.state.objects import State
 from nexusform.workflow.states.state_commands import has_content, parse_patterns, read_state
-from nexusform.workflow.states.state_history import StateVersion, read_history
+from nexusform.workflow.states.state_history import read_history
 
 NO_STATE = build_error(
     "no-state-file-was-found",
@@ -104,7 +103,12 @@ def show(arguments: ShowInstanceArguments) -> int:
     instance = state.instances[address]
     objects = [] if instance.current is None else [("", instance.current)]
     objects += sorted(instance.deposed.items())
-    schema = _find_schema(address)
+    from nexusform.resource_types.registry import build_registries
+
+    type_registries = build_registries()
+    table = type_registries.data_sources if address.mode == "data" else type_registries.resource_types
+    kind = table.get(address.type)
+    schema = kind.schema if kind else None
     texts = [
         render_object(
             address, instance_object, schema, deposed=key, colour=screen.colour, show_sensitive=arguments.show_sensitive
@@ -133,15 +137,6 @@ def _find_instance(state: State, text: str) -> tuple[Address | None, list[Diagno
             f"Specify one resource instance; {pattern} {count_text}. `nexusform state list` lists them.",
         )
     ]
-
-
-def _find_schema(address: Address) -> BlockSchema | None:
-    from nexusform.resource_types.registry import build_registries
-
-    type_registries = build_registries()
-    table = type_registries.data_sources if address.mode == "data" else type_registries.resource_types
-    kind = table.get(address.type)
-    return kind.schema if kind else None
 
 
 class VerifyArguments(Struct, frozen=True, kw_only=True):
@@ -213,12 +208,8 @@ def history(arguments: HistoryArguments) -> int:
     state_versions = read_history(create_context(arguments.state))
     screen.print_diagnostics(state_versions.diagnostics, state_versions.sources)
     for version in state_versions.versions:
-        screen.print_text(_format_version(version))
+        objects = format_count(len(version.state.instances), "object")
+        screen.print_text(f"serial {version.serial:<6}  {version.timestamp or 'current':<27}  {objects}")
     if not state_versions.versions and not state_versions.diagnostics:
         screen.print_text("No state exists.")
     return 1 if has_errors(state_versions.diagnostics) else 0
-
-
-def _format_version(version: StateVersion) -> str:
-    objects = format_count(len(version.state.instances), "object")
-    return f"serial {version.serial:<6}  {version.timestamp or 'current':<27}  {objects}"

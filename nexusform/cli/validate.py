@@ -46,7 +46,9 @@ def validate(arguments: ValidateArguments) -> int:
         else:
             raise click.UsageError(f'No such file or directory: "{path}".')
     for directory in list(directories):
-        validation = validation.merge(_run_validation(directory, arguments))
+        test_directory = None if arguments.no_tests else arguments.test_directory
+        context = replace(create_context(), directory=directory)
+        validation = validation.merge(validate_directory(context, test_directory, portable=arguments.portable))
     if arguments.as_json:
         from nexusform.rendering.json.json_parts import build_validation_document
         from nexusform.rendering.notation.json_values import encode_document
@@ -62,9 +64,3 @@ def validate(arguments: ValidateArguments) -> int:
             with_warnings = ", but there were some validation warnings as shown above" if diagnostics else ""
             screen.print_wrapped(f"{success} The configuration is valid{with_warnings}.")
     return 1 if has_errors(validation.diagnostics) else 0
-
-
-def _run_validation(directory: str, arguments: ValidateArguments) -> DirectoryValidation:
-    test_directory = None if arguments.no_tests else arguments.test_directory
-    context = replace(create_context(), directory=directory)
-    return validate_directory(context, test_directory, portable=arguments.portable)

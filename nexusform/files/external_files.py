@@ -189,19 +189,15 @@ def _list_paths(entry: ExternalFile, environment: Mapping[str, str]) -> Iterator
     elif entry.form in (PathForm.FLAG, PathForm.CURRENT) or not value:
         return
     elif entry.form is PathForm.COMMAND:
-        yield from _list_command_paths(value, environment)
+        # The program of a command, and the existing files of its arguments.
+        with suppress(ValueError):  # reported where the command is run
+            yield from list_program_files(shlex.split(value), environment)
     elif entry.form is PathForm.PARAMETERS:
         yield from _FILE_PARAMETER.findall(value)
     elif entry.form is PathForm.BUDGET:
         yield value.partition(":")[2]
     else:
         yield from (value.split(os.pathsep) if entry.form is PathForm.PATHS else (value,))
-
-
-def _list_command_paths(command: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the program of a command, and the existing files of its arguments."""
-    with suppress(ValueError):  # reported where the command is run
-        yield from list_program_files(shlex.split(command), environment)
 
 
 def list_program_files(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.editor.module_text import ModuleText
 from nexusform.language.syntax.syntax_nodes import Block, Body
 from nexusform.placement_kinds.kinds import format_location_text
-from nexusform.plans.plan import Mode, PlacementChange, PlacementTable, Plan
+from nexusform.plans.plan import Mode, PlacementTable, Plan
 from nexusform.rendering.report.folding import format_names
 from nexusform.workflow.opening.command_context import create_editor_context
 from nexusform.workflow.opening.project import open_project
@@ -58,30 +58,26 @@ def build_preview(plan: Plan) -> PlacementPreview:
     """Return the preview of a plan. Instances of one block are merged."""
     hints: dict[tuple[str, str], list[str]] = {}
     texts: dict[tuple[str, str], list[str]] = {}
-    zones = _collect_zones(plan)
-    for table in plan.placement_tables:
-        key = (str(table.address.config_address), table.pool)
-        hints.setdefault(key, []).append(_format_spread(table))
-        texts.setdefault(key, []).append(_format_pool(table, plan, zones.get((str(table.address), table.pool), [])))
-    for row in plan.placements:
-        if row.target is not None and not row.pool and row.kind in ("vm", "binding"):
-            hints.setdefault((str(row.address.config_address), ""), []).append(_format_location(row))
-    return PlacementPreview(
-        {key: _join_first(parts, "; ") for key, parts in hints.items()},
-        {key: _join_first(parts, "\n\n") for key, parts in texts.items()},
-        tuple(finding for finding in plan.diagnostics if finding.subject is not None),
-    )
-
-
-def _collect_zones(plan: Plan) -> dict[tuple[str, str], list[str]]:
-    """Return the zones of each pool after the plan, with those of its unchanged VMs."""
-    return {
+    zones = {
         (str(pool.address), pool.pool): sorted(
             {vm.placement.availability_zone for vm in (*pool.unchanged, *pool.added)}
         )
         for site in plan.sites
         for pool in site.pools
     }
+    for table in plan.placement_tables:
+        key = (str(table.address.config_address), table.pool)
+        hints.setdefault(key, []).append(_format_spread(table))
+        texts.setdefault(key, []).append(_format_pool(table, plan, zones.get((str(table.address), table.pool), [])))
+    for row in plan.placements:
+        if row.target is not None and not row.pool and row.kind in ("vm", "binding"):
+            assert row.target is not None, "only rows with a target"
+            hints.setdefault((str(row.address.config_address), ""), []).append(format_location_text(row.target))
+    return PlacementPreview(
+        {key: _join_first(parts, "; ") for key, parts in hints.items()},
+        {key: _join_first(parts, "\n\n") for key, parts in texts.items()},
+        tuple(finding for finding in plan.diagnostics if finding.subject is not None),
+    )
 
 
 def _format_spread(table: PlacementTable) -> str:
@@ -107,11 +103,6 @@ def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
         f"{format_count(table.total_count, 'VM')}{zones_text}{capacity_text}\n\n{_format_spread(table)} "
         "(predicted)"
     )
-
-
-def _format_location(row: PlacementChange) -> str:
-    assert row.target is not None, "only rows with a target"
-    return format_location_text(row.target)
 
 
 def _join_first(texts: list[str], separator: str) -> str:

@@ -79,11 +79,7 @@ def _compile_pattern(pattern: str) -> CompiledPattern:
     except re2.error as problem:
         message, _, part = problem.args[0].decode(errors="replace").partition(": ")
         raise _build_error(_GO_MESSAGES.get(message, message), part) from None
-    return CompiledPattern(engine, _list_group_names(pattern))
-
-
-def _list_group_names(pattern: str) -> tuple[str | None, ...]:
-    # The package has one group per name, Go has all. Raises FunctionProblem.
+    # The package has one group per name, Go has all.
     names: list[str | None] = []
     for token in _TOKEN.finditer(pattern):
         name = token["name"]
@@ -93,7 +89,7 @@ def _list_group_names(pattern: str) -> tuple[str | None, ...]:
             raise _build_error("invalid named capture", token.group())
         if name is not None or token["plain"]:
             names.append(name)
-    return tuple(names)
+    return CompiledPattern(engine, tuple(names))
 
 
 def _compile_argument(pattern: str, position: int = 0) -> CompiledPattern:

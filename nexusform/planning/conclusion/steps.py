@@ -75,7 +75,14 @@ def build_step_graph(
     _wait_for_dependents(graph, prior)
     _wait_for_uses(graph, _UsedObjectIndex(changes, machines, types))
     _wait_for_order(graph, step_order)
-    _align_concurrent_starts(graph, concurrent_blocks)
+    # Let concurrent objects wait for the same steps.
+    for address, blocks in concurrent_blocks.items():
+        apply_step = graph.apply_step.get(address)
+        if apply_step is None:
+            continue
+        for block in sorted(blocks):
+            shared_waits = {wait for step in graph.creation_steps.get(block, []) for wait in graph.drafts[step].waits}
+            graph.add_waits(apply_step, graph.get_gate(("concurrent", block), sorted(shared_waits)))
     return graph
 
 
@@ -181,17 +188,6 @@ def _wait_for_order(graph: StepGraph, step_order: Mapping[Address, Sequence[Addr
             ordered_waits[step] = set(graph.get_gate(gate_name, awaited_steps)) - graph.drafts[step].waits
             graph.add_waits(step, ordered_waits[step])
     remove_stuck_waits(graph, ordered_waits)
-
-
-def _align_concurrent_starts(graph: StepGraph, concurrent_blocks: Mapping[Address, AbstractSet[str]]) -> None:
-    """Let concurrent objects wait for the same steps."""
-    for address, blocks in concurrent_blocks.items():
-        apply_step = graph.apply_step.get(address)
-        if apply_step is None:
-            continue
-        for block in sorted(blocks):
-            shared_waits = {wait for step in graph.creation_steps.get(block, []) for wait in graph.drafts[step].waits}
-            graph.add_waits(apply_step, graph.get_gate(("concurrent", block), sorted(shared_waits)))
 
 
 def _wait_for_dependents(graph: StepGraph, prior: PriorState) -> None:

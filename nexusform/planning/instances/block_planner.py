@@ -106,7 +106,8 @@ class BlockPlanner:
             key = build_resource_key(block.address, module.path)
             if expansion is None or prepared is None:
                 evaluation.resources[key] = ResourceView("")
-                instances += self._list_unchanged(block, module)
+                addresses = self.prior.by_block.get(block.address, ())
+                instances += [self.build_unchanged(address) for address in addresses if address.module == module.path]
             else:
                 evaluation.resources[key] = ResourceView(expansion.shape)
                 self._count_toward_limit("instances", len(expansion.repetitions) - self._expanded.get(key, 0))
@@ -158,11 +159,6 @@ class BlockPlanner:
             configured = (instance.config or {}).items()
             if before is None or any(value and before.get(name) != value for name, value in configured):
                 self.outside_targets.append(str(instance.address))
-
-    def _list_unchanged(self, block: ResourceBlock, module: ModuleInstance) -> list[Instance]:
-        """Return prior instances of a block that cannot be expanded: they stay unchanged."""
-        addresses = self.prior.by_block.get(block.address, ())
-        return [self.build_unchanged(address) for address in addresses if address.module == module.path]
 
     def _list_removed(
         self, block: ResourceBlock, present: Collection[Address], modules: Collection[ModulePath]

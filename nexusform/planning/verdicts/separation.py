@@ -324,13 +324,9 @@ def _find_violations(
             placement = _find_placement(member, outcome)
             if placement is not None:
                 members_at.setdefault(_get_location(member, placement, scope), []).append((index, member))
-    shared = [location for location, members in members_at.items() if _count_groups(members) > 1]
+    shared = [location for location, members in members_at.items() if len({group for group, _ in members}) > 1]
     shared.sort(key=_build_sort_key)
     return tuple(_build_violation(location, members_at[location], seed) for location in shared)
-
-
-def _count_groups(members: Sequence[tuple[int, GroupMember]]) -> int:
-    return len({group for group, _ in members})
 
 
 def _build_violation(

@@ -37,16 +37,6 @@ _MAXIMUM_NAMED: Final = 5
 
 def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagnostic]:
     """Return a warning for each rule violated by the current state."""
-    instances = _build_instances(state, registries)
-    objects = _build_vm_objects(state, instances, registries)
-    sites, _ = build_sites(build_state_inventory(state, registries.resource_types))
-    diagnostics = [*_check_filters(objects.values(), sites), *check_placement_groups(objects.values())]
-    diagnostics += chain.from_iterable(_check_affinity_groups(vms) for vms in objects.values())
-    return [*diagnostics, *_check_separation(state, instances, objects, registries)]
-
-
-def _build_instances(state: State, registries: PluginRegistries) -> list[Instance]:
-    """Build an unchanged instance for every object in state."""
     instances = []
     for address, recorded in state.instances.items():
         resource_type = registries.resource_types.get(address.type)
@@ -62,7 +52,11 @@ def _build_instances(state: State, registries: PluginRegistries) -> list[Instanc
                 decision=ActionDecision(planned=attributes),
             )
         )
-    return instances
+    objects = _build_vm_objects(state, instances, registries)
+    sites, _ = build_sites(build_state_inventory(state, registries.resource_types))
+    diagnostics = [*_check_filters(objects.values(), sites), *check_placement_groups(objects.values())]
+    diagnostics += chain.from_iterable(_check_affinity_groups(vms) for vms in objects.values())
+    return [*diagnostics, *_check_separation(state, instances, objects, registries)]
 
 
 def _build_vm_objects(

@@ -9,7 +9,6 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.placement_kinds.kinds import KINDS, VM
-from nexusform.plans.cluster_upgrades import PoolUpgrade, Upgrade
 from nexusform.plans.impact.effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
@@ -183,12 +182,8 @@ def _compute_minutes(plan: Plan) -> MinuteRange | None:
         if compute_effect(row) is not Effect.LOST
     }
     seconds = sum(timeouts.get(pool, 0) for pool in drained_pools)
-    seconds += sum(pool.drain_seconds for _, pool in _list_pool_upgrades(plan))
+    seconds += sum(pool.drain_seconds for upgrade in plan.upgrades for pool in upgrade.pools)
     return MinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None
-
-
-def _list_pool_upgrades(plan: Plan) -> list[tuple[Upgrade, PoolUpgrade]]:
-    return [(upgrade, pool) for upgrade in plan.upgrades for pool in upgrade.pools]
 
 
 # --- capacity ----------------------------------------------------------------------------------

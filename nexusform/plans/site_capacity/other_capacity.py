@@ -253,7 +253,7 @@ def compute_other_capacity(
         {**unmanaged, **before.counts},
         {**unmanaged, **after.counts},
         after.surge,
-        _resolve_networks(observed_clusters, after),
+        {**after.networks, **{name: cluster.network for name, cluster in observed_clusters.items() if cluster.network}},
     )
     rows = [
         *_compute_node_addresses(supplies, counter),
@@ -272,14 +272,6 @@ class _SiteNodes(Struct, frozen=True):
     after: Mapping[str, int]
     surge: Mapping[str, int]
     networks: Mapping[str, str]
-
-
-def _resolve_networks(observed_clusters: Mapping[str, ClusterNetworks], after: NodeCounts) -> dict[str, str]:
-    """Return the network of every cluster: observed, else configured."""
-    return {
-        **after.networks,
-        **{name: cluster.network for name, cluster in observed_clusters.items() if cluster.network},
-    }
 
 
 def _compute_node_addresses(supplies: Supplies, counter: _SiteNodes) -> Iterator[OtherCapacity]:

@@ -32,18 +32,14 @@ def build_pools_report(address: str, pools: Sequence[PoolReason]) -> Report:
     examples = format_list([pool.objects[0] for pool in pools if pool.objects], 4)
     hint = f"To explain one placement: nexusform explain '{address}' OBJECT, such as {examples}."
     has_missing = any(pool.missing_count for pool in pools)
-    return Report(address, _format_verdict(pools), has_missing, (_RULE, hint), tuple(sections))
-
-
-def _format_verdict(pools: Sequence[PoolReason]) -> str:
-    """Return `24 VMs on 8 racks`, or the number of existing VMs."""
+    # `24 VMs on 8 racks`, or the number of existing VMs.
     racks: set[str] = set()
     for pool in pools:
         racks |= pool.table.actual_vms_per_rack.keys()
     total = sum(pool.table.total_count for pool in pools)
     missing = sum(pool.missing_count for pool in pools)
     vms = f"{total - missing:,} of {format_count(total, 'VM')}" if missing else format_count(total, "VM")
-    return f"{vms} on {format_count(len(racks), 'rack')}"
+    return Report(address, f"{vms} on {format_count(len(racks), 'rack')}", has_missing, (_RULE, hint), tuple(sections))
 
 
 def _build_row(pool: PoolReason, has_several: bool) -> Row:

@@ -188,7 +188,7 @@ def _build_depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
 
 def _build_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
     """Build the arguments and nested blocks of a body."""
-    labels = {name: _list_label_names(block) for name, block in schema.blocks.items()}
+    labels = {name: (block.label,) if block.nesting is Nesting.MAP else () for name, block in schema.blocks.items()}
     body_schema = BodySchema(dict.fromkeys(schema.attributes, False), labels)
     # Diagnostics were reported when the configuration was loaded.
     body_content, _ = decode_body(body, body_schema, partial=True)
@@ -198,11 +198,6 @@ def _build_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
     for block in body_content.blocks:
         _add_block(document, block.type, schema.blocks, [label.value for label in block.labels], block.body)
     return document
-
-
-def _list_label_names(block: NestedBlock) -> tuple[str, ...]:
-    """List the labels of a nested block: one for an entry of a map."""
-    return (block.label,) if block.nesting is Nesting.MAP else ()
 
 
 def _add_block(

@@ -56,22 +56,17 @@ def render_html(
     """Render the page of a plan; `origin` is the origin of its configuration."""
     content = build_page_content(plan, sources, registries)
     title = f"nexusform plan: {content.headline}"
-    header = _build_header(plan, content.headline, origin)
-    return render_page(title, header, content.main, _build_footer(plan), content.data)
-
-
-def _build_header(plan: Plan, headline: str, origin: CodeOrigin) -> Markup:
-    """Build the headline with time, workspace and commit."""
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
     facts = [plan.timestamp, workspace, *_build_origin_links(origin)]
     parts: list[Part] = []
     for fact in filter(None, facts):
         parts += [" \N{MIDDLE DOT} ", fact]
-    return build_element(
+    header = build_element(
         "header",
-        build_element("h1", f"Plan: {headline}"),
+        build_element("h1", f"Plan: {content.headline}"),
         build_element("p", parts[1:], class_="quiet") if parts else None,
     )
+    return render_page(title, header, content.main, _build_footer(plan), content.data)
 
 
 def _build_origin_links(origin: CodeOrigin) -> list[Part]:

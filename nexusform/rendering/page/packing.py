@@ -4,7 +4,7 @@ bindings and pods their values. `unpacked` in assets/document.js restores the do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import json
@@ -48,15 +48,11 @@ def _pack_change(change: Sequence[Any], values: _NumberedValues, lines: _Numbere
     """Return the numbers of the values of a change; its difference becomes runs of lines (first number,
     count).
     """
-    runs = _build_runs([lines.assign_number(line) for line in change[_TEXT_INDEX].split("\n")])
-    return [runs if position == _TEXT_INDEX else values.assign_number(value) for position, value in enumerate(change)]
-
-
-def _build_runs(numbers: Iterable[int]) -> list[int]:
+    numbers = [lines.assign_number(line) for line in change[_TEXT_INDEX].split("\n")]
     runs: list[int] = []
     for number in numbers:
         if runs and number == runs[-2] + runs[-1]:
             runs[-1] += 1
         else:
             runs += [number, 1]
-    return runs
+    return [runs if position == _TEXT_INDEX else values.assign_number(value) for position, value in enumerate(change)]

@@ -117,7 +117,10 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
     if plan.errored:
         current_sites = [site for site in map(_restore_current_site, plan.sites) if site.machines]
         return tuple(replace(_map_site(site, {}, frozenset()), is_current_only=True) for site in current_sites)
-    rows = _group_rows(plan)
+    rows: dict[_VmKey, list[PlacementChange]] = {}
+    for row in plan.placements:
+        if row.kind == VM:
+            rows.setdefault((str(row.address), row.object), []).append(row)
     certain: set[tuple[str, str, str]] = set()
     for pool in plan.placement_tables:
         certain |= {(str(pool.address), pool.pool, rack) for rack in pool.certain_racks}
@@ -172,15 +175,6 @@ def _restore_current_site(site: SiteVms) -> SiteVms:
         pools=tuple(pool for pool in pools if pool.unchanged),
         unmanaged_vms=tuple(replace(vm, is_lost=False) for vm in site.unmanaged_vms if vm.placement.machine in names),
     )
-
-
-def _group_rows(plan: Plan) -> dict[_VmKey, list[PlacementChange]]:
-    """Group the VM rows of the plan by address and name."""
-    rows: dict[_VmKey, list[PlacementChange]] = {}
-    for row in plan.placements:
-        if row.kind == VM:
-            rows.setdefault((str(row.address), row.object), []).append(row)
-    return rows
 
 
 def build_site_map(

@@ -204,7 +204,11 @@ class _SiteDrawing:
         self._styles = build_cluster_styles(site.clusters)
         # Mark the minority only, as on the page.
         self._unmarked = ChangeMark.PLACED if site.count_vms(ChangeMark.PLACED) * 2 > len(site.vms) else None
-        self._rack_width = self._scale.label + _compute_max_cells(site) * (self._scale.cell + 2) + 10
+        # The maximum number of cells per machine of a site.
+        cells = 0
+        for rack in site.racks:
+            cells = max([cells, *(machine.facts.cells for machine in rack.machines)])
+        self._rack_width = self._scale.label + (cells or 2) * (self._scale.cell + 2) + 10
         racks_per_line = self._scale.racks_per_line
         self._lines = [
             site.racks[first : first + racks_per_line] for first in range(0, len(site.racks), racks_per_line)
@@ -319,14 +323,6 @@ class _SiteDrawing:
 def translate_parts(parts: Sequence[Markup], left: int, top: int) -> Markup:
     """Return drawings moved to another position."""
     return build_svg_element("g", parts, transform=f"translate({left} {top})")
-
-
-def _compute_max_cells(site: SiteMap) -> int:
-    """Return the maximum number of cells per machine of a site."""
-    cells = 0
-    for rack in site.racks:
-        cells = max([cells, *(machine.facts.cells for machine in rack.machines)])
-    return cells or 2
 
 
 _MARK_SIGNS: Final = {

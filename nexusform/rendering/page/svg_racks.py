@@ -54,7 +54,8 @@ class RackDrawing:
     def _render_rack(self, rack: MapRack) -> list[Markup]:
         """Render a rack: tooltip, name, and a box with its VMs."""
         remaining_machines = [machine for machine in rack.machines if machine.mark is not ChangeMark.REMOVED]
-        mark_counts = self._count_marks(rack)
+        numbers = {number for machine in rack.machines for number in (*machine.before, *machine.after)}
+        mark_counts = Counter(self._site.vms[number].mark for number in numbers)
         vms = sum(len(machine.after) for machine in remaining_machines)
         mark = next(
             (
@@ -76,11 +77,6 @@ class RackDrawing:
             build_svg_element("rect", y=_HEIGHT - 5, width=used_width, height=5, fill=_USED_COLOUR),
             build_svg_element("text", str(vms), class_="key dark", x=_WIDTH / 2, y=11),
         ]
-
-    def _count_marks(self, rack: MapRack) -> Counter[ChangeMark]:
-        """Count the VMs of a rack by mark."""
-        numbers = {number for machine in rack.machines for number in (*machine.before, *machine.after)}
-        return Counter(self._site.vms[number].mark for number in numbers)
 
     def _compute_memory_share(self, machines: list[MapMachine]) -> float:
         """Compute the share of the memory of a rack used by its VMs."""

@@ -181,7 +181,13 @@ def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
             texts[id(part)] = truncated.text
             visible_count = len(truncated.lines) - 1
             cuts.append(f"{part.title} ({visible_count:,} of {len(part.lines):,} lines shown)")
-    return _truncate_text("\n\n".join([*texts.values(), _format_cut_note(cuts, max_bytes)]) + "\n", max_bytes)
+    text = "\n\n".join([*texts.values(), _format_cut_note(cuts, max_bytes)]) + "\n"
+    data = text.encode()
+    if len(data) <= max_bytes:
+        return text
+    head = data[: max(max_bytes - 1, 0)].decode(errors="ignore")
+    kept_text = head.rpartition("\n")[0] if "\n" in head else head
+    return f"{kept_text}\n" if max_bytes else ""
 
 
 def _format_cut_note(cuts: Sequence[str], max_bytes: int) -> str:
@@ -209,16 +215,6 @@ def _truncate_part(part: ReportPart, max_bytes: int) -> ReportPart | None:
 def _limit_lines(part: ReportPart, count: int) -> ReportPart:
     hidden_count = len(part.lines) - count
     return replace(part, lines=(*part.lines[:count], f"... {hidden_count:,} more lines were cut"))
-
-
-def _truncate_text(text: str, max_bytes: int) -> str:
-    """Truncate text for a limit below the size of the first lines."""
-    data = text.encode()
-    if len(data) <= max_bytes:
-        return text
-    head = data[: max(max_bytes - 1, 0)].decode(errors="ignore")
-    kept_text = head.rpartition("\n")[0] if "\n" in head else head
-    return f"{kept_text}\n" if max_bytes else ""
 
 
 # Characters allowed in a link address: none that would end it.

@@ -61,7 +61,8 @@ def _list_figures(racks: Iterable[RackCounts]) -> Iterable[str]:
 
 def _render_rack(rack: RackCounts, display_name: str) -> list[str]:
     """Render one rack: its name, the slots above, and a line per existing side."""
-    name = _truncate_name(display_name)
+    text = escape_control_characters(display_name).replace("\n", " ")
+    name = text if count_columns(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH // 2 - 3]}..."
     lines: list[str] = []
     if count_columns(name) >= _MARGIN_WIDTH:
         lines.append(name)
@@ -76,11 +77,6 @@ def _render_rack(rack: RackCounts, display_name: str) -> list[str]:
         lines.append((fill_to_width(name, _MARGIN_WIDTH) + _render_slots(first, machines)).rstrip())
         lines += [fill_to_width("before", _MARGIN_WIDTH) + before, fill_to_width("after", _MARGIN_WIDTH) + after]
     return lines
-
-
-def _truncate_name(name: str) -> str:
-    text = escape_control_characters(name).replace("\n", " ")
-    return text if count_columns(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH // 2 - 3]}..."
 
 
 def _render_row(figures: Sequence[str]) -> str:

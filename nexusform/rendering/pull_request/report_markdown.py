@@ -231,20 +231,16 @@ def _render_caused(entries: FindingEntries, origin: CodeOrigin) -> list[str]:
     listed_entries, remaining_entries = limit_per_id(entries.caused)
     lines: list[str] = []
     for entry in listed_entries:
-        lines.append(_render_entry(entry, origin))
+        mark = "**Warning**" if entry.level is Level.WARNING else entry.level.value.capitalize()
+        locations = [format_line_link(location, origin) for location in entry.locations]
+        location_note = f" ({format_first_items(locations, _MAX_LOCATIONS)})" if locations else ""
+        lines.append(f"- {mark} {escape_plain_text(entry.id)}: {_render_entry_text(entry)}{location_note}")
         lines += indent(format_code_block(entry.write, "hcl"), "  ").splitlines() if entry.write else []
     for kind, similar in remaining_entries.items():
         subjects = list_subjects(similar)
         subject_note = f": {escape_plain_text(format_instances(subjects, _MAX_NAMES))}" if subjects else ""
         lines.append(f"- {len(similar):,} more {escape_plain_text(kind)}{subject_note}")
     return lines
-
-
-def _render_entry(entry: FindingEntry, origin: CodeOrigin) -> str:
-    mark = "**Warning**" if entry.level is Level.WARNING else entry.level.value.capitalize()
-    locations = [format_line_link(location, origin) for location in entry.locations]
-    location_note = f" ({format_first_items(locations, _MAX_LOCATIONS)})" if locations else ""
-    return f"- {mark} {escape_plain_text(entry.id)}: {_render_entry_text(entry)}{location_note}"
 
 
 def _render_entry_text(entry: FindingEntry) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -37,7 +37,10 @@ def build_findings_document(findings: Sequence[Finding], version: str = "") -> d
 
 def _build_document(findings: Sequence[Finding], version: str, blocks: Mapping[str, Span]) -> dict[str, Any]:
     """Build one run of findings; `blocks` maps addresses to the lines of resources."""
-    rules = _build_rules(finding.diagnostic for finding in findings)
+    first_diagnostics: dict[str, Diagnostic] = {}
+    for finding in findings:
+        first_diagnostics.setdefault(finding.diagnostic.id, finding.diagnostic)
+    rules = [_build_rule(first_diagnostics[rule_id]) for rule_id in sorted(first_diagnostics)]
     numbers = {rule["id"]: number for number, rule in enumerate(rules)}
     driver: dict[str, Any] = {"name": "nexusform", "rules": rules}
     if version:
@@ -49,14 +52,6 @@ def _build_document(findings: Sequence[Finding], version: str, blocks: Mapping[s
         "results": [_build_result(finding, numbers[finding.diagnostic.id], blocks) for finding in findings],
     }
     return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
-
-
-def _build_rules(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
-    """Build a rule per id, in order."""
-    first_diagnostics: dict[str, Diagnostic] = {}
-    for diagnostic in diagnostics:
-        first_diagnostics.setdefault(diagnostic.id, diagnostic)
-    return [_build_rule(first_diagnostics[rule_id]) for rule_id in sorted(first_diagnostics)]
 
 
 def _build_rule(diagnostic: Diagnostic) -> dict[str, Any]:
@@ -109,14 +104,6 @@ def _build_result(finding: Finding, number: int, blocks: Mapping[str, Span]) -> 
         "properties": {"weight": finding.level.value},
         "message": {"text": escape_control_characters(f"{diagnostic.summary}{detail}")},
     }
-    location = _build_location(diagnostic, blocks)
-    if location:
-        result["locations"] = [location]
-    return result
-
-
-def _build_location(diagnostic: Diagnostic, blocks: Mapping[str, Span]) -> dict[str, Any]:
-    """Build the lines and the resource of a finding."""
     location: dict[str, Any] = {}
     span = diagnostic.subject or blocks.get(diagnostic.address)
     if span is not None:
@@ -126,7 +113,9 @@ def _build_location(diagnostic: Diagnostic, blocks: Mapping[str, Span]) -> dict[
         }
     if diagnostic.address:
         location["logicalLocations"] = [{"fullyQualifiedName": diagnostic.address, "kind": "resource"}]
-    return location
+    if location:
+        result["locations"] = [location]
+    return result
 
 
 def _build_artifact(name: str) -> dict[str, str]:

@@ -65,7 +65,8 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         rails = (
             (DecisionLine("Guard rails", tuple(_describe_guard_rails(plan.guard_rails))),) if plan.guard_rails else ()
         )
-        return (_build_failure_line(plan), *rails)
+        errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in plan.diagnostics)
+        return (DecisionLine("Plan failed", (f"{format_count(errors, 'error')}. No changes were made.",)), *rails)
     decision = build_decision(plan)
     lines = (
         DecisionLine("Partial plan", tuple(_describe_selection(plan))),
@@ -86,11 +87,6 @@ def _find_further_losses(plan: Plan) -> Iterator[str]:
     """Yield the losses without those of the line Impact."""
     known = describe_lost_vms(plan)
     yield from (loss for loss in find_availability_losses(plan) if loss not in known)
-
-
-def _build_failure_line(plan: Plan) -> DecisionLine:
-    errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in plan.diagnostics)
-    return DecisionLine("Plan failed", (f"{format_count(errors, 'error')}. No changes were made.",))
 
 
 def _describe_selection(plan: Plan) -> Iterator[str]:

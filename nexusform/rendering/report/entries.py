@@ -118,7 +118,8 @@ def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for warning in warnings:
         subject, text = _split_warning(warning)
-        group = warning.id, text, _build_proposed_code(warning)
+        moved = warning.extra.get("moved")
+        group = warning.id, text, render_moved_block(moved["from"], moved["to"]) if moved else ""
         groups.setdefault(group, []).append((subject, format_location(warning.subject)))
     entries: list[FindingEntry] = []
     for (kind, text, proposed_code), uses in groups.items():
@@ -126,11 +127,6 @@ def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
         locations = tuple(dict.fromkeys(location for _, location in uses if location))
         entries.append(FindingEntry(get_warning_level(kind), kind, subjects, text, locations, proposed_code))
     return tuple(sorted(entries, key=lambda entry: entry.level.order))
-
-
-def _build_proposed_code(warning: Diagnostic) -> str:
-    moved = warning.extra.get("moved")
-    return render_moved_block(moved["from"], moved["to"]) if moved else ""
 
 
 def _split_warning(warning: Diagnostic) -> tuple[str, str]:

@@ -510,21 +510,17 @@ def _describe_expected(table: PlacementTable) -> str:
     rack_count = (
         "" if table.actual_racks == table.expected_racks else f" on {format_count(table.expected_racks, 'rack')}"
     )
-    unusual = _describe_unusual_racks(table.actual_vms_per_rack, table.expected_vms_per_rack)
-    return f"expected {per_rack} per rack{rack_count}{f'; {unusual}' if unusual else ''}"
-
-
-def _describe_unusual_racks(actual: Mapping[str, int], expected: tuple[int, int]) -> str:
-    """Describe racks with an unexpected number of VMs: `rack3 gets 7, rack1..2 get 5`."""
+    # Describe racks with an unexpected number of VMs: `rack3 gets 7, rack1..2 get 5`.
     racks: dict[int, list[str]] = {}
-    for rack, number in actual.items():
-        if number not in expected:
+    for rack, number in table.actual_vms_per_rack.items():
+        if number not in table.expected_vms_per_rack:
             racks.setdefault(number, []).append(rack)
     texts = []
     for number in sorted(racks, reverse=True):
         verb = "gets" if len(racks[number]) == 1 else "get"
         texts.append(f"{format_names(racks[number])} {verb} {number}")
-    return ", ".join(texts)
+    unusual = ", ".join(texts)
+    return f"expected {per_rack} per rack{rack_count}{f'; {unusual}' if unusual else ''}"
 
 
 def _describe_expected_clusters(tables: Iterable[PlacementTable]) -> str:

@@ -236,7 +236,7 @@ def build_placement_groups(
     rows: dict[_PoolKey, list[PlacementChange]] = {}
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP or row.trigger or detail is PlacementDetail.ALL:
-            rows.setdefault(_get_row_pool(row), []).append(row)
+            rows.setdefault(_build_pool_key(row.site_id, row.address, row.cluster, row.kind, row.pool), []).append(row)
     tables = {_get_table_pool(table): table for table in plan.placement_tables}
     if detail is not PlacementDetail.ALL:
         tables = {pool: table for pool, table in tables.items() if pool in rows}
@@ -255,10 +255,6 @@ _PoolKey: TypeAlias = tuple[str, str, str, str]
 
 def _get_table_pool(table: PlacementTable) -> _PoolKey:
     return _build_pool_key(table.site_id, table.address, table.cluster, VM, table.pool)
-
-
-def _get_row_pool(row: PlacementChange) -> _PoolKey:
-    return _build_pool_key(row.site_id, row.address, row.cluster, row.kind, row.pool)
 
 
 def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> _PoolKey:
@@ -432,7 +428,7 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
         symbol=_SYMBOLS[_get_action(row)],
         action=_get_action(row),
         effect=effect,
-        label=_format_display_name(row),
+        label=f"{row.object} [{row.platform_name}]" if row.platform_name else row.object,
         origin=origin,
         target=target,
         trigger=describe_trigger(row),
@@ -457,11 +453,6 @@ def get_action_text(line: PlacementLine) -> str:
             return format_verb(line.effect, "", line.count)
         case _:
             return select_word_form(line.count, "stays:", "stay:")
-
-
-def _format_display_name(row: PlacementChange) -> str:
-    """Return the name of an object, with its platform name if known."""
-    return f"{row.object} [{row.platform_name}]" if row.platform_name else row.object
 
 
 def _is_observed_elsewhere(row: PlacementChange) -> bool:

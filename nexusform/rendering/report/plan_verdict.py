@@ -129,7 +129,7 @@ def describe_inventory(plan: Plan) -> str:
     """Return the age of the oldest inventory, such as `8 h old`; "" without an inventory."""
     if not plan.inventories:
         return ""
-    ages = _compute_ages(plan)
+    ages = [_compute_age(read.exported_at, plan.timestamp) for read in plan.inventories]
     known_ages = [age for age in ages if age is not None]
     count_note = f" (the oldest of {len(ages):,})" if len(ages) > 1 else ""
     if len(known_ages) < len(ages):
@@ -140,10 +140,6 @@ def describe_inventory(plan: Plan) -> str:
 def has_stale_inventory(plan: Plan) -> bool:
     """Return whether an inventory was too old when the plan was made."""
     return any(read.is_stale for read in plan.inventories)
-
-
-def _compute_ages(plan: Plan) -> list[float | None]:
-    return [_compute_age(read.exported_at, plan.timestamp) for read in plan.inventories]
 
 
 def _compute_age(taken_at: str, now: str) -> float | None:

@@ -185,14 +185,10 @@ def merge_similar_warnings(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic
             first_positions[kind] = len(merged)
         merged.append(diagnostic)
     for index, count in similar.items():
-        merged[index] = _add_similar_note(merged[index], count)
+        warning = merged[index]
+        note = "one more similar warning" if count == 1 else f"{count} more similar warnings"
+        merged[index] = replace(warning, detail=f"{warning.detail}\n\n(and {note} elsewhere)".lstrip("\n"))
     return merged
-
-
-def _add_similar_note(warning: Diagnostic, similar: int) -> Diagnostic:
-    """Add the number of similar warnings to a warning."""
-    note = "one more similar warning" if similar == 1 else f"{similar} more similar warnings"
-    return replace(warning, detail=f"{warning.detail}\n\n(and {note} elsewhere)".lstrip("\n"))
 
 
 def _format_filename(span: Span) -> str:

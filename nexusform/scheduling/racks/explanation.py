@@ -403,7 +403,7 @@ def _rank_candidates(
     numbers: Iterable[int], names: Sequence[str], keys: Sequence[OpenKey], demand: Demand, seed: int
 ) -> tuple[RankedCandidate, ...]:
     """Rank the candidates, best first; those that tie with the best have a digest."""
-    parts_of = {number: _build_key_parts(keys, demand, number) for number in numbers}
+    parts_of = {number: tuple(_build_key_part(key, demand, number) for key in keys) for number in numbers}
 
     def compute_sort_key(number: int) -> tuple[tuple[float, ...], bytes]:
         return _list_figures(parts_of[number]), compute_digest(seed, demand.vm, names[number])
@@ -413,11 +413,6 @@ def _rank_candidates(
     tied = [number for number in ranked if _list_figures(parts_of[number]) == best]
     digests = {number: compute_digest(seed, demand.vm, names[number]).hex() for number in tied} if len(tied) > 1 else {}
     return tuple(RankedCandidate(names[number], parts_of[number], digests.get(number, "")) for number in ranked)
-
-
-def _build_key_parts(keys: Sequence[OpenKey], demand: Demand, number: int) -> tuple[KeyPart, ...]:
-    """Build every key of a rack or machine (its number), with text."""
-    return tuple(_build_key_part(key, demand, number) for key in keys)
 
 
 def _build_key_part(opened_key: OpenKey, demand: Demand, number: int) -> KeyPart:

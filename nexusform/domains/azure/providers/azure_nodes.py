@@ -120,7 +120,8 @@ def recreate_nodes(
             if other_count >= recreation.count - len(remaining) and requested.isdisjoint(batch):
                 _delete_nodes(cluster, batch, step, trust)
                 requested = frozenset(batch)
-            arm.wait(None, step, _describe_wait(cluster, remaining))
+            verb = "is" if len(remaining) == 1 else "are"
+            arm.wait(None, step, f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to re-create")
 
 
 def _list_remaining_nodes(recreation: NodeRecreation, existing: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -144,11 +145,6 @@ def _read_name(node: Mapping[str, Any]) -> str:
 def _read_pool(node: Mapping[str, Any]) -> str:
     pool_id = str(node.get("agentPoolId") or "")
     return pool_id.rpartition("/")[2] if pool_id else CONTROL_PLANE
-
-
-def _describe_wait(cluster: ArmTarget, remaining: Sequence[str]) -> str:
-    verb = "is" if len(remaining) == 1 else "are"
-    return f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to re-create"
 
 
 # --- deleting a node -----------------------------------------------------------------------------

@@ -92,7 +92,11 @@ class _SiteReplay:
         self.total = 0
         self.requests: list[_Request] = []
         self._site = site
-        self._attributes = _find_attributes(result, site.id)
+        self._attributes = next(
+            dict(change.after)
+            for change in result.plan.changes
+            if change.address.type == _SITE_TYPE and change.after is not None and change.id == site.id
+        )
         self._placed: dict[Token, tuple[str, PlacedVm]] = {
             handle: (str(address), vms.placements.vms[key])
             for address, vms in result.objects.items()
@@ -102,7 +106,15 @@ class _SiteReplay:
         vms = site.base.list_vms() if site.base is not None else ()
         self._first_servers = {_name_server(vm.handle): self._build_server(vm.sku, vm.placement.machine) for vm in vms}
         self._servers = dict(self._first_servers)
-        self._read_operations()
+        # Convert the operations of the plan to requests.
+        released: list[str] = []
+        for operation in self._site.operations:
+            if isinstance(operation, ReleaseOperation):
+                released.append(_name_server(operation.token if operation.handle is None else operation.handle))
+                del self._servers[released[-1]]
+            elif operation.token in self._placed:
+                self._add_request(operation, released)
+                released = []
 
     def build_document(self) -> Body:
         """Build the document for the driver."""
@@ -143,17 +155,6 @@ class _SiteReplay:
         settings.setdefault("enabled_filters", list(DEFAULT_FILTERS))
         return {"hosts": attributes["inventory"]["hosts"], "settings": settings}
 
-    def _read_operations(self) -> None:
-        """Convert the operations of the plan to requests."""
-        released: list[str] = []
-        for operation in self._site.operations:
-            if isinstance(operation, ReleaseOperation):
-                released.append(_name_server(operation.token if operation.handle is None else operation.handle))
-                del self._servers[released[-1]]
-            elif operation.token in self._placed:
-                self._add_request(operation, released)
-                released = []
-
     def _add_request(self, operation: PlaceOperation | OccupyOperation, released: list[str]) -> None:
         """Add the request for a VM. Without a decision, or with several groups, it only takes its capacity."""
         address, vm = self._placed[operation.token]
@@ -190,15 +191,6 @@ class _SiteReplay:
         }
         self.requests.append(_Request(address, vm.name, predicted, body, dict(self._servers)))
         self._servers[name] = {**size, "host": host, "is_building": True}
-
-
-def _find_attributes(result: PlanResult, site_id: str) -> Body:
-    """Return the attributes of a site after the plan."""
-    return next(
-        dict(change.after)
-        for change in result.plan.changes
-        if change.address.type == _SITE_TYPE and change.after is not None and change.id == site_id
-    )
 
 
 def _name_server(token: Token) -> str:

@@ -417,7 +417,13 @@ def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnosti
 
 def _warn_shared_machines(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -> Iterator[Diagnostic]:
     """Warn about machines with nodes of several picked members."""
-    clusters_on = _group_clusters_by_machine(placement, members)
+    clusters_on: dict[tuple[str, str], set[str]] = {}
+    for binding in placement.bindings:
+        member = members.get(binding.cluster)
+        if binding.state is BindingState.UNSCHEDULED or member is None or member.cluster is None:
+            continue
+        for node in member.cluster.nodes:
+            clusters_on.setdefault((member.cluster.site_id, node.machine), set()).add(binding.cluster)
     shared_machines = {location: clusters for location, clusters in clusters_on.items() if len(clusters) > 1}
     if not shared_machines:
         return
@@ -433,20 +439,6 @@ def _warn_shared_machines(placement: PlacementPlan, members: Mapping[str, FleetM
     more = f"; the same applies to {other_machines}" if len(shared_machines) > 1 else ""
     summary = f"losing machine {machine} affects nodes of {cluster_names} at once{more}"
     yield _build_warning(placement, "placement-members-share-machines", text, summary=summary)
-
-
-def _group_clusters_by_machine(
-    placement: PlacementPlan, members: Mapping[str, FleetMemberState]
-) -> dict[tuple[str, str], set[str]]:
-    """Return the picked members with nodes on a machine, by site and machine."""
-    clusters_on: dict[tuple[str, str], set[str]] = {}
-    for binding in placement.bindings:
-        member = members.get(binding.cluster)
-        if binding.state is BindingState.UNSCHEDULED or member is None or member.cluster is None:
-            continue
-        for node in member.cluster.nodes:
-            clusters_on.setdefault((member.cluster.site_id, node.machine), set()).add(binding.cluster)
-    return clusters_on
 
 
 def _warn_drift(placement: PlacementPlan, rounds: Iterations) -> Iterator[Diagnostic]:

@@ -152,7 +152,11 @@ def read_applied_resources(
     """Read the applied resources of a note. Objects in `known_objects` (by hash) replace equal ones, to keep
     their source lines.
     """
-    objects = _read_objects(note, known_objects or {})
+    objects: dict[str, Manifest] = {}
+    for digest, body in (note.get(_BODIES) or {}).items():
+        manifest = (known_objects or {}).get(digest) or build_manifest(body)
+        if manifest is not None:
+            objects[digest] = manifest
     snapshots = tuple(
         ResourceSnapshot(int(record["index"]), str(record["hash"]), _select_objects(record["objects"], objects))
         for record in note.get(SNAPSHOTS) or ()
@@ -170,15 +174,6 @@ def read_applied_resources(
         elif snapshot is not None:
             on_cluster[binding.cluster] = RenderedResources(snapshot.objects)
     return AppliedResources(snapshots, on_cluster)
-
-
-def _read_objects(note: Mapping[str, Any], known_objects: Mapping[str, Manifest]) -> dict[str, Manifest]:
-    objects: dict[str, Manifest] = {}
-    for digest, body in (note.get(_BODIES) or {}).items():
-        manifest = known_objects.get(digest) or build_manifest(body)
-        if manifest is not None:
-            objects[digest] = manifest
-    return objects
 
 
 def _read_cluster_resources(record: Mapping[str, Any], objects: Mapping[str, Manifest]) -> RenderedResources:

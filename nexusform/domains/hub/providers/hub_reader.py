@@ -294,9 +294,6 @@ class _ObjectReader:
         self._listed_kinds: set[str] = set()  # kinds read by a list
         self._namespaces: dict[str, set[str]] = {}  # of the objects of these kinds
         self._by_placement: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
-        self._list_objects_of_kind(requests)
-
-    def _list_objects_of_kind(self, requests: Sequence[ReadRequest]) -> None:
         requests_by_type: dict[str, list[ReadRequest]] = {}
         for request in requests:
             if request.key.type not in APPROVAL_TYPES and request.key.type in KINDS_BY_TYPE:

@@ -79,11 +79,7 @@ def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
     if not all(isinstance(row, dict) for row in rows):
         problems.append(_build_problem(f"{name}.json is not a list of objects. Print it with -f json."))
         return []
-    return [{_normalize_column(key): value for key, value in row.items()} for row in rows]
-
-
-def _normalize_column(name: str) -> str:
-    return name.lower().replace(" ", "_").replace("-", "_")
+    return [{key.lower().replace(" ", "_").replace("-", "_"): value for key, value in row.items()} for row in rows]
 
 
 def _fill_missing_columns(reading: OpenstackReading, tables: Mapping[str, Rows]) -> None:

@@ -319,11 +319,6 @@ def _compute_free(host: NovaHost, resource_class: str, used: int) -> float:
     return resource.total - resource.reserved - used
 
 
-def _compute_free_vcpus(host: NovaHost, used: int) -> float:
-    resource = get_resource(host, VCPU)
-    return resource.total * resource.allocation_ratio - resource.reserved - used
-
-
 def _count_group(demand: Demand, machine: str, *, is_affinity: bool) -> int:
     """Count the VMs on a host of the demand's soft groups."""
     return sum(
@@ -335,7 +330,8 @@ def _count_group(demand: Demand, machine: str, *, is_affinity: bool) -> int:
 
 def _compute_vcpus(usage: HostUsage, load: MachineLoad) -> float:
     dedicated = usage.dedicated_vcpus + usage.fallback_vcpus
-    return _compute_free_vcpus(usage.host, load.vcpus + dedicated)
+    resource = get_resource(usage.host, VCPU)
+    return resource.total * resource.allocation_ratio - resource.reserved - (load.vcpus + dedicated)
 
 
 _WEIGHERS: Final = (

@@ -96,7 +96,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems += _check_aliases(attributes.get("pci_aliases"))
     inventory = attributes.get("inventory")
     if is_set_and_known(inventory) and not (isinstance(inventory, Mapping) and _has_hosts(inventory)):
-        problems.append(_build_inventory_problem())
+        detail = "The inventory has no hosts. Write inventory = data.openstack_inventory.NAME."
+        problems.append(Problem(("inventory",), "invalid-openstack-inventory", detail))
     return problems
 
 
@@ -110,11 +111,6 @@ def _check_aliases(aliases: Any) -> Iterator[Problem]:
 
 def _has_hosts(inventory: Mapping[str, Any]) -> bool:
     return isinstance(inventory.get("hosts"), Mapping | Unknown)
-
-
-def _build_inventory_problem() -> Problem:
-    detail = "The inventory has no hosts. Write inventory = data.openstack_inventory.NAME."
-    return Problem(("inventory",), "invalid-openstack-inventory", detail)
 
 
 def _check_names(argument: str, names: Any, known: Any) -> Iterator[Problem]:

@@ -221,7 +221,8 @@ class _Search:
             if self._allocate_devices(claim_index, request_index, alternative, count, first + 1):
                 return True
             self._move(claim_index, alternative, candidate, -1)
-            self._remove_values(claim_index, request, alternative)
+            for index, _ in self._list_constraints(claim_index, request, alternative):
+                self._values[claim_index, index].pop()
         return False
 
     def _list_candidates(self, alternative: DeviceAlternative) -> list[Candidate]:
@@ -286,10 +287,6 @@ class _Search:
             assert value is not None
             self._values.setdefault((claim_index, index), []).append(value)
         return True
-
-    def _remove_values(self, claim_index: int, request: DeviceRequest, alternative: DeviceAlternative) -> None:
-        for index, _ in self._list_constraints(claim_index, request, alternative):
-            self._values[claim_index, index].pop()
 
     def _list_constraints(
         self, claim_index: int, request: DeviceRequest, alternative: DeviceAlternative

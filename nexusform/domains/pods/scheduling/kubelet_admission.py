@@ -113,7 +113,7 @@ class NumaCells:
             if not single and any(self._count_required_cells(name, amount) != width for name, amount in container):
                 continue
             for cells in combinations(numbers, width):
-                if all(self._sum_free(name, cells) >= amount for name, amount in container):
+                if all(sum(self._free[cell].get(name, 0) for cell in cells) >= amount for name, amount in container):
                     return cells
         return None
 
@@ -124,9 +124,6 @@ class NumaCells:
             if sum(capacities[:width]) >= amount:
                 return width
         return len(capacities)
-
-    def _sum_free(self, name: str, cells: Sequence[int]) -> int:
-        return sum(self._free[cell].get(name, 0) for cell in cells)
 
     def _allocate_from_cells(self, container: AlignedRequests, cells: Sequence[int]) -> _Share:
         """Allocate the requests of a container from these cells; return the share for its release."""

@@ -360,15 +360,11 @@ def _compute_bounds(
     if spread or len(scheduler.counts.affinity) > 1:
         minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)
         return PlaceableRange(minimum, maximum, is_exact=False)
-    sizes = [(tally, _count_nodes_by_domain(tally, capacity)) for tally in anti_affinity]
+    sizes = [(tally, Counter(tally.domain_by_node[node] for node in capacity)) for tally in anti_affinity]
     excluded_nodes = max((_count_excluded_nodes(node, sizes) for node in capacity), default=1)
     lower_bound = -(-len(capacity) // excluded_nodes)
     minimum = min(maximum, lower_bound)
     return PlaceableRange(minimum, maximum, is_exact=minimum == maximum)
-
-
-def _count_nodes_by_domain(tally: DomainCounter, capacity: Mapping[int, int]) -> Mapping[int, int]:
-    return Counter(tally.domain_by_node[node] for node in capacity)
 
 
 def _count_excluded_nodes(node: int, sizes: Sequence[tuple[DomainCounter, Mapping[int, int]]]) -> int:

@@ -20,7 +20,7 @@ from nexusform.domains.sites.rendering.site_change_rows import SITE_PLACEHOLDER,
 from nexusform.domains.sites.rendering.undeclared_report import build_undeclared_sections
 from nexusform.domains.sites.rendering.waiting_tree import build_waiting_sections
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
-from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus, describe_diagnostic
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, describe_diagnostic
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
@@ -67,7 +67,10 @@ def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]
 def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Report:
     """Build the summary of a plan, with at most `max_rows` rows of differences by site."""
     if plan.errors:
-        return _build_failure_report(plan.errors)
+        section = Section("Errors", tuple(map(describe_diagnostic, plan.errors)), is_finding=True)
+        return Report(
+            "Plan of sites", f"Planning failed: {format_count(len(plan.errors), 'error')}.", True, (), (section,)
+        )
     groups = group_sites(site.result for site in plan.sites)
     rejected = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
     sections = [
@@ -83,12 +86,6 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
     ]
     title = f"Plan of {format_count(len(plan.sites), 'site')}"
     return Report(title, build_verdict(plan, groups), bool(rejected), (), tuple(sections), compute_fleet_impact(plan))
-
-
-def _build_failure_report(errors: Sequence[SiteDiagnostic]) -> Report:
-    """Build the report of a failed run."""
-    section = Section("Errors", tuple(map(describe_diagnostic, errors)), is_finding=True)
-    return Report("Plan of sites", f"Planning failed: {format_count(len(errors), 'error')}.", True, (), (section,))
 
 
 def build_verdict(plan: FleetPlan, groups: Sequence[SiteGroup]) -> str:

@@ -167,14 +167,11 @@ def _parse_size(topology: Topology, body: Node, notes: DocumentFindings) -> VduS
         notes.add_warning(cpus, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
         number = None
     memory = _parse_memory(topology.resolve_value(compute.get_node("virtual_memory", "virtual_mem_size")), notes)
-    return VduSize(number, memory or None, _sum_disks(topology, compute.get_node("virtual_local_storage"), notes))
-
-
-def _sum_disks(topology: Topology, storage: Node, notes: DocumentFindings) -> int | None:
+    storage = compute.get_node("virtual_local_storage")
     parts = [storage] if isinstance(storage.data, dict) else list(storage.list_items())
     sizes = [_parse_storage(topology.resolve_value(part.get_node("size_of_storage")), notes) for part in parts]
     known_sizes = [size for size in sizes if size is not None]
-    return sum(known_sizes) if known_sizes else None
+    return VduSize(number, memory or None, sum(known_sizes) if known_sizes else None)
 
 
 def _parse_memory(node: Node, notes: DocumentFindings) -> float | None:

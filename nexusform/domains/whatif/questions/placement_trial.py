@@ -62,7 +62,7 @@ def build_trial_configuration(trial: PlacementTrial) -> SourceFile:
     placement = {"name": NAME, "resource_selector": selectors, "policy": trial.policy}
     document = {
         "resource": {
-            "fleet_hub_manifest": {NAME: {"yaml_body": _escape_template(text)}},
+            "fleet_hub_manifest": {NAME: {"yaml_body": text.replace("${", "$${").replace("%{", "%%{")}},
             "fleet_cluster_resource_placement": {NAME: placement},
         }
     }
@@ -75,7 +75,3 @@ def _build_selector(group: str, version: str, kind: str, name: str) -> dict[str,
 
 def _build_namespace(name: str) -> str:
     return json.dumps({"apiVersion": "v1", "kind": _NAMESPACE, "metadata": {"name": name}})
-
-
-def _escape_template(text: str) -> str:
-    return text.replace("${", "$${").replace("%{", "%%{")

@@ -52,7 +52,27 @@ def find_blocking_constraints(
     site: SiteSnapshot, request: RepackRequest, context: RepackContext, search: RepackSearch
 ) -> tuple[BlockingConstraint, ...]:
     """Find every constraint that blocks VMs, and the number of re-creations without it."""
-    return tuple(_try_constraints(site, search, _list_constraints(site, request, context)))
+    # List the constraints to lift: constraint, description, and changed request.
+    blocked_counts = Counter(context.blocked_by.values())
+    attempts: list[tuple[Constraint, str, RepackRequest]] = []
+    if request.moves is not None:
+        attempts.append((Constraint.MOVES, "without -moves", replace(request, moves=None)))
+    if request.zones is not None:
+        attempts.append((Constraint.ZONES, "without -zones", replace(request, zones=None)))
+    for constraint, description in _LOOSENINGS.items():
+        if blocked_counts[constraint]:
+            vms = format_count(blocked_counts[constraint], "VM")
+            attempts.append((constraint, f"{description} ({vms})", request))
+    attempts.append((Constraint.SPREAD, ("if a rack may get more VMs of a pool than any rack has now"), request))
+    if request.separation_rules:
+        attempts.append((Constraint.SEPARATION, "without the separation rules", replace(request, separation_rules=())))
+    closed = sum(bool(machine.unschedulable_reason) for machine in site.machines.values())
+    if closed:
+        attempts.append((Constraint.CORDONED, f"with {format_count(closed, 'machine')} in service again", request))
+    planned = [rack.name for rack in site.racks if rack.is_planned]
+    if planned:
+        attempts.append((Constraint.PLANNED_RACK, f"with {', '.join(planned)} active", request))
+    return tuple(_try_constraints(site, search, attempts))
 
 
 def find_order_constraints(
@@ -86,32 +106,6 @@ def _try_constraints(
         yield BlockingConstraint(
             constraint, description, recreations if fits else None, undecided=is_possible and not fits
         )
-
-
-def _list_constraints(
-    site: SiteSnapshot, request: RepackRequest, context: RepackContext
-) -> list[tuple[Constraint, str, RepackRequest]]:
-    """List the constraints to lift: constraint, description, and changed request."""
-    blocked_counts = Counter(context.blocked_by.values())
-    attempts: list[tuple[Constraint, str, RepackRequest]] = []
-    if request.moves is not None:
-        attempts.append((Constraint.MOVES, "without -moves", replace(request, moves=None)))
-    if request.zones is not None:
-        attempts.append((Constraint.ZONES, "without -zones", replace(request, zones=None)))
-    for constraint, description in _LOOSENINGS.items():
-        if blocked_counts[constraint]:
-            vms = format_count(blocked_counts[constraint], "VM")
-            attempts.append((constraint, f"{description} ({vms})", request))
-    attempts.append((Constraint.SPREAD, ("if a rack may get more VMs of a pool than any rack has now"), request))
-    if request.separation_rules:
-        attempts.append((Constraint.SEPARATION, "without the separation rules", replace(request, separation_rules=())))
-    closed = sum(bool(machine.unschedulable_reason) for machine in site.machines.values())
-    if closed:
-        attempts.append((Constraint.CORDONED, f"with {format_count(closed, 'machine')} in service again", request))
-    planned = [rack.name for rack in site.racks if rack.is_planned]
-    if planned:
-        attempts.append((Constraint.PLANNED_RACK, f"with {', '.join(planned)} active", request))
-    return attempts
 
 
 def find_maximum_demand(

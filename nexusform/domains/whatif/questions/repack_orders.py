@@ -149,7 +149,7 @@ class _OrderSearch:
             return self._build_sequence(order)
         if max(missing, 1) > remaining:
             return None
-        state_key = self._build_state_key()
+        state_key = frozenset(Counter(self._build_machine_key(name) for name in self._states).items())
         if self._searched.get(state_key, 0) >= remaining:
             return None
         self._searched[state_key] = remaining
@@ -380,10 +380,6 @@ class _OrderSearch:
                 *spread, host.admitted, host.admits_demand, state.disk, tuple(state.cells), tuple(map(tuple, contents))
             )  # fmt: skip
         return state.key
-
-    def _build_state_key(self) -> object:
-        """Build the key shared by equal sites."""
-        return frozenset(Counter(self._build_machine_key(name) for name in self._states).items())
 
     def _compute_missing(self) -> int:
         """Compute a lower bound of the VMs still to move out of their cells for the demand to fit."""
