@@ -138,13 +138,32 @@ class LiveCluster:
                 self._programs.call("DELETE", PATHS[kind].format("default"))
 
     def wait_for_pods(self, pods: list[Body]) -> None:
-        """Wait until these pods are reported as ready, and a little for the scheduler to see them."""
+        """Wait until these pods are reported as ready, and until the scheduler has seen them and all nodes."""
         while True:
             ready = [pod for pod in self.list_all("Pod") if pod["status"].get("containerStatuses")]
             if len(ready) >= len(pods):
                 break
             time.sleep(0.05)
-        time.sleep(0.3)
+        self._wait_for_scheduler()
+        time.sleep(0.3)  # for the controllers
+
+    def _wait_for_scheduler(self) -> None:
+        """Wait until a pod runs on each node. The scheduler sees pods, and nodes, in the order of their changes."""
+        nodes = self.list_all("Node")
+        for node in nodes:
+            spec = {
+                "containers": [{"name": "c", "image": "img:1"}],
+                "nodeSelector": {"kubernetes.io/hostname": node["metadata"]["labels"]["kubernetes.io/hostname"]},
+                "tolerations": [{"operator": "Exists"}],
+            }
+            metadata = {"name": f"probe-{node['metadata']['name']}", "namespace": "default"}
+            self.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        probes = [f"{PATHS['Pod'].format('default')}/probe-{node['metadata']['name']}" for node in nodes]
+        for probe in probes:
+            while not self._programs.call("GET", probe)["spec"].get("nodeName"):
+                time.sleep(0.02)
+        for probe in probes:
+            self._programs.call("DELETE", f"{probe}?gracePeriodSeconds=0")
 
     def wait_until_settled(self, seconds: float = 1.5) -> list[Body]:
         """Return the pods once none of them has changed for some time: shorter if all pods exist and run."""

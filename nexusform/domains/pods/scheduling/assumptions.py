@@ -33,7 +33,9 @@ VERSION: Final = "the Kubernetes version"
 # Pods to place, over all repetitions: a limit of processor time.
 _MOST_PLACEMENTS: Final = 4_000
 _FEWEST_SAMPLES: Final = 8
-_MOST_SAMPLES: Final = 60
+_MOST_SAMPLES: Final = 240
+# Samples if none of them changes any pod.
+_SAMPLES_WITHOUT_DOUBT: Final = 60
 # Up to this number of nodes, samples show every frequent result of random choices.
 _MOST_SAMPLED_NODES: Final = 12
 _MOST_LATE_WORKLOADS: Final = 16
@@ -107,9 +109,9 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     if len(scene.cluster.nodes) > _MOST_SAMPLED_NODES or any(map(_has_other_doubt, placed_pods)):
         ties.clear()
     for assumption in ASSUMPTIONS:
-        for condition, alternative in assumption.list_alternatives(scene, samples):
-            if not open_keys and not ties:
-                return doubts
+        for number, (condition, alternative) in enumerate(assumption.list_alternatives(scene, samples)):
+            if not (open_keys or ties) or (number >= _SAMPLES_WITHOUT_DOUBT and not doubts):
+                break
             found = _find_changed_pods(by_workload, alternative.predict())
             for key, node in found.items():
                 if key in open_keys or key in ties:
