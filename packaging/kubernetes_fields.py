@@ -1,4 +1,4 @@
-"""Makes domains/pods/importers/kubernetes_fields.py: the fields of Kubernetes' own kinds and what each holds.
+"""Makes domains/pods/importers/assets/kubernetes_fields.txt: the fields of Kubernetes' own kinds and what each holds.
 
 From the models of lightkube, which are generated from Kubernetes' OpenAPI document: install lightkube and
 lightkube-models, run this, and write what it prints to that file.
@@ -86,7 +86,7 @@ def holds(text: str, module: str) -> str:
 
 
 def main() -> None:
-    """Write the module to stdout."""
+    """Write the table to stdout."""
     package = importlib.import_module("lightkube.models")
     types: dict[str, dict[str, str]] = {}
     kinds: dict[str, str] = {}
@@ -126,25 +126,19 @@ def write(types: dict[str, dict[str, str]], kinds: dict[str, str]) -> None:
         waiting += [each.lstrip("[{") for each in types[name].values()]
     out = sys.stdout.write
     version = importlib.import_module("importlib.metadata").version("lightkube-models")
-    out(f'''"""The fields of Kubernetes' kinds and what each holds. Made by packaging/kubernetes_fields.py.
-
-s a text, i a whole number, n a number, b true or false, q a quantity, x a whole number or a text, a anything;
-[ a list of it, {{ a mapping to it; anything else is a type of the table. What a server sets is anything.
-Source: the OpenAPI document of Kubernetes, by lightkube-models {version}.
-"""
-
-from typing import Final
-
-VERSION: Final = "{".".join(version.split(".")[:2])}"
-''')
-    out('KINDS: Final = """\\\n')
+    out(f"""\
+# The fields of Kubernetes' kinds and what each holds. Made by packaging/kubernetes_fields.py.
+# Kinds first; after an empty line, the types that they reach.
+# s a text, i a whole number, n a number, b true or false, q a quantity, x a whole number or a text, a anything;
+# [ a list of it, {{ a mapping to it; anything else is a type of the table. What a server sets is anything.
+# Source: the OpenAPI document of Kubernetes, by lightkube-models {version}.
+""")
     for kind, name in sorted(kinds.items()):
         out(f"{kind} {name}\n")
-    out('"""\nTYPES: Final = """\\\n')
+    out("\n")
     for name in sorted(reached):
         fields = " ".join(f"{key}={value}" for key, value in sorted(types[name].items()))
         out(f"{name} {fields}\n")
-    out('"""\n')
 
 
 main()

@@ -1,5 +1,5 @@
 """Validation rules of the API server for single fields of pods and workloads: a table. A line is a type of
-kubernetes_fields.py and its fields: `!` required (no empty text, list or mapping), `=A|B` allowed values,
+assets/kubernetes_fields.txt and its fields: `!` required (no empty text, list or mapping), `=A|B` allowed values,
 `1..9` bounds (32 bits without an upper one, `..L` 64 bits), `:form` the form of its value, or of each item,
 by FORMS. Contains only rules of every API server. Source: the validation of Kubernetes' API
 (pkg/apis/*/validation), 1.37.

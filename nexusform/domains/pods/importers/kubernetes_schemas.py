@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import resources
 from typing import Final
 
 from msgspec import Struct
@@ -37,21 +38,22 @@ _QUANTITY: Final = FieldShape(FieldKind.QUANTITY, check_form=check_quantity)
 
 
 class _Schemas(Struct, frozen=True):
-    # Shape of each kind, and the field types of each type as in kubernetes_fields.py.
+    # Shape of each kind, and the field types of each type as in assets/kubernetes_fields.txt.
     kinds: Mapping[str, FieldShape]
     types: Mapping[str, Mapping[str, str]]
 
 
 @cache
 def _load_schemas() -> _Schemas:
-    from nexusform.domains.pods.importers import kubernetes_fields as table
-
+    file = resources.files("nexusform.domains.pods.importers").joinpath("assets", "kubernetes_fields.txt")
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    separator = lines.index("")
     kinds = {}
-    for line in table.KINDS.splitlines():
+    for line in lines[:separator]:
         kind, _, type_name = line.rpartition(" ")
         kinds[kind] = FieldShape(FieldKind.OBJECT, type=type_name)
     types = {}
-    for line in table.TYPES.splitlines():
+    for line in lines[separator + 1 :]:
         name, *fields = line.split(" ")
         types[name] = dict(field.split("=", 1) for field in fields)
     return _Schemas(kinds, types)

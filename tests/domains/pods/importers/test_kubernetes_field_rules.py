@@ -12,7 +12,6 @@ import yaml
 from nexusform.documents.field_shapes import FieldShape
 from nexusform.documents.text_positions import TextPosition
 from nexusform.documents.yaml_documents import Node
-from nexusform.domains.pods.importers import kubernetes_fields
 from nexusform.domains.pods.importers.kubernetes_checks import CHECKS
 from nexusform.domains.pods.importers.kubernetes_field_rules import FORMS, check_name, parse_field_rules
 from nexusform.domains.pods.importers.kubernetes_schemas import _load_schemas, _SchemaValidator, list_schema_problems
@@ -184,7 +183,7 @@ def test_the_table_names_what_there_is() -> None:
     for name, field, rule in entries():
         assert field in types[name], (name, field)
         assert rule.check_form is None or rule.check_form in FORMS.values()
-    assert "core_v1.Container" in kubernetes_fields.TYPES
+    assert "core_v1.Container" in types
 
 
 @pytest.mark.parametrize(
