@@ -60,7 +60,7 @@ def _reject_constant(name: str) -> Any:
 def parse_json(text: str) -> Value:
     """Parse JSON text to objects and tuples. Raises FunctionProblem."""
     try:
-        data = json.loads(text, parse_int=_parse_number, parse_float=_parse_number, parse_constant=_reject_constant)
+        data = json.loads(text, parse_int=parse_number, parse_float=parse_number, parse_constant=_reject_constant)
     except json.JSONDecodeError as problem:
         message = problem.msg[0].lower() + problem.msg[1:]
         raise FunctionProblem(
@@ -98,7 +98,8 @@ def determine_json_type(text: str) -> Type:
     return _BEGINNINGS[prefix[0]]
 
 
-def _parse_number(text: str) -> Value:
+def parse_number(text: str) -> Value:
+    """Parse a number of a document."""
     try:
         return Value(NUMBER, convert_decimal(text))
     except (OverflowError, ValueError):

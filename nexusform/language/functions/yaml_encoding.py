@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.language.functions.base64_codec import decode_base64
 from nexusform.language.functions.function import FixedProblem, FunctionProblem
-from nexusform.language.functions.json_encoding import MAX_DEPTH, normalize_stored_text
+from nexusform.language.functions.json_encoding import MAX_DEPTH, normalize_stored_text, parse_number
 from nexusform.language.value_notes import quote_text
-from nexusform.schemas.value_types import NUMBER, STRING
-from nexusform.values.exact_numbers import convert_decimal, format_number
+from nexusform.schemas.value_types import STRING
+from nexusform.values.exact_numbers import format_number
 from nexusform.values.value import FALSE, NULL, TRUE, Value, build_object, build_tuple
 
 if TYPE_CHECKING:
@@ -371,21 +371,14 @@ def _resolve_plain(text: str) -> Value:
         return TRUE if word in _TRUE else FALSE
     if _HEXADECIMAL.match(text) or _OCTAL.match(text):
         if len(text) >= 500:
-            return _parse_number(text)
+            return parse_number(text)
         base = 16 if text[1] == "x" else 8
-        return _parse_number(str(int(text[2:], base)))
+        return parse_number(str(int(text[2:], base)))
     if _INTEGER.match(text) or _FLOAT.match(text):
-        return _parse_number(text)
+        return parse_number(text)
     if _SPECIAL_FLOAT.match(text):
         raise FunctionProblem(f'the number "{text}" is not finite', 0)
     moment = _TIMESTAMP.match(text)
     if moment is not None:
         return Value(STRING, f"{moment[1]}T{moment[2] or '00:00:00'}{moment[3] or 'Z'}")
     return Value(STRING, text)
-
-
-def _parse_number(text: str) -> Value:
-    try:
-        return Value(NUMBER, convert_decimal(text))
-    except (OverflowError, ValueError):
-        raise FixedProblem("a number in the document has too many digits", 0) from None

@@ -257,6 +257,13 @@ def _format_loss(row: EffectCount) -> str:
     return select_word_form(row.count, f"loses its {host}", f"lose their {host}")
 
 
+def describe_lost_vms(plan: Plan) -> list[str]:
+    """Return `3 forgotten VMs lose their machine` if there are any; such VMs have no row."""
+    lost_count = plan.lost_unmanaged_count
+    verb = select_word_form(lost_count, "loses its machine", "lose their machine")
+    return [f"{format_count(lost_count, 'forgotten VM')} {verb}"] if lost_count else []
+
+
 def get_host_noun(kind_name: str) -> str:
     """Return the noun of the host of a kind of objects."""
     return KINDS[kind_name].host_noun

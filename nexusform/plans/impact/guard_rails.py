@@ -18,6 +18,7 @@ from nexusform.plans.impact.effects import (
     count_effects,
     count_objects,
     count_substitutions,
+    describe_lost_vms,
     format_effect_clauses,
 )
 from nexusform.plans.machine_actions import describe_stopped_vms, select_stopped_vms
@@ -192,9 +193,7 @@ def _measure_moved(plan: Plan) -> Iterator[GuardRailMeasurement]:
     stopped = len(select_stopped_vms(plan.machine_actions))
     clauses += describe_stopped_vms(plan.machine_actions)
     total = count_objects(counts, *DISRUPTIVE_EFFECTS) + sum(substitutions.values()) + stopped
-    yield GuardRailMeasurement(
-        total + plan.lost_unmanaged_count, format_list([*clauses, *_format_lost_unmanaged(plan)])
-    )
+    yield GuardRailMeasurement(total + plan.lost_unmanaged_count, format_list([*clauses, *describe_lost_vms(plan)]))
 
 
 def _measure_removed(plan: Plan) -> Iterator[GuardRailMeasurement]:
@@ -202,14 +201,8 @@ def _measure_removed(plan: Plan) -> Iterator[GuardRailMeasurement]:
     counts = count_effects(plan.placements)
     total = count_objects(counts, *REMOVAL_EFFECTS) + plan.lost_unmanaged_count
     yield GuardRailMeasurement(
-        total, format_list([*format_effect_clauses(counts, REMOVAL_EFFECTS), *_format_lost_unmanaged(plan)])
+        total, format_list([*format_effect_clauses(counts, REMOVAL_EFFECTS), *describe_lost_vms(plan)])
     )
-
-
-def _format_lost_unmanaged(plan: Plan) -> list[str]:
-    count = plan.lost_unmanaged_count
-    verb = select_word_form(count, "loses its machine", "lose their machine")
-    return [f"{format_count(count, 'forgotten VM')} {verb}"] if count else []
 
 
 def _measure_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:

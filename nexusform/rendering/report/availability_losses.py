@@ -16,6 +16,7 @@ from nexusform.plans.impact.effects import (
     Effect,
     Node,
     compute_effect,
+    describe_lost_vms,
     get_source_node,
     index_upgrade_nodes,
 )
@@ -39,13 +40,6 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
     yield from _find_lost_quorums(plan)
     yield from _find_empty_pools(plan)
     yield from _find_lost_workloads(plan)
-
-
-def describe_lost_vms(plan: Plan) -> list[str]:
-    """Return `3 forgotten VMs lose their machine` if there are any; such VMs have no row."""
-    lost_count = plan.lost_unmanaged_count
-    verb = select_word_form(lost_count, "loses its machine", "lose their machine")
-    return [f"{format_count(lost_count, 'forgotten VM')} {verb}"] if lost_count else []
 
 
 def _find_lost_quorums(plan: Plan) -> Iterator[str]:

@@ -31,17 +31,14 @@ from nexusform.plans.impact.effects import (
     Effect,
     EffectCount,
     count_effects,
+    describe_lost_vms,
     format_effect_clauses,
     select_rows_outside_upgrades,
 )
 from nexusform.plans.impact.guard_rails import BLOCKED, GUARD_RAIL, PASSED, format_limit
 from nexusform.plans.plan import Action, PlacementAction, Plan, SeparationVerdict, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailResult, ProgramCheck, SincePrevious
-from nexusform.rendering.report.availability_losses import (
-    describe_lost_vms,
-    find_availability_losses,
-    find_weakened_rules,
-)
+from nexusform.rendering.report.availability_losses import find_availability_losses, find_weakened_rules
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 from nexusform.scheduling.racks.vms import Interval

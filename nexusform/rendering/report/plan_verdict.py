@@ -15,17 +15,14 @@ from nexusform.plans.impact.effects import (
     Effect,
     count_effects,
     count_objects,
+    describe_lost_vms,
     format_effect_clauses,
     select_rows_outside_upgrades,
 )
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, list_broken_limits
 from nexusform.plans.machine_actions import describe_stopped_vms
 from nexusform.plans.plan import Mode, Plan, SeparationViolation
-from nexusform.rendering.report.availability_losses import (
-    describe_lost_vms,
-    find_availability_losses,
-    find_weakened_rules,
-)
+from nexusform.rendering.report.availability_losses import find_availability_losses, find_weakened_rules
 from nexusform.rendering.report.decision_lines import (
     describe_effects,
     format_title,

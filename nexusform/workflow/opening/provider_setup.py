@@ -14,7 +14,7 @@ from nexusform.configuration.reference_checks import check_provider_names
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, convert_problem, has_errors
 from nexusform.diagnostics.source import Span
 from nexusform.interfaces.plugins import CaptureProvider, PermissionUser, Provider, ProviderProblem, StateUser
-from nexusform.json_data.plain_data import Path, format_path
+from nexusform.json_data.plain_data import Path, format_path, has_unknown
 from nexusform.planning.modules.outputs import build_inventory_read
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.name_resolution.evaluation_settings import PreparedBodies, build_settings
@@ -23,7 +23,6 @@ from nexusform.plans.plan import Action, InventoryRead, Plan
 from nexusform.providers.registry import PROVIDERS, ProviderKind
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.state.objects import ObjectState, State
-from nexusform.values.value import UNKNOWN
 from nexusform.workflow.opening.command_context import CommandContext
 
 # Name prefix of inventories read by providers.
@@ -150,7 +149,7 @@ def _evaluate_settings(
         problems.append(_build_sensitive_error(block, sensitive_path, body.locate(sensitive_path)))
     if has_errors(problems):
         return None, problems, bool(sensitive)
-    unknown_names = sorted(name for name, value in values.items() if _has_unknown(value))
+    unknown_names = sorted(name for name, value in values.items() if has_unknown(value))
     if unknown_names:
         span = body.locate((unknown_names[0],))
         detail = (
@@ -169,14 +168,6 @@ def _build_sensitive_error(block: ProviderBlock, path: Path, span: Span) -> Diag
         "a value that is not secret, or mark it with nonsensitive()."
     )
     return build_error("invalid-provider-configuration", detail, span, block=_format_block_header(block))
-
-
-def _has_unknown(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(_has_unknown(part) for part in value.values())
-    if isinstance(value, list):
-        return any(_has_unknown(part) for part in value)
-    return value is UNKNOWN
 
 
 def _format_block_header(block: ProviderBlock) -> str:

@@ -9,12 +9,12 @@ import pytest
 from nexusform.interfaces.plugins import FORGOTTEN_KEY
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.vm_planning.forgotten_vms import add_forgotten_vms, list_forgotten_vms, release_forgotten_vm
+from nexusform.plans.impact.effects import describe_lost_vms
 from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_limits
 from nexusform.plans.plan import Mode
 from nexusform.plans.site_capacity.occupancy import list_changed_racks
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.page.rack_map import ChangeMark, build_rack_maps
-from nexusform.rendering.report.availability_losses import describe_lost_vms
 from nexusform.state.edits import remove_instances
 from nexusform.state.objects import State
 from tests.planning.harness import (

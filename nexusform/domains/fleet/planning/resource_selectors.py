@@ -48,7 +48,7 @@ class HubIndex:
     @cached_property
     def unique_index(self) -> HubIndex:
         """Index with each object once, in its last form."""
-        last = {_get_key(manifest): manifest for manifest in self._objects}
+        last = {manifest.identity: manifest for manifest in self._objects}
         return self if len(last) == len(self._objects) else HubIndex(list(last.values()))
 
     def select_objects(self, selector: ObjectSelector, namespaces: Collection[str]) -> list[Manifest]:
@@ -72,7 +72,7 @@ class HubIndex:
 
     @cached_property
     def _by_key(self) -> Mapping[ObjectKey, list[int]]:
-        return self._index_positions(_get_key)
+        return self._index_positions(lambda manifest: manifest.identity)
 
     @cached_property
     def _by_kind(self) -> Mapping[tuple[str, str, str], list[int]]:
@@ -100,13 +100,13 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
     includes_all: dict[str, bool] = {}  # selected namespaces: whether all their objects are included
     for selector in placement.selectors:
         for manifest in hub.select_objects(selector, (placement.namespace,)):
-            by_key.setdefault(_get_key(manifest), manifest)
+            by_key.setdefault(manifest.identity, manifest)
             if (manifest.group, manifest.kind) == _NAMESPACE and selector.scope != NAMESPACE_ONLY:
                 is_complete = selector.scope != WITH_SELECTED
                 includes_all[manifest.name] = includes_all.get(manifest.name, False) or is_complete
     if not placement.namespace:
         for manifest in _list_namespace_content(hub, includes_all, placement.selectors):
-            by_key.setdefault(_get_key(manifest), manifest)
+            by_key.setdefault(manifest.identity, manifest)
     return tuple(by_key.values())
 
 
@@ -144,10 +144,10 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> SelectorP
         if includes_content:
             manifests += hub.unique_index.list_namespaced({manifest.name for manifest in manifests})
         for manifest in manifests:
-            if _get_key(manifest) in selected_keys:
+            if manifest.identity in selected_keys:
                 text = f"found duplicate resource {_format_identifier(manifest)}"
                 return SelectorProblem(number, text, f"{manifest.title}: {_DUPLICATE_ADVICE}")
-            selected_keys.add(_get_key(manifest))
+            selected_keys.add(manifest.identity)
     return None
 
 
@@ -161,10 +161,6 @@ def _format_identifier(manifest: Manifest) -> str:
         f"{{Group:{manifest.group} Version:{manifest.version} Kind:{manifest.kind} Name:{manifest.name} "
         f"Namespace:{manifest.namespace} Envelope:<nil>}}"
     )
-
-
-def _get_key(manifest: Manifest) -> ObjectKey:
-    return manifest.group, manifest.kind, manifest.namespace, manifest.name
 
 
 def _is_match(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:

@@ -254,10 +254,10 @@ def _format_preference(number: int, preference: PreferenceScore) -> str:
 
 def _build_override_sections(objects: Sequence[Manifest], rendered: Sequence[Manifest]) -> list[Section]:
     """Build sections for objects changed by overrides: the cluster's version and the difference."""
-    on_cluster = {_get_identity(manifest): manifest for manifest in rendered}
+    on_cluster = {manifest.identity: manifest for manifest in rendered}
     sections: list[Section] = []
     for manifest in objects:
-        rendered_manifest = on_cluster.get(_get_identity(manifest))
+        rendered_manifest = on_cluster.get(manifest.identity)
         if rendered_manifest is None:
             sections.append(Section(f"{manifest.title} is removed by an override"))
         elif rendered_manifest.body != manifest.body:
@@ -266,10 +266,6 @@ def _build_override_sections(objects: Sequence[Manifest], rendered: Sequence[Man
             sections.append(Section(f"{manifest.title} as overridden", commands=tuple(lines)))
             sections.append(Section(f"{manifest.title} on the cluster", commands=tuple(cluster_lines), is_folded=True))
     return sections
-
-
-def _get_identity(manifest: Manifest) -> tuple[str, str, str, str]:
-    return (manifest.group, manifest.kind, manifest.namespace, manifest.name)
 
 
 def _render_yaml_lines(body: Mapping[str, Any]) -> list[str]:

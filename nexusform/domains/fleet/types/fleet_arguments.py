@@ -37,7 +37,6 @@ from nexusform.json_data.plain_data import Path, list_unknown_paths
 from nexusform.kubernetes.matching import LabelSelector, Requirement, Taint, Toleration, build_label_selector
 from nexusform.kubernetes.quantity import IntOrPercent, parse_int_or_percent
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.values.value import UNKNOWN
 
 Values = Mapping[str, Any]
 
@@ -88,17 +87,6 @@ def build_problems(findings: Iterable[Problem], document: FleetDocument | None =
             text, path = f"manifest{f':{line}' if line else ''}: {text}", ("manifest",)
         problems.append(Problem(path, finding.id, text, finding.severity, line=line))
     return problems
-
-
-def remove_unknown(values: Any) -> Any:
-    """Return a copy without unknown parts."""
-    if values is UNKNOWN:
-        return None
-    if isinstance(values, Mapping):
-        return {name: remove_unknown(value) for name, value in values.items()}
-    if isinstance(values, list):
-        return [remove_unknown(value) for value in values]
-    return values
 
 
 def filter_known_problems(attributes: Values, problems: Iterable[Problem]) -> list[Problem]:

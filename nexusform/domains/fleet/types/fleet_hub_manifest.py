@@ -209,7 +209,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems = build_line_problems(findings, "yaml_body")
     lines_by_key: dict[tuple[str, str, str, str], int] = {}
     for manifest in reading.manifests:
-        key = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
+        key = manifest.identity
         if key in lines_by_key:
             text = f"yaml_body:{manifest.line}: {manifest.title} is already defined at line {lines_by_key[key]}."
             problems.append(Problem(("yaml_body",), "duplicate-kubernetes-object", text, line=manifest.line))

@@ -17,10 +17,10 @@ from nexusform.domains.fleet.types.fleet_arguments import (
     build_problems,
     filter_known_problems,
     parse_manifest,
-    remove_unknown,
 )
 from nexusform.domains.fleet.types.fleet_schemas import FORCE_CONFLICTS, LENIENT, MANIFEST, make_name, make_namespace
 from nexusform.interfaces.plugins import ResourceType
+from nexusform.json_data.plain_data import replace_unknown
 from nexusform.kubernetes.matching import validate_dns_label
 from nexusform.resource_types.shared_arguments import build_id_attribute, is_set_and_known, join_id
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
@@ -190,5 +190,5 @@ def build_fleet_type(
 
 def remove_unknown_values(attributes: Values) -> Values:
     """Return the attributes without unknown parts."""
-    values: Values = remove_unknown(dict(attributes))
+    values: Values = replace_unknown(dict(attributes))
     return values

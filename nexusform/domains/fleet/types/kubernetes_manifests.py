@@ -221,7 +221,7 @@ def group_objects_by_kind(reader: ManifestReader, argument: Path, attributes: Ma
     members: dict[str, Manifest] = {}
     first_by_key: dict[tuple[str, str, str, str], Manifest] = {}
     for manifest in reader.manifests:
-        key = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
+        key = manifest.identity
         first = first_by_key.setdefault(key, manifest)
         if first is not manifest and reader.is_observed:
             continue

@@ -66,6 +66,11 @@ class Manifest(Struct, frozen=True):
         """Display name: `Kind namespace/name`."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """Group, kind, namespace and name."""
+        return self.group, self.kind, self.namespace, self.name
+
     def find_position(self, *path: str | int) -> TextPosition:
         """Return the text position of the value at a path of the body, or of the nearest part above it."""
         return YamlDocument(self.body, self.position).find_position(*path)

@@ -178,15 +178,14 @@ class ClusterPods:
         for key, object_pods in self._object_pods_by_cluster.get(cluster_id, {}).items():
             manifests += object_pods.manifests
             prior_pods = self._prior_pods.get(key)
-            planned_keys.update(map(_get_manifest_key, object_pods.manifests))
-            planned_keys.update(map(_get_manifest_key, prior_pods.manifests if prior_pods is not None else ()))
+            planned_keys.update(manifest.identity for manifest in object_pods.manifests)
+            planned_keys.update(
+                manifest.identity for manifest in (prior_pods.manifests if prior_pods is not None else ())
+            )
         observed_cluster = self._observed_clusters.get(cluster_id)
         # Objects applied or removed by this plan take precedence over observed ones.
         observed_objects = observed_cluster.objects if observed_cluster is not None else ()
-        return [
-            *manifests,
-            *(manifest for manifest in observed_objects if _get_manifest_key(manifest) not in planned_keys),
-        ]
+        return [*manifests, *(manifest for manifest in observed_objects if manifest.identity not in planned_keys)]
 
     def _collect_live_workloads(self, cluster_id: str) -> dict[str, LiveWorkload]:
         """Return the live workloads of a cluster by key. Without an observed one, that of its known pods."""
@@ -228,11 +227,10 @@ class ClusterPods:
         object_pods = self._object_pods_by_cluster.get(cluster_id, {})
         prior_manifests: dict[_ManifestKey, Manifest] = {}
         for item in prior_objects:
-            prior_manifests.update((_get_manifest_key(manifest), manifest) for manifest in item.manifests)
+            prior_manifests.update((manifest.identity, manifest) for manifest in item.manifests)
         # Observed objects take precedence.
         prior_manifests.update(
-            (_get_manifest_key(item), item)
-            for item in (observed_cluster.objects if observed_cluster is not None else ())
+            (item.identity, item) for item in (observed_cluster.objects if observed_cluster is not None else ())
         )
         pods_before: dict[str, int] = {}
         for item in prior_objects:
@@ -269,10 +267,6 @@ class ClusterPods:
             if prior is not None and keeps_running and not pods.manifests:
                 manifests += prior.manifests
         return manifests
-
-
-def _get_manifest_key(manifest: Manifest) -> _ManifestKey:
-    return (manifest.group, manifest.kind, manifest.namespace, manifest.name)
 
 
 def list_namespaces(manifests: Iterable[Manifest]) -> set[str]:

@@ -13,7 +13,7 @@ from nexusform.diagnostics.diagnostic import DiagnosticsError, Problem, Severity
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.vnf.importers.vnf_model import Vdu, Vnf, VnfSources
 from nexusform.interfaces.plugins import FileProblem, Files, ResourceContext
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, has_unknown
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.machine_hardware import VFS
 from nexusform.resource_types.shared_arguments import (
@@ -133,17 +133,9 @@ def has_standard_user_data(attributes: Mapping[str, Any]) -> bool:
 
 def has_known_documents(attributes: Mapping[str, Any]) -> bool:
     """Return whether all documents are known, and at least one exists."""
-    if any(_has_unknown(attributes.get(name)) for name in DOCUMENTS):
+    if any(has_unknown(attributes.get(name)) for name in DOCUMENTS):
         return False
     return any(isinstance(attributes.get(name), str) for name in ("vnfd", "base_hot"))
-
-
-def _has_unknown(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_has_unknown(part) for part in value.values())
-    if isinstance(value, list):
-        return any(_has_unknown(part) for part in value)
-    return value is UNKNOWN
 
 
 def read_documents(attributes: Mapping[str, Any]) -> VnfReading:

@@ -198,9 +198,9 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observed: Ob
     # An imported placement notes no objects: they are those on the hub.
     by_placements = sources.by_placements.get(cluster.id, sources.hub)
     # Applied objects are used as configured, not as listed by kubectl.
-    own_identities = {_build_identity(manifest) for manifest in (*direct, *by_placements)}
+    own_identities = {manifest.identity for manifest in (*direct, *by_placements)}
     observed_objects = observed.objects if observed is not None else ()
-    other_objects = [manifest for manifest in observed_objects if _build_identity(manifest) not in own_identities]
+    other_objects = [manifest for manifest in observed_objects if manifest.identity not in own_identities]
     candidates = collect_workloads(by_placements, [*sources.hub, *other_objects]).workloads
     selected = [workload for workload in candidates if workload.key in placed_workloads]
     workloads = (*collect_workloads(direct, [*sources.hub, *other_objects]).workloads, *selected)
@@ -232,10 +232,6 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observed: Ob
     if any(workload.key not in placed_workloads for workload in workloads):
         pods = predict(model, pods, workloads).list_existing_pods()
     return ClusterPods(cluster.id, model, workloads, pods)
-
-
-def _build_identity(manifest: Manifest) -> tuple[str, str, str, str]:
-    return (manifest.group, manifest.kind, manifest.namespace, manifest.name)
 
 
 def _index_namespaces(manifests: Iterable[Manifest]) -> dict[str, Mapping[str, str]]:
