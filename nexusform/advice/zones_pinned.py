@@ -19,9 +19,7 @@ MAXIMUM_SIMULATIONS: Final = 16
 
 
 def check(facts: LintFacts) -> list[Diagnostic]:
-    """Return one finding for every pinned pool, with the cost of the pin in this plan (or in a new
-    placement).
-    """
+    """Return one finding for every pinned pool, with the cost of the pin in this plan (or in a new placement)."""
     findings: list[Diagnostic] = []
     current_results: dict[str, SimulationResult] = {}
     for pool in facts.pools:

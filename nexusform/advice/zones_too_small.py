@@ -13,9 +13,7 @@ ID: Final = "zones-too-small"
 
 
 def check(facts: LintFacts) -> list[Diagnostic]:
-    """Return one finding for every pool with VMs on shared machines although other racks have more
-    machines.
-    """
+    """Return one finding for every pool with VMs on shared machines although other racks have more machines."""
     findings: list[Diagnostic] = []
     for pool in facts.pools:
         site = facts.get_site(pool)

@@ -64,9 +64,7 @@ def build_object_state(change: Change, attributes: Mapping[str, Any], *, is_tain
 
 
 class RunContext(Struct, frozen=True):
-    """Context of the run for providers: whether a user is present, whether to end soon, and the write-only
-    arguments by address.
-    """
+    """Context of a run for providers: is a user present, must it end soon, and the write-only arguments by address."""
 
     waits_for_user: bool = False
     should_stop: Callable[[], bool] = lambda: False

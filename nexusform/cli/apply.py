@@ -472,9 +472,7 @@ def _confirm_finish(reporter: Reporter, remaining_steps: RemainingSteps) -> bool
 
 
 class _PipeSafeListener:
-    """Listener that reports steps until the output pipe is closed (`apply | head`); then no further step
-    starts.
-    """
+    """Listener that reports steps until the output pipe is closed (`apply | head`); then no further step starts."""
 
     def __init__(self, reporter: Reporter, interrupts: Interrupts) -> None:
         self._reporter = reporter

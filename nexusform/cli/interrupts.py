@@ -80,9 +80,7 @@ def _notify_interrupt(notify: Callable[[str], None]) -> None:
 
 
 def _exit_immediately() -> None:
-    """Exit without cleanup. Nothing is lost: every intent is on disk, and the next run replaces the lock of a
-    dead process.
-    """
+    """Exit without cleanup. Nothing is lost: every intent is on disk, and the next run replaces the lock."""
     with suppress(OSError, ValueError):
         errors = sys.stderr.fileno()
         if select.select([], [errors], [], 0)[1]:  # otherwise writing would block

@@ -264,9 +264,7 @@ def _prepare_plan_file(path: str, context: CommandContext, options: PlanOptions)
 
 
 def get_exit_code(plan: Plan | None, diagnostics: Iterable[Diagnostic], *, is_detailed: bool) -> int:
-    """Return the exit code of a planning command; `is_detailed` is -detailed-exitcode. None: there is no
-    plan.
-    """
+    """Return the exit code of a planning command; `is_detailed` is -detailed-exitcode. None: there is no plan."""
     if plan is None or plan.is_rejected or has_errors(diagnostics):
         return 1
     if not is_detailed or plan.has_changes:

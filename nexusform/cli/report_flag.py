@@ -167,9 +167,7 @@ def parse_plan_reports(placement_flags: PlacementFlags) -> tuple[ReportFlag, ...
 
 
 def parse_reports(flags: Sequence[str], formats: Collection[str] = FORMATS.keys()) -> tuple[ReportFlag, ...]:
-    """Parse the requested reports in one of these formats. Raises a usage error for reports that cannot be
-    written.
-    """
+    """Parse the requested reports in one of these formats. Raises a usage error for reports that cannot be written."""
     reports = tuple(_parse_report(flag, formats) for flag in flags)
     if sum(report.path == "-" for report in reports) > 1:
         raise click.UsageError("-report: only one report can go to stdout.")

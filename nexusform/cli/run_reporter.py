@@ -138,9 +138,7 @@ class TextReporter:
         self._read_count = 0
 
     def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
-        """Print the whole text of the plan; errors go to stderr, at the position of their boxes in the
-        text.
-        """
+        """Print the whole text of the plan; errors go to stderr, at the position of their boxes in the text."""
         from nexusform.rendering.text.plan_options import PlanTextOptions
         from nexusform.rendering.text.plan_text import render_around_errors, render_plan
 

@@ -130,9 +130,7 @@ def escape_log_commands_in_markup(text: str) -> str:
 
 
 def should_use_colour(environment: Mapping[str, str], *, is_terminal: bool) -> bool:
-    """Return whether to use colour: NO_COLOR disables it, CLICOLOR_FORCE enables it, otherwise a terminal has
-    it.
-    """
+    """Return whether to use colour: NO_COLOR disables it, CLICOLOR_FORCE enables it, otherwise a terminal has it."""
     if environment.get("NO_COLOR"):
         return False
     if environment.get("CLICOLOR_FORCE", "0") not in ("", "0"):

@@ -56,9 +56,7 @@ class ConstantNames:
 def evaluate_constant_inputs(
     header: CallHeader, scope: Scope, variables: Mapping[str, Variable], problems: list[Diagnostic]
 ) -> dict[str, Value]:
-    """Return the values of the constant variables of a called module; adds to `problems`. `scope` has the names of
-    the caller.
-    """
+    """Return the values of a called module's constant variables; adds to `problems`. `scope` has the caller's names."""
     values: dict[str, Value] = {}
     for name, variable in variables.items():
         default = variable.default if variable.default is not None else DYNAMIC_UNKNOWN

@@ -12,9 +12,7 @@ from msgspec import Struct, field
 
 
 class ExternalAccesses(Struct):
-    """Digests of settings files by absolute path, origins of servers, names of programs, and names of
-    variables with a value.
-    """
+    """Digests of settings files by absolute path, origins of servers, names of programs and of set variables."""
 
     files: dict[str, str] = field(default_factory=dict)
     origins: set[str] = field(default_factory=set)

@@ -36,9 +36,7 @@ class Requirement(Struct, frozen=True):
 
 
 class NodeTerm(Struct, frozen=True):
-    """Expressions over a node's labels and fields (only metadata.name); all must match. A term without any
-    matches no node.
-    """
+    """Expressions over a node's labels and its name; all must match. A term without any matches no node."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()

@@ -51,9 +51,7 @@ class _Brackets:
         self._counts[closer] += 1
 
     def close(self, closer: str) -> bool:
-        """Close the innermost bracket with this closing mark, and any inside it; False without such a
-        bracket.
-        """
+        """Close the innermost bracket with this closing mark, and any inside it; False without such a bracket."""
         if not self._counts[closer]:
             return False
         innermost = ""

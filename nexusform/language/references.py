@@ -179,9 +179,7 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
 
 
 def _list_in_json_dynamic(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
-    """List the references of `"dynamic": {"type": {"for_each": ..., "content": ...}}`, with arrays allowed at
-    each level.
-    """
+    """List the references of `"dynamic": {"type": {"for_each": ..., "content": ...}}`; any level may be an array."""
     properties: list[syntax.JsonProperty] = []
     for json_object in _list_objects(value):
         properties += json_object.properties

@@ -57,9 +57,7 @@ class MachineFact(Struct, frozen=True):
 
 
 def is_compute_plane(role: str) -> bool:
-    """Return whether a role is compute-plane: plain, or
-    `platform.afo-nc.microsoft.com/compute-plane=true`.
-    """
+    """Return whether a role is compute-plane: plain, or `platform.afo-nc.microsoft.com/compute-plane=true`."""
     return list_role_names([role]) == (COMPUTE_PLANE,)
 
 
@@ -202,9 +200,7 @@ def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
 
 
 def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return a machine's arguments with its observed facts. The arguments decide a cordon of our own, except one
-    of an action.
-    """
+    """Return a machine's arguments with its observed facts. A cordon of our own stays, except one of an action."""
     if not observed:
         return arguments
     is_own = observed.get("cordoned_by") == CordonOwner.NEXUSFORM and not observed.get(CORDONED_BY_ACTION)

@@ -92,9 +92,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cordon status of a simulated machine. Other providers observe it: their machines have no
-    argument power_state.
-    """
+    """Return the cordon status of a simulated machine. Machines of other providers have no argument power_state."""
     return {} if attributes.get("power_state") is None else {"cordon_status": derive_cordon_status(attributes)}
 
 

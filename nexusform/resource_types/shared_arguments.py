@@ -38,9 +38,7 @@ def build_id_attribute(form: str) -> AttributeSchema:
 
 
 def build_parent_attribute(parent_type: str, addition: str = "", other_types: tuple[str, ...] = ()) -> AttributeSchema:
-    """Build the id of the permanent parent object, of `parent_type` or another type; `addition` extends its
-    description.
-    """
+    """Build the id of the permanent parent, of `parent_type` or another; `addition` extends its description."""
     return AttributeSchema(
         STRING,
         f"Id of the {parent_type}{addition}.",

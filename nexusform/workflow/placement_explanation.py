@@ -109,9 +109,7 @@ def explain_object(context: CommandContext, address: str, name: str, plan_path: 
 
 
 def _find_owner(context: CommandContext, name: str, plan_path: str) -> str:
-    """Return the address of the resource with an object of this name, in the plan or the state; "" if there is
-    none.
-    """
+    """Return the address of the resource with an object of this name, in the plan or the state; "" if there is none."""
     saved = read_plan(plan_path, context)[0] if plan_path else None
     for row in saved.plan.placements if saved is not None else ():
         if name in {row.object, row.platform_name}:

@@ -43,9 +43,7 @@ CHECKERS: Final[Mapping[str, Checker]] = LazyTable(collect_targets("checkers"))
 
 
 def check_with_programs(result: PlanResult, programs: Mapping[str, str], directory: str) -> Plan:
-    """Return the plan with the results of checks: programs are locations by name, `directory` gets the different
-    decisions.
-    """
+    """Return the plan with results of checks: programs by name; `directory` gets the different decisions."""
     plan = result.plan
     if plan.errored:
         return plan

@@ -39,9 +39,7 @@ class PlacementPreview(Struct, frozen=True):
 
 
 def plan_preview(directory: str) -> PlacementPreview:
-    """Return the preview of a plan on the recorded state, without a lock and without reading providers; empty
-    without a plan.
-    """
+    """Return the preview of a plan on the recorded state; without locks and reads. It is empty without a plan."""
     location = create_editor_context(directory, dict(os.environ))
     project = open_project(location).project
     if project is None:

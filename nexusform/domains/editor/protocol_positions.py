@@ -28,8 +28,6 @@ def convert_to_position(text: str, offset: int) -> Position:
 
 @lru_cache(maxsize=32)
 def _split_lines(text: str) -> tuple[list[bytes], list[int]]:
-    """Return the lines and their start bytes, followed by the start of a further line. Cached for repeated
-    calls per file.
-    """
+    """Return the lines and their start bytes, then the start of a further line. Cached by file."""
     lines = text.encode().split(b"\n")
     return lines, [0, *accumulate(len(line) + 1 for line in lines)]

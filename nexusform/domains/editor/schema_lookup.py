@@ -42,9 +42,7 @@ TOP_LEVEL: Final[Mapping[str, str]] = {
 
 
 def find_schema(blocks: Sequence[Block]) -> BlockSchema | None:
-    """Return the schema of the innermost of these nested blocks; the outermost is a resource or data
-    source.
-    """
+    """Return the schema of the innermost of these nested blocks; the outermost is a resource or data source."""
     if not blocks or blocks[0].type not in ("resource", "data") or not blocks[0].labels:
         return None
     schema_by_type = build_registries().schemas["managed" if blocks[0].type == "resource" else "data"]

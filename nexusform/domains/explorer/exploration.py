@@ -58,9 +58,7 @@ class RackControl(Struct, frozen=True):
 
 
 class ExplorationRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Requested changes: counts of pools by key, racks lost and activated by key, and racks added by the key
-    of their model.
-    """
+    """Requested changes: counts of pools by key, racks lost and activated by key, racks added by the key of a model."""
 
     counts: dict[str, int] = field(default_factory=dict)
     lost: tuple[str, ...] = ()
@@ -238,9 +236,7 @@ def _compute_digest(difference: str) -> str:
 def open_exploration(
     location: CommandContext,
 ) -> Iterator[tuple[Exploration | None, tuple[Diagnostic, ...], Mapping[str, SourceFile]]]:
-    """Yield the exploration of a directory on the recorded state; None with diagnostics if it cannot be
-    opened.
-    """
+    """Yield the exploration of a directory on the recorded state; None with diagnostics if it cannot be opened."""
     opening = open_project(location)
     if opening.project is None:
         yield None, opening.diagnostics, opening.sources

@@ -204,9 +204,7 @@ def _explain_missing_offer(current: str, hops: Sequence[KubernetesVersion], offe
 
 
 def select_available_versions(requested: KubernetesVersion, versions: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Select a site's versions matching a requested minor version, patch and bundle. None if the site's
-    versions are unknown.
-    """
+    """Select a site's versions for a requested minor version, patch and bundle. None if those are unknown."""
     if versions is None:
         return None
     return tuple(

@@ -173,9 +173,7 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, eval
 
 
 def _report_kept_object(instance: Instance) -> Iterator[Diagnostic]:
-    """Yield the warning about a forgotten object, and the error for a replaced one with `destroy = false`: the
-    site would run both.
-    """
+    """Yield the warning about a forgotten object, and the error if one with `destroy = false` is replaced."""
     if instance.action is Action.FORGET and instance.type.kind is not PlanningKind.MACHINE_ACTION:
         yield _build_forget_warning(instance.address, instance.type.kind)
     if instance.block is not None and instance.is_replaced and instance.lifecycle.keeps_object:

@@ -292,9 +292,7 @@ def is_platform_scale_in(vms: VmObject, pool: PoolDemand) -> bool:
 
 
 def _compute_minimum_remaining(vms: VmObject, pool: PoolDemand) -> int:
-    """Return the minimum number of VMs that may remain on a currently used rack: the platform chooses which
-    VMs a scale-in removes.
-    """
+    """Return the minimum VMs that may remain on a used rack: the platform chooses the VMs of a scale-in."""
     before = Counter(vms.get_prior_placement(key).rack for key in vms.prior.existing if key[0] == pool.pool)
     removed = sum(1 for key in vms.request.actions.removals if key[0] == pool.pool)
     return max(min(before.values(), default=0) - removed, 0)

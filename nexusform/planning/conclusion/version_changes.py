@@ -27,9 +27,7 @@ _PATH: Final = ("kubernetes_version",)
 
 
 def check_version_changes(result: PlanResult, registries: PluginRegistries) -> Iterator[Diagnostic]:
-    """Yield an error for each rejected change of a version, and a warning for each version near or past its
-    end.
-    """
+    """Yield an error for each rejected change of a version, and a warning for each version near or past its end."""
     supplies = _collect_supplies(result.plan)
     for change in result.plan.changes:
         if (

@@ -180,9 +180,7 @@ def _is_instance_name_problem(problem: Diagnostic, block: ResourceBlock) -> bool
 
 
 def check_move_blocks(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return the problems of `moved` and `removed` blocks; the latter only in normal and destroy plans, none
-    with nothing to destroy.
-    """
+    """Return the problems of `moved` and `removed` blocks; the latter only in normal and destroy plans."""
     configuration = request.configuration
     if request.mode is Mode.DESTROY and not request.state.instances:
         return []

@@ -176,9 +176,7 @@ class Evaluation:
         )
 
     def get_variable(self, instance: ModuleInstance, declared: Variable) -> Value:
-        """Return an input variable's value: set, passed by the module call, or its default. A rejected value
-        is unknown.
-        """
+        """Return an input variable's value: set, passed by the call, or its default. A rejected value is unknown."""
         key = (instance.path, "var", declared.name)
         if key not in self._cache:
             value = self._resolve_variable(instance, declared)

@@ -45,9 +45,7 @@ def check_stranded_vms(
     mode: Mode,
     sites: Mapping[str, SitePlan],
 ) -> Iterator[Diagnostic]:
-    """Yield an error for every object with VMs on removed or re-created machines; a warning for VMs on
-    machines missing before.
-    """
+    """Yield errors for objects with VMs on removed or re-created machines, warnings for machines missing before."""
     affected = [vms for vms in objects if vms.request.actions.losses]
     if not affected:
         return

@@ -18,9 +18,7 @@ _COMMIT_LENGTH: Final = 12
 
 
 def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
-    """Return the plan with its differences from an earlier one, or with a warning if they differ in lineage
-    or one of them failed.
-    """
+    """Return the plan with its differences from an earlier one, or with a warning if they cannot be compared."""
     if plan.errored:
         return plan
     if previous.lineage != plan.lineage:

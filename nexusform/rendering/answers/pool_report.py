@@ -20,9 +20,7 @@ _RULE = (
 
 
 def build_pools_report(address: str, pools: Sequence[PoolReason]) -> Report:
-    """Build the answer about one or several pools at an address, with the first object of each as an
-    example.
-    """
+    """Build the answer about one or several pools at an address, with the first object of each as an example."""
     has_several = len({pool.address for pool in pools}) > 1
     headers = ("cluster", *_HEADERS) if has_several else _HEADERS
     rows = tuple(_build_row(pool, has_several) for pool in pools)

@@ -30,9 +30,7 @@ ACTIONS: Final = {
 
 
 def format_provider_name(key: str) -> str:
-    """Return the full name of a provider: `nexusform.dev/builtin/simulated` for `simulated` and
-    `simulated.lab`.
-    """
+    """Return the full name of a provider: `nexusform.dev/builtin/simulated` for `simulated` and `simulated.lab`."""
     return key if "/" in key else f"nexusform.dev/builtin/{key.partition('.')[0] or 'simulated'}"
 
 

@@ -71,9 +71,7 @@ def _list_output_references(analysis: _ReferenceAnalysis, outputs: Iterable[Outp
 
 
 def _list_module_references(analysis: _ReferenceAnalysis, modules: Iterable[ModulePath]) -> Iterator[_Reference]:
-    """Yield the references in module outputs. Their values are not in the state, so they are new in every
-    plan.
-    """
+    """Yield the references in module outputs. Their values are not in the state, so they are new in every plan."""
     paths: dict[ModulePath, None] = dict.fromkeys(_list_single_modules(analysis.root, ()))
     for path in modules:
         while path and path not in paths:

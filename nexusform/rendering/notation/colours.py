@@ -117,9 +117,7 @@ def wrap_hanging(text: str, width: int) -> str:
 
 
 def wrap_line(text: str, indent: int, width: int) -> list[str]:
-    """Wrap one line at words and indent further lines by `indent` columns. A `width` below 20 turns wrapping
-    off.
-    """
+    """Wrap one line at words and indent further lines by `indent` columns. A `width` below 20 turns wrapping off."""
     if width < _MIN_WIDTH or count_columns(text) <= width:
         return [text]
     start = len(text) - len(text.lstrip(" "))

@@ -20,9 +20,7 @@ SAMPLES_FORM: Final = RecordForm(
 
 
 def build_sampled_capacity(sampled_capacity: SampledCapacity | None) -> dict[str, Any] | None:
-    """Build the JSON of a what-if result over samples of unknown NUMA cells. `pools` keeps the order of the
-    answer.
-    """
+    """Build the JSON of a what-if result over samples of unknown NUMA cells. `pools` keeps the order of the answer."""
     if sampled_capacity is None:
         return None
     pools = [

@@ -36,9 +36,7 @@ def _is_list(plain: Any) -> bool:
 
 
 def build_unknown_mask(plain: Any) -> Any:
-    """Build a mask with True at unknown values. Objects list only parts with unknowns; a fully known
-    container is empty.
-    """
+    """Build a mask with True at unknown values. Objects list parts with unknowns only; known containers are empty."""
     if plain is UNKNOWN:
         return True
     if isinstance(plain, Mapping):
@@ -90,9 +88,7 @@ def build_visible_value(plain: Any, sensitive: Iterable[Path], *, show_sensitive
 
 
 def build_visible_type(value_type: Type, *, is_hidden: bool) -> Any:
-    """Return a type as JSON. A hidden value with named parts has the type "dynamic", because the keys may be
-    secret.
-    """
+    """Return a type as JSON. A hidden value with named parts has the type "dynamic", because the keys may be secret."""
     return "dynamic" if is_hidden and _has_named_parts(value_type) else build_type_json(value_type)
 
 

@@ -89,9 +89,7 @@ _COMMIT_LENGTH: Final = 7
 
 
 def _build_sections(view: PlanView, report: Report, maps: Sequence[SiteMap]) -> list[Part]:
-    """Build verdict and map, then explanations, then tables; for a failed plan the causes and the current
-    placement.
-    """
+    """Build verdict and map, then explanations, then tables; for a failed plan the causes and the current placement."""
     plan = view.plan
     findings = build_plan_section(plan_sections.build_finding_section(view), "Findings")
     rules = build_plan_section(plan_sections.build_rule_section(view))

@@ -45,9 +45,7 @@ class _NumberedValues:
 
 
 def _pack_change(change: Sequence[Any], values: _NumberedValues, lines: _NumberedValues) -> list[Any]:
-    """Return the numbers of the values of a change; its difference becomes runs of lines (first number,
-    count).
-    """
+    """Return the numbers of the values of a change; its difference becomes runs of lines (first number, count)."""
     numbers = [lines.assign_number(line) for line in change[_TEXT_INDEX].split("\n")]
     runs: list[int] = []
     for number in numbers:

@@ -66,9 +66,7 @@ class StepFigure(Struct, frozen=True):
 
 
 class PlaybackStep(Struct, frozen=True):
-    """One step of a simulation: title, failed machines, numbers of the affected VMs of the site, and effects
-    on pools.
-    """
+    """One step of a simulation: title, failed machines, numbers of the affected VMs of a site, effects on pools."""
 
     title: str
     failed_machines: tuple[str, ...] = ()

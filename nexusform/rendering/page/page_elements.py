@@ -34,9 +34,7 @@ _MAX_COLUMNS: Final = 5  # columns that fit on a phone, at most two of them with
 def build_table(
     caption: str, headers: Sequence[str], rows: Iterable[Sequence[Part]], figures: int = 0, *, is_firm: bool = False
 ) -> Markup:
-    """Build a table with a caption; the last `figures` columns are numbers. With `is_firm` every cell stays
-    on one line.
-    """
+    """Build a table with a caption; the last `figures` columns are numbers. With `is_firm` no cell is wrapped."""
     columns = frozenset(range(len(headers) - figures, len(headers)))
     head = build_element("caption", caption, class_="quiet")
     lines = [build_row(headers, cells, columns) for cells in rows]

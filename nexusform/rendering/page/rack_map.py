@@ -48,9 +48,7 @@ _LIKELY_SHARE: Final = 0.5
 
 
 class MapVm(Struct, frozen=True):
-    """One VM; `row` is its row in the plan, or None. `before` and `after` are its locations on each side, or
-    None.
-    """
+    """One VM; `row` is its row in the plan, or None. `before` and `after` are its locations on each side, or None."""
 
     name: str
     address: str
@@ -71,9 +69,7 @@ class MapVm(Struct, frozen=True):
 
 
 class MapMachine(Struct, frozen=True):
-    """A machine with the numbers of its VMs on each side. `mark` is PLACED for an added machine and REMOVED
-    for a removed one.
-    """
+    """A machine with the numbers of its VMs on each side. `mark`: PLACED if it is added, REMOVED if removed."""
 
     facts: Machine
     mark: ChangeMark

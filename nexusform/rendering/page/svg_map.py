@@ -38,9 +38,7 @@ _MIN_VM_BYTES: Final = 60  # bytes
 
 
 class _Scale(Struct, frozen=True):
-    """Sizes in pixels. The row of a machine has the height `row` with `gap` below and a `label` on the
-    left.
-    """
+    """Sizes in pixels. The row of a machine has the height `row` with `gap` below and a `label` on the left."""
 
     row: int
     gap: int
@@ -66,9 +64,7 @@ def render_svg(plan: Plan) -> str:
 
 
 def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str = "The plan has no site.") -> str:
-    """Render an SVG document of maps, one below the other, under a verdict. If the file would be too large,
-    render racks only.
-    """
+    """Render an SVG document of maps, one below the other, under a verdict; racks only if it would be too large."""
     # A VM needs at least this many bytes, so skip drawings that cannot be small enough.
     if sum(len(site.vms) for site in maps) * _MIN_VM_BYTES <= MAX_BYTES:
         picture = _render_machines(maps, verdict, empty_text)

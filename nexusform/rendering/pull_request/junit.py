@@ -92,9 +92,7 @@ def _render_case(case: JunitCase) -> Markup:
 
 
 def _build_planning_cases(diagnostics: Iterable[Diagnostic]) -> list[JunitCase]:
-    """Build one passed case for planning, or one case per error. Exceeded guard rails are not planning
-    errors.
-    """
+    """Build one passed case for planning, or one case per error. Exceeded guard rails are not planning errors."""
     errors = [
         diagnostic
         for diagnostic in diagnostics

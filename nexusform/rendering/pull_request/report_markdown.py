@@ -225,9 +225,7 @@ _ITEM: Final = re.compile(r" *(\d+\.) (.*)")
 
 
 def _render_caused(entries: FindingEntries, origin: CodeOrigin) -> list[str]:
-    """Render new warnings and advice, one line each; with very many of a kind the first few and the subjects
-    of the others.
-    """
+    """Render new warnings and advice, one line each; beyond the first few of a kind only their subjects."""
     listed_entries, remaining_entries = limit_per_id(entries.caused)
     lines: list[str] = []
     for entry in listed_entries:
@@ -261,9 +259,7 @@ def render_existing(entries: Sequence[FindingEntry]) -> tuple[str, ...]:
 
 
 def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[str]:
-    """Render summary, address and location of a finding, then its detail with remedies as a list and proposed
-    code.
-    """
+    """Render summary, address and location of a finding, then its detail with remedies as a list and proposed code."""
     parts = [format_code(diagnostic.address) if diagnostic.address else ""]
     location = ", ".join(filter(None, [*parts, format_location_link(diagnostic.subject, origin)]))
     lines = [f"**{escape_plain_text(diagnostic.summary)}**{f' ({location})' if location else ''}"]

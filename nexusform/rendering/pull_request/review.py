@@ -32,9 +32,7 @@ class DiffLines(Struct, frozen=True):
     lines: Mapping[str, frozenset[int]]
 
     def find_path(self, name: str) -> str:
-        """Find the repository path of a file name of nexusform; "" if the diff has no such file or
-        several.
-        """
+        """Find the repository path of a file name of nexusform; "" if the diff has no such file or several."""
         tail = name.removeprefix("./")
         paths = [path for path in self.lines if path == tail or path.endswith(f"/{tail}")]
         return paths[0] if len(paths) == 1 else ""

@@ -161,9 +161,7 @@ _VERBS: Final = {
 
 
 def _describe_effects(effects: Mapping[Effect, int]) -> str:
-    """Return `its only replica moves`, `all of its 3 replicas move` or `of its 3 replicas 1 moves and 2 lose
-    ...`.
-    """
+    """Return `its only replica moves`, `all of its 3 replicas move` or `of its 3 replicas 1 moves and 2 lose ...`."""
     verbs: Counter[tuple[str, str]] = Counter()
     for effect, count in effects.items():
         verbs[_VERBS[effect]] += count

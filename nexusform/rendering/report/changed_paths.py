@@ -23,9 +23,7 @@ _MAX_VALUE_LENGTH: Final = 60
 
 
 def describe_changed_paths(name: str, old: Any, new: Any, marks: Any) -> list[str]:
-    """Return clauses such as `labels.team "a" -> "b"` or `zones[1] removed`, by path. `marks` is a trie of
-    sensitive paths.
-    """
+    """Return clauses by path: `labels.team "a" -> "b"`, `zones[1] removed`. `marks` is a trie of sensitive paths."""
     from deepdiff import DeepDiff
     from deepdiff.helper import notpresent
 

@@ -311,9 +311,7 @@ def _describe_check(check: ProgramCheck) -> str:
 
 
 def _build_since_line(since: SincePrevious | None) -> list[DecisionLine]:
-    """Return the line `Since 0123abc: 2 fewer moves; cluster-d no longer affected`; none without an earlier
-    plan.
-    """
+    """Return the line `Since 0123abc: 2 fewer moves; cluster-d no longer affected`; none without an earlier plan."""
     if since is None:
         return []
     figures = ((since.moved, "move"), (since.removed, "removal"))

@@ -89,9 +89,7 @@ T = TypeVar("T", FindingEntry, Finding)
 
 
 def limit_per_id(items: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
-    """Split items into listed ones and the remaining ones by id. Beyond a dozen of one id only the first few
-    are listed.
-    """
+    """Split items into listed ones and remaining ones by id. Beyond a dozen of an id the first few are listed."""
     listed_items: list[T] = []
     remaining_items: dict[str, list[T]] = {}
     items = list(items)
@@ -148,9 +146,7 @@ _MIN_CLAUSE_WORDS: Final = 4  # of a meaningful clause, unlike `On cluster a:`
 
 
 def list_shortened_texts(text: str) -> list[str]:
-    """Return the text and ever shorter versions of it, cut at the end of a sentence and finally of a
-    clause.
-    """
+    """Return the text and ever shorter versions of it, cut at the end of a sentence and finally of a clause."""
     sentences = [text[: end.start()] for end in _SENTENCE_END.finditer(text)]
     first = sentences[0] if sentences else text
     clauses = [first[: end.start()] for end in _CLAUSE_END.finditer(first)]

@@ -85,9 +85,7 @@ def _split_number(name: str) -> tuple[str, str]:
 
 
 def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
-    """Format names as runs: `rack1,2,4..7, db`. Beyond `maximum` prefixes, or a dozen runs of one, add the
-    number of omitted names.
-    """
+    """Format names as runs: `rack1,2,4..7, db`. Beyond `maximum` prefixes, or a dozen runs of one, count the others."""
     distinct_names = list(dict.fromkeys(names))
     runs: dict[str, list[NameRun]] = {}
     for run in build_name_runs(distinct_names):
@@ -107,9 +105,7 @@ def format_instances(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
 
 
 def fold_instances(names: Iterable[str]) -> list[str]:
-    """Fold addresses of one block into one text: `rack.r[0..7,9]`, `app["a", "c" and 280 more]`,
-    `rack.spare`.
-    """
+    """Fold addresses of one block into one text: `rack.r[0..7,9]`, `app["a", "c" and 280 more]`, `rack.spare`."""
     by_block: dict[str, list[int | str]] = {}
     for name in dict.fromkeys(names):
         block, _, key = name.rpartition("[")
@@ -501,9 +497,7 @@ def _is_unexpected(table: PlacementTable) -> bool:
 
 
 def _describe_expected(table: PlacementTable) -> str:
-    """Describe the expected spread and deviating racks: `expected 4 per rack; rack3,6 get 5, rack7,8 get
-    3`.
-    """
+    """Describe the expected spread and deviating racks: `expected 4 per rack; rack3,6 get 5, rack7,8 get 3`."""
     if not _is_unexpected(table):
         return ""
     per_rack = format_range(table.expected_vms_per_rack)

@@ -56,9 +56,7 @@ _Key: TypeAlias = tuple[str, ...]  # API version, namespace, kind, name; all "" 
 
 
 def _build_titles(keys: Iterable[_Key]) -> dict[_Key, str]:
-    """Return titles such as `Deployment web`, with the namespace if the name is ambiguous: `Deployment
-    shop/web`.
-    """
+    """Return titles such as `Deployment web`, with the namespace if the name is ambiguous: `Deployment shop/web`."""
     listed = list(keys)
     uses = Counter(key[2:] for key in listed)
     titles = {}

@@ -122,9 +122,7 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
 
 
 def _remove_key(row: ObjectRow) -> tuple[str, ...]:
-    """Replace the instance key at the end of clauses: for `ns["a"]`, `Namespace a` becomes `Namespace of its
-    name`.
-    """
+    """Replace the instance key at the end of clauses: for `ns["a"]`, `Namespace a` becomes `Namespace of its name`."""
     key = row.address.key
     if not isinstance(key, str) or key.isdecimal():
         return row.clauses
@@ -333,9 +331,7 @@ def _collect_facts(attributes: _Attributes) -> tuple[str, ...]:
 def _describe_changes(
     change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return clauses about the changed arguments; computed values are omitted. `placement_clauses` describe
-    its placements.
-    """
+    """Return clauses about the changed arguments without computed values. `placement_clauses`: its placements."""
     if change.before is None or change.after is None:
         return ()
     marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)

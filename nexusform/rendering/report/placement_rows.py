@@ -121,9 +121,7 @@ class PlacementSummary(Struct, frozen=True):
 
     @property
     def notes(self) -> list[str]:
-        """Clauses about effects without an action of their own: `2 are re-created in place`, `3 stay
-        Pending`.
-        """
+        """Clauses about effects without an action of their own: `2 are re-created in place`, `3 stay Pending`."""
         counts: Counter[tuple[Effect, str]] = Counter()
         for effect_count in self.effects:
             if effect_count.effect in _NOTE_EFFECTS:
@@ -149,9 +147,7 @@ OUTCOMES: Mapping[Effect, str] = {
 
 
 def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> list[str]:
-    """Return the clauses of the `Placements:` line: `3 to place`, `2 to move`. Moves and losses are
-    highlighted.
-    """
+    """Return the clauses of the `Placements:` line: `3 to place`, `2 to move`. Moves and losses are highlighted."""
     moves = f"{summary.move:,} to move"
     clauses = [
         f"{summary.place:,} to place",

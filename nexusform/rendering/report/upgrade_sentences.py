@@ -22,9 +22,7 @@ _MAX_TITLE_NAMES: Final = 2
 
 
 def find_simultaneous_pools(plan: Plan) -> frozenset[tuple[str, str, str]]:
-    """Return the pools (site, cluster, name) of upgraded clusters that remove all nodes before they create
-    any.
-    """
+    """Return the pools (site, cluster, name) of upgraded clusters that remove all nodes before they create any."""
     return frozenset(
         (upgrade.site_id, upgrade.cluster, pool.pool)
         for upgrade in plan.upgrades

@@ -240,9 +240,7 @@ def _index_lines(file: SourceFile) -> tuple[bytes, tuple[int, ...]]:
 
 
 def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Snippet | None:
-    """Extract the source lines of a diagnostic's subject and context. Return None if the file is unavailable
-    or too short.
-    """
+    """Extract the source lines of a diagnostic's subject and context; None if the file is missing or too short."""
     subject = diagnostic.subject
     file = files.get(subject.filename) if subject else None
     if subject is None or file is None:

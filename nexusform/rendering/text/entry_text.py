@@ -115,9 +115,7 @@ def _render_statement(label: str, subjects: str, text: str, column: int, width: 
 
 
 def _format_locations(locations: Sequence[str]) -> str:
-    """Format locations as `a.nf.hcl:7, :47, b.nf.hcl:3`; each file is named once, and "..." marks omitted
-    ones.
-    """
+    """Format locations as `a.nf.hcl:7, :47, b.nf.hcl:3`; each file is named once, and "..." marks omitted ones."""
     texts = []
     previous = ""
     for location in locations[:_MAX_LOCATIONS]:

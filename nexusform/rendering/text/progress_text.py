@@ -47,9 +47,7 @@ def _append_id(text: str, object_id: str, width: int) -> str:
 
 
 def format_start_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
-    """Return `ADDR: Creating...` or `ADDR: Modifying... [id=X]`. The id appears if the width allows it (0:
-    always).
-    """
+    """Return `ADDR: Creating...` or `ADDR: Modifying... [id=X]`. The id appears if the width allows it (0: always)."""
     text = paint(f"{_format_name(step)}: {_STEP_WORDS[step.kind][0]}...", "bold")
     return text if step.kind is StepKind.CREATE else _append_id(text, step.id, width)
 

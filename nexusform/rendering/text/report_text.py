@@ -81,9 +81,7 @@ def _truncate_table(table: Table) -> Table:
 
 
 def render_table(table: Table, paint: Painter, width: int, *, has_details: bool = True) -> list[str]:
-    """Render a table; if wider than `width`, each row as lines of `header: value`. The columns `details` are
-    optional.
-    """
+    """Render a table, or lines of `header: value` if wider than `width`. The columns `details` are optional."""
     hidden = frozenset() if has_details else table.details
     columns = [column for column in range(len(table.headers)) if column not in hidden]
     headers = _escape_cells(table.headers[column] for column in columns)
@@ -179,9 +177,7 @@ _DECISION_COLUMN: Final = 13  # column of the texts of the decision block
 def render_plan_section(
     section: Section | None, width: int, paint: Painter, *, hint: str = "", has_details: bool = False
 ) -> list[str]:
-    """Render a section of a plan as parts with a blank line between them. The `hint` is the flag that lists
-    all items.
-    """
+    """Render a section of a plan as parts with blank lines between. `hint` is the flag that lists all items."""
     if section is None:
         return []
     parts: list[str] = []

@@ -204,9 +204,7 @@ class RackScheduler:
         return counts
 
     def _copy_extremes(self, sku: VmSku) -> tuple[RackScheduler, RackScheduler]:
-        """Return two copies, with the split of each machine that fits the fewest VMs of a SKU, and the
-        most.
-        """
+        """Return two copies, with the split of each machine that fits the fewest VMs of a SKU, and the most."""
         shape = self._site.get_shape(sku)
         extremes = {
             machine: self._ledger.find_split_capacities(machine).find_extremes(shape)

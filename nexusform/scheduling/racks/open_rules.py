@@ -227,9 +227,7 @@ def choose_placement(
     is_sample: bool = False,
     tied_for_pool: set[int] | None = None,
 ) -> VmRecord | None:
-    """Choose the placement of the VM; None if nothing fits. Counts nothing. `tied_for_pool` collects the tied
-    machines.
-    """
+    """Choose the placement of the VM; None if nothing fits. Counts nothing. `tied_for_pool` gets the tied machines."""
     from nexusform.scheduling.racks.weighing import select_heaviest
 
     site = ledger.site

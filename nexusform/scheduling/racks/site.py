@@ -221,9 +221,7 @@ class Site(Layout):
         return shape
 
     def find_splits(self, capacity: int, shares: tuple[Share, ...]) -> SplitCapacities:
-        """Return the possible placements of VMs of these shares in the capacity left by all other VMs; its
-        disk is left by all VMs.
-        """
+        """Return the possible placements of VMs of these shares in the capacity and disk left by all other VMs."""
         split_capacities = self._split_capacities.get((capacity, shares))
         if split_capacities is None:
             split_capacities = self._split_capacities[capacity, shares] = SplitCapacities(

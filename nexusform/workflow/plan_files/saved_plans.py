@@ -269,9 +269,7 @@ def check_variables(context: CommandContext, configuration: Configuration, plan:
 def read_ephemeral_variables(
     context: CommandContext, configuration: Configuration, plan: Plan
 ) -> tuple[dict[str, Value], list[Diagnostic]]:
-    """Read the ephemeral variables again: a plan does not contain their values. Exactly those with a value in
-    the plan must have one.
-    """
+    """Read the ephemeral variables again: a plan has no values of them. Exactly those with a value need one."""
     declared = {name: variable for name, variable in configuration.root.variables.items() if variable.ephemeral}
     if not declared:
         return {}, []

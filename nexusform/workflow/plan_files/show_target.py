@@ -31,9 +31,7 @@ from nexusform.workflow.plan_files.saved_plans import (
 
 
 class ShowTarget(Struct, frozen=True):
-    """The contents to show: a saved plan with its configuration and prior state, or a state with the selected
-    `instances` (None: all).
-    """
+    """Contents to show: a saved plan with configuration and prior state, or a state with `instances` (None: all)."""
 
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] | None = None

@@ -33,9 +33,7 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
 
 
 def _list_files(plan: Plan, project: Project, root: str) -> tuple[EvaluatedFile, ...]:
-    """List the files of the configuration, of variables and of settings, and those read by functions and data
-    sources.
-    """
+    """List the files of the configuration, variables and settings, and those read by functions and data sources."""
     texts = {name: source.text for name, source in project.configuration.files.items()}
     configuration = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
     tree, directory = Confinement(root), os.path.abspath(project.context.directory)  # noqa: PTH100

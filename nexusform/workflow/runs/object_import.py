@@ -141,9 +141,7 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
 def add_computed_attributes(
     objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries
 ) -> dict[Address, dict[str, Any]]:
-    """Add the missing attributes of existing objects that only nexusform computes from their VMs, such as the
-    capacity of a cluster.
-    """
+    """Add the missing attributes that only nexusform computes from VMs, such as the capacity of a cluster."""
     vm_objects = [SiteObject(address, attributes, 0) for address, attributes in objects.items()]
     context = build_site_layout(vm_objects, registries)
     complete = {address: dict(attributes) for address, attributes in objects.items()}

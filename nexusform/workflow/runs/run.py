@@ -261,9 +261,7 @@ class Run(Struct):
             return add_site_capacity(result, self.project.registries)
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
-        """Plan again with the inputs of a saved plan, without reading providers, and without samples for its
-        confidence.
-        """
+        """Plan again with the inputs of a saved plan, without reads and without samples for its confidence."""
         from nexusform.plans.saved.comparison import has_sampled_verdicts
 
         options = get_plan_options(saved_plan)

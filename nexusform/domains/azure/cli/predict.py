@@ -88,9 +88,7 @@ def predict(arguments: PredictArguments) -> int:
 
 
 def _add_empty_note(prediction: Prediction, path: str) -> Prediction:
-    """Add a note if the plan has no Azure changes, since "No changes" alone would seem to cover the whole
-    plan.
-    """
+    """Add a note if the plan has no Azure changes, since "No changes" alone would seem to cover the whole plan."""
     if prediction.change_count:
         return prediction
     note = build_warning(NOTHING_TO_PREDICT, _NO_CHANGES.format(path=path))

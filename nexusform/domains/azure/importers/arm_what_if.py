@@ -60,9 +60,7 @@ def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[AzChange, ...], l
 
 
 def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[AzChange, ...], list[Problem]]:
-    """Read the changes of a deployment stack, clusters before their pools, and findings about the
-    document.
-    """
+    """Read the changes of a deployment stack, clusters before their pools, and findings about the document."""
     command = "the what-if of the stack (deploymentStacksWhatIfResults)"
     document, problem = _parse_document(file, content, command)
     if problem is not None:

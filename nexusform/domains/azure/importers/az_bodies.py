@@ -62,9 +62,7 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the `properties` of a new pool, with the hugepages of its nodes. Azure accepts hugepages only on
-    creation, and one size.
-    """
+    """Build the `properties` of a new pool, with the hugepages of its nodes: one size, accepted on creation only."""
     declared = (values.get("kubelet") or {}).get("extended_resources") or {}
     body = build_pool_properties(values)
     for name, (size, azure_size) in _PAGE_SIZES.items():

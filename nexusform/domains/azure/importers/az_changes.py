@@ -195,9 +195,7 @@ class _Overlay:
     # --- identification of the object ---
 
     def _find_key(self, change: AzChange) -> str | None:
-        """Find the id key of the changed object; add a finding and return None if it is ambiguous or
-        missing.
-        """
+        """Find the id key of the changed object; add a finding and return None if it is ambiguous or missing."""
         if change.kind != POOLS:
             return self._find_key_by_name(change.kind, change.names[-1], change.id, change)
         cluster_id = change.id.rpartition("/")[0].rpartition("/")[0] if change.id else ""

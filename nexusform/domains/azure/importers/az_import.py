@@ -127,9 +127,7 @@ class _SiteImport:
         self.counts: Counter[str] = Counter()
 
     def build_site(self) -> ImportedSite:
-        """Build all objects. Workloads are built first because they determine the occupied capacity of
-        machines.
-        """
+        """Build all objects. Workloads are built first because they determine the occupied capacity of machines."""
         clusters: list[tuple[tuple[str, str], ImportedSiteObject]] = []
         for cluster in self.site.clusters:
             imported_cluster = self._build_cluster(cluster)
@@ -179,9 +177,7 @@ class _SiteImport:
         return ImportedSiteObject("nexus_rack", rack_id, attributes, {("site_id",): ("nexus_site", self.name)})
 
     def _build_machines(self) -> Iterator[ImportedSiteObject]:
-        """Build the machines. A machine without a slot, or with a used one, gets the next free slot of its
-        rack.
-        """
+        """Build the machines. A machine without a slot, or with a used one, gets the next free slot of its rack."""
         used_slots: set[tuple[str, int]] = set()
         for machine in sorted(self.site.machines, key=lambda m: (m.rack, m.slot, m.name)):
             slot = machine.slot

@@ -90,9 +90,7 @@ def read_inventory(
 def read_sites(
     documents: Documents, machine_sku_by_id: Mapping[str, str] | None = None, catalogue: Catalogue | None = None
 ) -> tuple[tuple[AzSite, ...], tuple[Problem, ...]]:
-    """Read all sites of the documents, sorted by name and separated by extended location. Findings list
-    errors first.
-    """
+    """Read all sites of the documents, sorted by name, separated by extended location. Findings list errors first."""
     findings: list[Problem] = []
     items, options = _read_documents(documents, machine_sku_by_id, catalogue, findings)
     sites = [
@@ -116,9 +114,7 @@ def _report_uncaptured(
 def read_changed_sites(
     documents: Documents, changes: Sequence[AzChange], machine_sku_by_id: Mapping[str, str]
 ) -> tuple[tuple[AzSite, ...], ChangedItems, tuple[Problem, ...]]:
-    """Read the sites of an export with another tool's changes applied. VMs without machine are not
-    reported.
-    """
+    """Read the sites of an export with another tool's changes applied. VMs without machine are not reported."""
     findings: list[Problem] = []
     items, options = _read_documents(documents, machine_sku_by_id, None, findings)
     changed = apply_changes(items, changes, findings)

@@ -173,9 +173,7 @@ def _is_truncated_list(items: Sequence[ArmItem]) -> bool:
 
 
 def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | None:
-    """Read a machine; add a finding and return None without name, rack or slot. A machine without a state
-    counts as not ready.
-    """
+    """Read a machine; add a finding and return None without name, rack or slot. Without a state it is not ready."""
     name = item.read_required_text("name")
     rack_id = item.read_required_text("rackId")
     slot = item.read_required_number("rackSlot")

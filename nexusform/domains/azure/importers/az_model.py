@@ -110,9 +110,7 @@ class AzTaint(Struct, frozen=True):
 
 
 class AzPool(Struct, frozen=True):
-    """Agent pool. `availability_zones` () means all. `hugepages`: pages per node and their size ("2M" or
-    "1G").
-    """
+    """Agent pool. `availability_zones` () means all. `hugepages`: pages per node and their size ("2M" or "1G")."""
 
     name: str
     id: str
@@ -161,9 +159,7 @@ class AzFailure(Struct, frozen=True):
 
 
 class AzNetwork(Struct, frozen=True):
-    """L3 network: id key, and number of host addresses in its IPv4 prefix (None without one). The platform
-    reserves some of them.
-    """
+    """L3 network: id key, and host addresses in its IPv4 prefix (None without one); the platform reserves some."""
 
     name: str
     key: str

@@ -70,9 +70,7 @@ class UnmanagedVm(Struct, frozen=True):
 
 
 def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterator[UnmanagedVm]:
-    """Find the VMs of a site without a managed object (type and id). A cluster covers all of its nodes, a
-    pool its own.
-    """
+    """Find the VMs of a site without a managed object (type and id). A cluster covers all its nodes, a pool its own."""
     for cluster in site.inventory.clusters:
         cluster_id = f"{site.name}/{cluster.name}"
         if (CLUSTER, cluster_id) in managed:

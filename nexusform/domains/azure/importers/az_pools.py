@@ -60,9 +60,7 @@ class NodeReading:
 
 
 class ClusterNodes:
-    """Nodes in the body of one cluster. `initial`: its initial pools. `duplicates`: further records of nodes
-    on other machines.
-    """
+    """Nodes in the body of one cluster. `initial`: its initial pools. `duplicates`: more records, on other machines."""
 
     __slots__ = ("cluster", "duplicates", "initial", "item", "nodes")
 

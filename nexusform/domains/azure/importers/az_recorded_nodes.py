@@ -69,9 +69,7 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
 
 
 def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Return the recorded nodes with the pool arguments of these objects, limited to those Azure has, without
-    counts.
-    """
+    """Return the recorded nodes with the pool arguments of these objects, only those that Azure has, without counts."""
     arguments = collect_recorded_nodes(objects).pools
     pools: dict[tuple[str, str], RecordedPool] = {}
     for key in dict.fromkeys([*recorded_nodes.pools, *arguments]):
@@ -115,9 +113,7 @@ def _assign_predicted(
     count: int,
     level: Callable[[NodeLocation | AzPlacement], str],
 ) -> list[AzNode]:
-    """Assign numbers to nodes at their predicted location; return the other nodes. `level` selects machine or
-    rack.
-    """
+    """Assign numbers to nodes at their predicted location; return the other nodes. `level` selects machine or rack."""
     numbers_by_location: dict[str, list[int]] = {}
     for number, location in sorted(predicted_locations.items()):
         if number < count and number not in assigned:

@@ -27,9 +27,7 @@ _PARENTS: Final = (("bare_metal_machines", "rackId", "racks"),)
 
 
 def split_by_site(items: AzItems, before: AzItems | None = None) -> dict[str, AzItems]:
-    """Split resources by site name. Resources without a site belong to the only one. Sites keep their names
-    from `before`.
-    """
+    """Split resources by site name. Resources without a site belong to the only one. Names are those of `before`."""
     names = _collect_location_names(items)
     default_name = DEFAULT_NAME
     if before is not None:
@@ -185,9 +183,7 @@ def apply_recorded_names(sites: Sequence[AzSite], objects: Iterable[Mapping[str,
 
 
 def collect_machines_by_site(objects: Iterable[Mapping[str, Any]]) -> dict[str, set[tuple[str, str]]]:
-    """Collect the machines (rack and name) of each site from attributes in state: machines, and hosts of
-    VMs.
-    """
+    """Collect the machines (rack and name) of each site from attributes in state: machines, and hosts of VMs."""
     machines: dict[str, set[tuple[str, str]]] = {}
     for attributes in objects:
         rack_id, parent = attributes.get("rack_id"), attributes.get("kubernetes_cluster_id")

@@ -187,9 +187,7 @@ def _count_attachments(items: Iterable[ArmItem]) -> Counter[str]:
 
 
 def _count_addresses(item: ArmItem, field: str, text: str) -> int | None:
-    """Count the IPv4 addresses of a prefix, range or address; add a finding and return None for anything
-    else. IPv6 is skipped.
-    """
+    """Count the IPv4 addresses of a prefix, range or address; else add a finding and return None. IPv6 is skipped."""
     if _IPV6 in text:
         return None
     first, dash, last = (part.strip() for part in text.partition("-"))

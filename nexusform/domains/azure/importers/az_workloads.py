@@ -33,9 +33,7 @@ _PAGE_SIZES: Final = ("2M", "1G")
 
 
 class ListedVm(Struct, frozen=True):
-    """VM with the ARM id of its machine, "" until it is scheduled. `item` locates it in the document for
-    findings.
-    """
+    """VM with the ARM id of its machine, "" until it is scheduled. `item` locates it in the document for findings."""
 
     vm: AzNode | AzVirtualMachine
     machine_id: str

@@ -155,9 +155,7 @@ class _PlanReader:
         return changes
 
     def _report_open_order(self, created: Sequence[AzChange]) -> None:
-        """Add one warning if Terraform leaves the creation order open: an earlier object may get the better
-        location.
-        """
+        """Warn once if Terraform leaves the creation order open: an earlier object may get the better location."""
         pairs = [
             f"{change.address} and {next_change.address}"
             for change, next_change in pairwise(created)
@@ -173,9 +171,7 @@ class _PlanReader:
             )
 
     def _read_entry(self, number: int, value: Any) -> _ResourceChange | None:
-        """Read a resource change of a supported type; report a malformed one, so that it is not silently
-        skipped.
-        """
+        """Read a resource change of a supported type; report a malformed one, so that it is not silently skipped."""
         location = f"resource_changes[{number}]"
         reason = _explain_malformed(value)
         if reason:
@@ -421,9 +417,7 @@ class _ReferenceIndex:
             self._index_module((*path, name), inner)
 
     def _read_typed_part(self, path: str, part: Any, kind: type, default: Any) -> Any:
-        """Return a part of the expected type; record a malformed one, since the creation order depends on
-        it.
-        """
+        """Return a part of the expected type; record a malformed one, since the creation order depends on it."""
         if part is None or isinstance(part, kind):
             return part or default
         expected = "a list" if kind is list else "an object"

@@ -66,9 +66,7 @@ SETTINGS: Final = BlockSchema(
 def make_provider(
     settings: Mapping[str, Any], _directory: str, exit_stack: ExitStack, confinement: Confinement = UNCONFINED
 ) -> ObservedSites:
-    """Create the provider for evaluated settings; no request is sent before the first read. Raises
-    ProviderProblem.
-    """
+    """Create the provider for evaluated settings; no request is sent before the first read. Raises ProviderProblem."""
     # The Azure modules are loaded only if a configuration names this provider.
     from nexusform.domains.azure.providers.azure_site import AzureSites
     from nexusform.domains.azure.providers.azure_subscription import Subscription

@@ -74,9 +74,7 @@ def read_environment_budget() -> Budget | None:
 
 
 def build_rate_limit_policies(subscription_id: str) -> list[Any]:
-    """Build the SDK pipeline policies for the rate limit; they also apply to retries. Raises
-    ProviderProblem.
-    """
+    """Build the SDK pipeline policies for the rate limit; they also apply to retries. Raises ProviderProblem."""
     environment_budget = read_environment_budget()
     if environment_budget is None:
         return []

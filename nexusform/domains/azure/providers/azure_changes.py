@@ -247,9 +247,7 @@ def _build_pool_changes(
 
 
 def compute_max_unavailable(values: Values, count: int) -> int:
-    """Compute the maximum number of unavailable nodes in a pool of `count` nodes from its
-    upgrade_settings.
-    """
+    """Compute the maximum number of unavailable nodes in a pool of `count` nodes from its upgrade_settings."""
     text = str((values.get("upgrade_settings") or {}).get("max_unavailable") or "0")
     # Rounded like the plan's batches, so that apply matches the plan.
     return compute_amount_of_total(text, count)
@@ -258,9 +256,7 @@ def compute_max_unavailable(values: Values, count: int) -> int:
 def _build_update(
     target: ArmTarget, expected: Values, prior: Values, planned: Values, reduction: Values | None = None
 ) -> Iterator[ArmChange]:
-    """Build the update of an existing resource, including the changed part of its azure block; nothing if
-    equal.
-    """
+    """Build the update of an existing resource, including the changed part of its azure block; nothing if equal."""
     recorded = read_opaque_body(prior)
     extra = diff_bodies(recorded, read_opaque_body(planned))
     if recorded:

@@ -41,9 +41,7 @@ SETTINGS: Final = BlockSchema(
 def make_provider(
     settings: Mapping[str, Any], directory: str, _leaving: ExitStack, confinement: Confinement = UNCONFINED
 ) -> ObservedSites:
-    """Create the provider for evaluated settings; the directory is read on first use, if `confinement` allows
-    it.
-    """
+    """Create the provider for evaluated settings; the directory is read on first use, if `confinement` allows it."""
     path = os.path.normpath(Path(directory) / str(settings["directory"]))
     # Create the sites of an exported directory.
     machine_sku_by_id = settings.get("machine_sku_by_id") or {}

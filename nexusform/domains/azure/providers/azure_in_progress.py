@@ -35,9 +35,7 @@ class ChangeProgress(Struct, frozen=True):
 def determine_progress(
     request: ReadRequest, observed: Mapping[str, Any], bodies: Sequence[Body], subscription_id: str
 ) -> ChangeProgress:
-    """Determine the progress of an earlier apply's changes of an object. `bodies` are its own and those of
-    its parts.
-    """
+    """Determine the progress of an earlier apply's changes of an object. `bodies`: its own and those of its parts."""
     missing_counts = _count_missing_nodes(request.key.type, observed)
     busy = [body for body in bodies if read_provisioning_state(body) not in FINAL_STATES]
     if request.planned is None and not request.is_being_deleted:
@@ -146,9 +144,7 @@ def _build_progress_record(
 def _find_failure_record(
     request: ReadRequest, bodies: Sequence[Body], changes: Mapping[str, ArmChange], missing_counts: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """Find the record of a change that is visible but failed or has missing nodes. Invisible changes are
-    pending as drift.
-    """
+    """Find the record of a change that failed or lacks nodes. Changes not visible yet are pending as drift."""
     from nexusform.domains.azure.importers.az_bodies import has_requested_values
 
     for body in bodies:

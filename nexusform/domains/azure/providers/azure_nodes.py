@@ -151,9 +151,7 @@ def _read_pool(node: Mapping[str, Any]) -> str:
 
 
 def _delete_nodes(cluster: ArmTarget, names: Sequence[str], step: ChangeRequest, trust: KubeconfigTrust) -> None:
-    """Delete nodes after a cordon, or print the commands for an operator. Raises StepWaits and
-    ProviderProblem.
-    """
+    """Delete nodes after a cordon, or print the commands for an operator. Raises StepWaits and ProviderProblem."""
     directory = read_variable(KUBECONFIGS_VARIABLE)
     if directory:
         step.report_progress(StepProgress(message=f"Cordoning and deleting {', '.join(names)}"))

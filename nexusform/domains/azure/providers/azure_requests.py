@@ -160,9 +160,7 @@ class ChangeFailed(ProviderProblem):
 
 
 class RetryLater(Exception):
-    """Temporary rejection by Azure. `seconds`: requested delay, None if absent. `may_be_sent`: the request
-    possibly reached Azure.
-    """
+    """Temporary rejection by Azure. `seconds`: requested delay or None. `may_be_sent`: Azure may have the request."""
 
     def __init__(self, message: str, seconds: float | None, *, may_be_sent: bool) -> None:
         super().__init__(message)

@@ -234,9 +234,7 @@ class ObservedSites(FixedIdentity):
         return cluster is not None and not cluster.has_node_list
 
     def _is_listed(self, key: ObjectKey) -> bool:
-        """Return True if the site has a complete list of the object's kind, so that an unlisted object does
-        not exist.
-        """
+        """Return True if the site lists all objects of its kind; then an unlisted object does not exist."""
         site = self._find_site(key.id)
         if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
             return False
@@ -410,9 +408,7 @@ def _list_observed_paths(kind: str, attributes: Mapping[str, Any]) -> Iterator[P
 def _keep_own_pools(
     cluster: ImportedSiteObject, planned: Mapping[str, Any], prior: Mapping[str, Any]
 ) -> ImportedSiteObject:
-    """Return a cluster without pools absent in both its planned and prior arguments; they belong to other
-    resources.
-    """
+    """Return a cluster without pools absent in both its planned and prior arguments; they belong to other resources."""
     from nexusform.domains.azure.importers.az_ownership import remove_pools
 
     own_pools = {*(planned.get("agent_pool") or {}), *(prior.get("agent_pool") or {})}

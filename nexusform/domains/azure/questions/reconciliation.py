@@ -45,9 +45,7 @@ UNPLACED = "it has no machine"
 
 
 class VmCheck(Struct, frozen=True):
-    """Recorded and observed location of one VM (None: nowhere). `cause` is the reason visible in the
-    export.
-    """
+    """Recorded and observed location of one VM (None: nowhere). `cause` is the reason visible in the export."""
 
     name: str
     recorded: Placement
@@ -158,9 +156,7 @@ def run_replays(site: AzSite, removed: Mapping[str, int], spreads: Iterable[Rack
 
 
 def _build_machines(inventory: AzInventory) -> Iterator[Machine]:
-    """Build the compute machines. A machine with VMs counts as schedulable, regardless of its current
-    facts.
-    """
+    """Build the compute machines. A machine with VMs counts as schedulable, regardless of its current facts."""
     zones = {rack.name: rack.availability_zone or rack.name for rack in inventory.racks}
     occupied = {vm.placement.machine for vm in _list_vms(inventory) if vm.placement is not None}
     catalogue = CATALOGUES[NEWEST].machine_skus

@@ -72,9 +72,7 @@ _ATTACHMENT: Final = "cloudServicesNetworkAttachment"
 
 
 def convert_to_cli_arguments(value: Any) -> Any:
-    """Convert a part of a body to CLI arguments: administrators' names and keys move up one level, keys
-    become plain text.
-    """
+    """Convert a part of a body to CLI arguments: names and keys of administrators move up, keys become plain text."""
     if isinstance(value, list):
         return [convert_to_cli_arguments(element) for element in value]
     if not isinstance(value, Mapping):

@@ -173,9 +173,7 @@ def _quote_word(text: str) -> str:
 
 
 def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str | UserInput]:
-    """Render a value in the shorthand of `az`, piece by piece: `{a:[1,'b c']}`. At the top level strings need
-    no quotes.
-    """
+    """Render a value in the shorthand of `az`: `{a:[1,'b c']}`. At the top level strings need no quotes."""
     if isinstance(value, UserInput):
         yield value
     elif isinstance(value, Mapping):

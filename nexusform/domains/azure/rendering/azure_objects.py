@@ -41,9 +41,7 @@ _INVALID_NAME_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9]+")
 
 
 class UserInput(Struct, frozen=True):
-    """Value to be provided by the user: words of its name, entry of a map ("" for the whole value), and
-    meaning.
-    """
+    """Value to be provided by the user: words of its name, entry of a map ("" for the whole value), and meaning."""
 
     name_words: tuple[str, ...]
     entry: str
@@ -440,9 +438,7 @@ def _read_tags(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _mask_secrets(attributes: Mapping[str, Any], change: Change) -> Mapping[str, Any]:
-    """Return the attributes with inputs for sensitive values of azure blocks, since exports are plain
-    files.
-    """
+    """Return the attributes with inputs for sensitive values of azure blocks, since exports are plain files."""
     for path in change.sensitive_after:
         if "azure" in path:
             name_words = tuple(_WORD.findall(str(path[-1])))

@@ -42,9 +42,7 @@ def build_reconciliation_report(
     replays: Sequence[SiteReplay],
     predictions: VerifiedPredictions,
 ) -> Report:
-    """Build the report: correct and wrong locations, unobserved objects, unfinished changes, rules, replays
-    and predictions.
-    """
+    """Build the report: locations, unobserved objects, unfinished changes, rules, replays and predictions."""
     misses = sum(len(check.misses) for check in checks)
     violated = [rule for rule in rules if rule.satisfied != "always"]
     sections = [_build_cluster_section(checks)] if checks else []

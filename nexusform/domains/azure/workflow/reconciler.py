@@ -243,9 +243,7 @@ class _Reconciler:
         return observed, absent, uncaptured
 
     def _find_unfinished(self) -> Iterator[str]:
-        """Find the unfinished changes of applies, as the project's providers currently report them. Raises
-        ProviderProblem.
-        """
+        """Find the unfinished changes of applies, as providers report them now. Raises ProviderProblem."""
         pending = {
             address: instance
             for address, instance in self.state.instances.items()
@@ -294,9 +292,7 @@ class _Reconciler:
     def _check_rules(
         self, observed: Mapping[Address, ObjectState]
     ) -> tuple[tuple[SeparationVerdict, ...], list[Diagnostic]]:
-        """Check the separation rules on observed VMs; return errors that prevent it. Capacity errors do not,
-        since no VM is placed.
-        """
+        """Check the separation rules on observed VMs; return errors that prevent it, except those about capacity."""
         request = replace(
             build_base_request(self.run.project, self.run.stored),
             refreshed_objects={
@@ -313,9 +309,7 @@ class _Reconciler:
         return (), [problem for problem in errors if problem.id not in _CAPACITY_ERRORS]
 
     def _add_missing_nodes(self, address: Address, observed_object: ObjectState) -> ObjectState:
-        """Return an object with its missing nodes as nodes without a machine, so that they are not placed
-        again.
-        """
+        """Return an object with its missing nodes as nodes without a machine, so that they are not placed again."""
         current = self.state.instances[address].current
         nodes, before = (observed_object.attributes.get("nodes"), current.attributes.get("nodes") if current else None)
         if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):

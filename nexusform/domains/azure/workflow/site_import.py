@@ -298,9 +298,7 @@ def import_site(
 
 
 def _format_site(site: ImportedSite) -> str:
-    """Format the counts of a site: `lon1: 8 racks, 128 machines, 15 clusters; 900 VMs imported, 2 without a
-    machine, 0 occupied`.
-    """
+    """Format the counts of a site: `lon1: 8 racks, 128 machines, 15 clusters; 900 VMs imported, 0 occupied`."""
     types = [item.type for item in site.objects]
     parts = [
         format_count(types.count("nexus_rack"), "rack"),
@@ -335,9 +333,7 @@ def _write_state(
 
 
 def _apply_import(run: Run, site_import: SiteImport) -> list[Diagnostic]:
-    """Write the objects to the state by a plan without changes. Report an error if configuration and objects
-    differ.
-    """
+    """Write the objects to the state by a plan without changes. Report an error if configuration and objects differ."""
     state = run.stored.state
     existing = _index_by_identity(state)
     if any((item.type, item.id) in existing for item in site_import.objects.values()):
@@ -447,9 +443,7 @@ def _build_azure_source(
 def find_azure_settings(
     location: CommandContext, blocks: Mapping[str, ProviderBlock]
 ) -> tuple[Mapping[str, Any], list[Diagnostic]]:
-    """Find the settings of Azure: those of its provider block, else none; with diagnostics if no trusted
-    subscription is set.
-    """
+    """Find the settings of Azure in its provider block, if any; diagnostics if no trusted subscription is set."""
     block = blocks.get(azure.KIND)
     settings = _read_settings(block, azure.SETTINGS) if block is not None else {}
     try:

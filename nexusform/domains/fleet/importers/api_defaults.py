@@ -232,9 +232,7 @@ def _fill_existing(target: Mapping[str, Any], name: str, defaults: Mapping[str, 
 
 
 def _get_mapping(target: Object, name: str) -> Object:
-    """Return the mapping under a name, created if absent; an unattached empty one if the value is no
-    mapping.
-    """
+    """Return the mapping under a name, created if absent; an unattached empty one if the value is no mapping."""
     inner = target.get(name)
     if inner is None:
         inner = target[name] = {}

@@ -44,9 +44,7 @@ _ALIASES: Final = {"metricSorter": "propertySorter"}
 
 
 class FleetDocument(Struct, frozen=True):
-    """Fleet object: arguments of its spec, text locations of their parts, and the parts covered by
-    `findings`.
-    """
+    """Fleet object: arguments of its spec, text locations of their parts, and the parts covered by `findings`."""
 
     name: str = ""
     namespace: str = ""
@@ -61,9 +59,7 @@ class FleetDocument(Struct, frozen=True):
         return (condition, "True") in self.conditions
 
     def is_reported(self, path: Path) -> bool:
-        """Return True if findings cover a part, or something in it; further checks of the arguments add
-        nothing.
-        """
+        """Return True if findings cover a part, or something in it; further checks of the arguments add nothing."""
         if any(path[:length] in self.reported_paths for length in range(len(path) + 1)):
             return True
         return len(path) > 1 and any(reported_path[: len(path)] == path for reported_path in self.reported_paths)
@@ -275,9 +271,7 @@ class _ObjectReader:
         return self._read_fields(part, shape, schema)
 
     def _read_fields(self, part: _Part, shape: FieldShape, schema: BlockSchema | None) -> dict[str, Any]:
-        """Return the values of a mapping by argument name; report unknown and missing keys and violated
-        rules.
-        """
+        """Return the values of a mapping by argument name; report unknown and missing keys and violated rules."""
         self.locations[part.path] = part.node.position
         values = _build_defaults(schema) if schema is not None else {}
         found_fields: dict[str, Any] = {}

@@ -107,9 +107,7 @@ class ObservedPlacement(Struct, frozen=True):
 
 
 def read_placements(manifests: Iterable[Manifest]) -> dict[str, ObservedPlacement]:
-    """Return the placements by key with the objects created by the hub; placements in deletion are
-    omitted.
-    """
+    """Return the placements by key with the objects created by the hub; placements in deletion are omitted."""
     objects = [manifest for manifest in manifests if is_fleet_group(manifest.group)]
     placements = [m for m in objects if m.kind in PLACEMENT_KINDS and not is_deleting(m.body)]
     names = {(manifest.namespace, manifest.name) for manifest in placements}
@@ -163,9 +161,7 @@ def _read_rejections(policy: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[ObservedSnapshot, ...]:
-    """Return the resource snapshots of a placement by index, the latest last; one may have several
-    manifests.
-    """
+    """Return the resource snapshots of a placement by index, the latest last; one may have several manifests."""
     numbers = {snapshot.name: _read_index(snapshot, _RESOURCE_INDEX, _RESOURCE_SUFFIX, owner) for snapshot in manifests}
     objects: dict[int, list[Manifest]] = {}
     # The master of a snapshot in parts has the longest name: `-snapshot` before `-0`.
@@ -187,9 +183,7 @@ def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Ma
 
 
 def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
-    """Return a binding with a cluster and a valid state; None otherwise. `owner` is the name of its
-    placement.
-    """
+    """Return a binding with a cluster and a valid state; None otherwise. `owner` is the name of its placement."""
     spec = get_mapping(manifest.body, "spec")
     cluster, state = spec.get("targetCluster"), spec.get("state")
     if not isinstance(cluster, str) or state not in _STATES:
@@ -214,9 +208,7 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
 
 
 def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the override snapshots of a binding, or of a cluster in a run: `<name>` or
-    `<namespace>/<name>`.
-    """
+    """Yield the override snapshots of a binding, or of a cluster in a run: `<name>` or `<namespace>/<name>`."""
     for key in _OVERRIDE_LISTS:
         for entry in get_list(spec, key):
             if isinstance(entry, Mapping):
@@ -226,9 +218,7 @@ def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _determine_progress(binding: Manifest) -> tuple[str, str]:
-    """Return the progress of a binding's cluster, and the message on failure. Conditions of an earlier
-    generation are ignored.
-    """
+    """Return the progress of a binding's cluster, and the message of a failure. Older generations are ignored."""
     generation = get_value(binding.body, "metadata", "generation")
     conditions: dict[str, Mapping[str, Any]] = {}
     for condition in list_conditions(binding.body):
@@ -359,9 +349,7 @@ def _read_index(snapshot: Manifest, label: str, suffix_pattern: re.Pattern[str],
 
 
 def _parse_index(name: Any, owner: str, suffix_pattern: re.Pattern[str]) -> int | None:
-    """Return the index in the name of a snapshot after its owner's name: `web-2`, `web-2-snapshot`,
-    `web-2-0`.
-    """
+    """Return the index in the name of a snapshot after its owner's name: `web-2`, `web-2-snapshot`, `web-2-0`."""
     if not isinstance(name, str) or not name.startswith(owner):
         return None
     match = suffix_pattern.fullmatch(name, len(owner))
@@ -397,9 +385,7 @@ AZURE_MANAGER: Final = "Azure Resource Manager"
 
 
 def find_manager(manifest: Manifest) -> str:
-    """Return the external manager of an object, such as `Flux Kustomization flux-system/apps`; "" if
-    unknown.
-    """
+    """Return the external manager of an object, such as `Flux Kustomization flux-system/apps`; "" if unknown."""
     labels, annotations = manifest.labels, _read_annotations(manifest)
     if labels.get(_AZURE_LABEL) == "arm":
         return AZURE_MANAGER

@@ -22,9 +22,7 @@ _MEMBER_NAME_LABEL: Final = "kubernetes-fleet.io/member-name"
 
 
 class ObservedMember(Struct, frozen=True):
-    """Observed member; `namespaces` None: not collected. `has_health`: its health is reported; otherwise it
-    counts as Healthy.
-    """
+    """Observed member; `namespaces` None: not collected. Without `has_health` it counts as Healthy."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()

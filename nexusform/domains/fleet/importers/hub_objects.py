@@ -64,9 +64,7 @@ def is_user_object(manifest: Manifest, services: Collection[tuple[str, str]]) ->
 
 
 def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object without server fields, so equal exports have equal text. An approval request keeps its
-    granted condition.
-    """
+    """Return an object without server fields, so equal exports have equal text. Granted approvals stay."""
     cleaned = copy.deepcopy({name: value for name, value in body.items() if name != "status"})
     metadata = cleaned.get("metadata")
     if isinstance(metadata, dict):

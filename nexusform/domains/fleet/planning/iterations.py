@@ -194,9 +194,7 @@ def _build_member_list(members: Mapping[str, FleetMemberState]) -> MemberList:
 
 
 def _has_missing_member(placement: PlacementPlan, member_list: MemberList) -> bool:
-    """Return True if a scheduled binding has no member, also from a time when the placement was not
-    planned.
-    """
+    """Return True if a scheduled binding has no member, also from a time when the placement was not planned."""
     return any(
         binding.cluster not in member_list.positions and binding.state is not BindingState.UNSCHEDULED
         for binding in placement.bindings
@@ -246,9 +244,7 @@ def predict_pods(
     pods: PodPredictor,
     iterations: Iterations,
 ) -> None:
-    """Predict the pods of bindings not processed yet by this plan; pods of removed bindings are removed
-    first.
-    """
+    """Predict the pods of bindings not processed yet by this plan; pods of removed bindings are removed first."""
     placement_bindings = [(placement, *_project_rollout(placement)) for placement in placements]
     assign_owners(placement_bindings, iterations.shared_objects)
     # Resources of a member are removed with it, even if no rollout removes its binding.
@@ -284,9 +280,7 @@ def _find_left_clusters(
 
 
 def _project_rollout(placement: PlacementPlan) -> tuple[tuple[Binding, ...], AbstractSet[str]]:
-    """Return the bindings after the rollout, and the reached clusters. Staged runs count after their
-    execution.
-    """
+    """Return the bindings after the rollout, and the reached clusters. Staged runs count after their execution."""
     if placement.spec.is_external:
         return placement.bindings, placement.rollout.clusters
     rollout = placement.project_rollout()

@@ -100,9 +100,7 @@ def _assign_direct_owner(
     direct_owner: tuple[str, Manifest],
     results: Mapping[str, _OwnershipBuilder],
 ) -> None:
-    """Record the placements that do not own an object also applied directly. `direct_owner` is its owner and
-    manifest.
-    """
+    """Record the placements that do not own an object also applied directly by `direct_owner` (owner and manifest)."""
     owner, manifest = direct_owner
     for contender in contenders:
         if contender.is_existing:
@@ -162,9 +160,7 @@ def _list_candidates(
 def _explain_takeover_failure(
     placement: PlacementPlan, object_id: ObjectIdentity, cluster: str, existing: Manifest
 ) -> str:
-    """Return the hub's message if an unowned object cannot be taken over, "" on success. `existing` is the
-    object on the cluster.
-    """
+    """Return the hub's message if an unowned object cannot be taken over, else "". `existing` is on the cluster."""
     strategy = placement.spec.configuration.apply
     if strategy.when_to_take_over == NEVER:
         return _NO_OWNERSHIP

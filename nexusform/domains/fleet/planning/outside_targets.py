@@ -85,9 +85,7 @@ def build_outside_rows(
 def find_forgotten_losses(
     blocks: BlockPlanner, vms: Iterable[VmObject], clusters: Mapping[str, NodeCluster]
 ) -> Iterator[PlacementChange]:
-    """Build a row for every forgotten binding and pod with a node or member that the plan removes or
-    re-creates.
-    """
+    """Build a row for every forgotten binding and pod with a node or member that the plan removes or re-creates."""
     forgotten = {
         address: instance.before
         for address, instance in blocks.instances.items()
@@ -165,9 +163,7 @@ def _build_context(
 
 
 def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[PlacementChange]:
-    """Build a row for every binding and pod in state with a member or node missing from the refreshed
-    state.
-    """
+    """Build a row for every binding and pod in state with a member or node missing from the refreshed state."""
     objects = {
         address: instance.current.attributes
         for address, instance in prior.instances.items()
@@ -219,9 +215,7 @@ def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
 def _collect_refreshed_nodes(
     prior: PriorState, objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries
 ) -> dict[str, set[str]]:
-    """Return the node names of refreshed objects by cluster id, without nodes on missing machines. A missing
-    cluster has none.
-    """
+    """Return the node names of refreshed objects by cluster id; none on missing machines, or of a missing cluster."""
     types = registries.resource_types
     sites = build_sites(build_inventory(objects.items(), types))[0]
     nodes: dict[str, set[str]] = {}
@@ -255,9 +249,7 @@ def find_missing_members(prior: PriorState, registries: PluginRegistries) -> fro
 
 
 def _find_removed_members(blocks: BlockPlanner) -> Iterator[str]:
-    """Yield the members removed from the fleet, re-created ones included. Forgotten members stay on the
-    hub.
-    """
+    """Yield the members removed from the fleet, re-created ones included. Forgotten members stay on the hub."""
     for instance in blocks.instances.values():
         if instance.type.kind is not PlanningKind.MEMBER or instance.action is Action.FORGET:
             continue

@@ -337,9 +337,7 @@ def _is_selected(selector: ObjectSelector, manifest: Manifest, namespace: str) -
 
 
 def _is_for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
-    """Return True if a rule matches a cluster: without terms it matches every cluster, without a selector
-    none.
-    """
+    """Return True if a rule matches a cluster: without terms it matches every cluster, without a selector none."""
     if rule.clusters is None:
         return False
     return not rule.clusters or any(term is None or is_selected(term, labels) for term in rule.clusters)

@@ -298,9 +298,7 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
 
 
 def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> EvictionTarget:
-    """Build the eviction target of a placement, after earlier evictions; `is_replaced`: their bindings were
-    replaced.
-    """
+    """Build the eviction target of a placement, after earlier evictions; `is_replaced`: its bindings were replaced."""
     bindings = placement.bindings
     for _, eviction in () if is_replaced else placement.evictions:
         bindings = apply_eviction(eviction, bindings)

@@ -185,9 +185,7 @@ class PlacementPlan(Struct):
         return replace(resources, manifests=manifests, conflicting_objects=conflicting_objects)
 
     def list_wanted_objects(self, binding: Binding, reached: AbstractSet[str]) -> tuple[Manifest, ...]:
-        """Return the objects on a cluster if no other owner existed: the existing ones, and former
-        conflicts.
-        """
+        """Return the objects on a cluster if no other owner existed: the existing ones, and former conflicts."""
         resources = self._compute_own_resources(binding, reached)
         if resources is None:
             return ()
@@ -395,9 +393,7 @@ class PlacementPlan(Struct):
     def record_cycles(
         self, result: CycleResult, occasion: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> bool:
-        """Record a chain of scheduling cycles; return True if a binding changed. `start` are the bindings
-        before it.
-        """
+        """Record a chain of scheduling cycles; return True if a binding changed. `start` are the bindings before it."""
         previous_bindings = self.bindings
         self.bindings = result.bindings
         self.scheduling = self.scheduling.add_cycles(result, occasion, start, member_list)

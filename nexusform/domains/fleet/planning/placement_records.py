@@ -68,9 +68,7 @@ _TRACKED: Final = frozenset(
 
 
 class OwnershipConflict(Struct, frozen=True):
-    """Object on a cluster owned by another: the owner's address, and the hub's message. `is_race`: both are
-    added in this plan.
-    """
+    """Object on a cluster owned by another: the owner's address, the hub's message. `is_race`: both are new."""
 
     owner: str
     message: str
@@ -149,9 +147,7 @@ def has_resource_record(note: Mapping[str, Any]) -> bool:
 def read_applied_resources(
     note: Mapping[str, Any], bindings: Iterable[Binding], known_objects: Mapping[str, Manifest] | None = None
 ) -> AppliedResources:
-    """Read the applied resources of a note. Objects in `known_objects` (by hash) replace equal ones, to keep
-    their source lines.
-    """
+    """Read the applied resources of a note. Objects in `known_objects` (by hash) keep their source lines."""
     objects: dict[str, Manifest] = {}
     for digest, body in (note.get(_BODIES) or {}).items():
         manifest = (known_objects or {}).get(digest) or build_manifest(body)
@@ -382,9 +378,7 @@ class RecordedPlacement(Struct, frozen=True):
 
 
 def read_placement(attributes: Mapping[str, Any], configuration: FleetPlacement) -> RecordedPlacement:
-    """Return a placement from state. `configuration` is read from the same attributes by its resource
-    type.
-    """
+    """Return a placement from state. `configuration` is read from the same attributes by its resource type."""
     selected = attributes.get("selected_resources") or ()
     manifest = attributes.get("manifest")
     documents = parse_yaml("manifest", manifest).documents if isinstance(manifest, str) else ()

@@ -29,9 +29,7 @@ from nexusform.resources.address import Address
 def build_planned_member(
     instance: Instance, configuration: FleetMember, observed: Mapping[str, FleetMember]
 ) -> FleetMember:
-    """Build the planned member: the observed one with configured fields if a provider writes it, else the
-    configured one.
-    """
+    """Build the planned member: the observed one with configured fields if a provider writes it, else the latter."""
     if not _is_on_hub(instance, configuration.name, observed):
         return configuration
     # The previously configured member, if any.

@@ -68,9 +68,7 @@ def predict_status(placement: PlacementPlan) -> dict[str, Any]:
 
 
 def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
-    """Return True if a provider manages the placement on a hub and the plan does not change it; its status
-    stays.
-    """
+    """Return True if a provider manages the placement on a hub and the plan does not change it; its status stays."""
     prior = placement.spec.instance.prior
     is_managed = placement.spec.observed_attributes and prior is not None and ON_HUB in (prior.private or {})
     if not is_managed or placement.spec.prior_attributes.get("conditions") is None:
@@ -123,9 +121,7 @@ def _find_status_namespace(placement: PlacementPlan) -> str:
 
 
 def _sort_clusters(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
-    """Return the status with conflicts, in the cluster order of state; new clusters follow in the scheduler's
-    order.
-    """
+    """Return the status with conflicts, in the cluster order of state; new clusters follow in the scheduler's order."""
     prior_statuses = placement.spec.prior_attributes.get("placement_statuses") or ()
     names = [str(attribute["cluster_name"]) for attribute in prior_statuses if attribute["cluster_name"]]
     position_of = {name: position for position, name in enumerate(names)}
@@ -209,9 +205,7 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, Progress]:
 
 
 def _adjust_apply_strategy(placement: PlacementPlan, cluster: str, progress: Progress) -> Progress:
-    """Return the progress with unknown conditions if a staged run has not distributed the apply strategy
-    yet.
-    """
+    """Return the progress with unknown conditions if a staged run has not distributed the apply strategy yet."""
     apply = placement.spec.find_apply_strategy(cluster)
     if apply is None or cluster in placement.rollout.clusters:
         return progress

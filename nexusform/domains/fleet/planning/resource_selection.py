@@ -56,9 +56,7 @@ class SnapshotStore:
         self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}
 
     def add_snapshot(self, limit: int) -> ResourceSnapshot:
-        """Return the snapshot of the current selection, a new one if it changed. `limit` is the number of
-        snapshots kept.
-        """
+        """Return the snapshot of the current selection, a new one if it changed. `limit`: number of snapshots kept."""
         self.snapshots = add_snapshot(self.snapshots, self._selection.manifests, limit)
         return self.snapshots[-1]
 

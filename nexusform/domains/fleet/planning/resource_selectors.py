@@ -24,9 +24,7 @@ T = TypeVar("T")
 
 
 class SelectorProblem(Struct, frozen=True):
-    """Error of a hub about a placement's selectors: index of the selector, the hub's message, and a
-    remedy.
-    """
+    """Error of a hub about a placement's selectors: index of the selector, the hub's message, and a remedy."""
 
     selector: int
     message: str
@@ -37,9 +35,7 @@ ObjectKey: TypeAlias = tuple[str, str, str, str]
 
 
 class HubIndex:
-    """Index of a hub's selectable objects by the fields of selectors, because a fleet may have a placement
-    per namespace.
-    """
+    """Index of a hub's selectable objects by the fields of selectors: a fleet may have a placement per namespace."""
 
     def __init__(self, hub: Sequence[Manifest]) -> None:
         services = _collect_services(hub)

@@ -203,9 +203,7 @@ def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
 
 
 def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub) -> AppliedResources:
-    """Return the applied resources from the note; for older states with hashes only, derive them from objects
-    and overrides.
-    """
+    """Return the applied resources from the note; older states have hashes only, so derive them from the objects."""
     note = get_prior_note(spec)
     if spec.observed_attributes:
         return _read_observed_resources(spec, selection, hub, note)

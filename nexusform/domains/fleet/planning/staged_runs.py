@@ -136,9 +136,7 @@ def _list_run_stops(progress: RunOutcome, failures: dict[str, str]) -> Iterator[
 
 
 def _find_changed_clusters(placement: PlacementPlan, context: _RunContext, clusters: set[str]) -> Iterator[str]:
-    """Yield the clusters with a binding changed by a run. A hub keeps a matching binding and the earlier
-    run's message.
-    """
+    """Yield the clusters with a binding changed by a run. A hub keeps a matching binding and its earlier message."""
     prior = {binding.cluster: binding for binding in placement.spec.prior_bindings}
     for cluster in clusters:
         binding, resources = prior.get(cluster), placement.current.applied.on_cluster.get(cluster)
@@ -263,9 +261,7 @@ def _find_failures(placement: PlacementPlan, context: _RunContext) -> dict[str, 
 
 
 def _find_apply_failures(placement: PlacementPlan, context: _RunContext) -> frozenset[str]:
-    """Return the clusters with apply failures of a run's resources, by configuration or from a hub's
-    report.
-    """
+    """Return the clusters with apply failures of a run's resources, by configuration or from a hub's report."""
     if placement.spec.configuration.is_report_only:
         return frozenset()
     in_run = frozenset(chain.from_iterable(stage.clusters for stage in context.plan.stages))

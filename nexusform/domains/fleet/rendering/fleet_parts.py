@@ -142,9 +142,7 @@ def get_binding_cluster(row: PlacementChange) -> str:
 
 
 def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], MatrixCell]:
-    """Return the cell of every placement and cluster: bindings first, then rejections by rules, then messages
-    of scheduler and status.
-    """
+    """Return the cell of each placement and cluster: bindings, then rejections by rules, then other messages."""
     cells: dict[tuple[str, str], MatrixCell] = {}
     for row in rows:
         cells[str(row.address), get_binding_cluster(row)] = MatrixCell(row)
@@ -177,9 +175,7 @@ def _list_rejected_clusters(placement: Mapping[str, Any]) -> Iterable[tuple[str,
 
 
 def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
-    """Render a row for each group of equal placements, with a column per cluster and the binding in each
-    cell.
-    """
+    """Render a row for each group of equal placements, with a column per cluster and the binding in each cell."""
     columns = matrix.clusters
     placements_by_cells: dict[Markup, list[str]] = {}
     for placement in matrix.placements:
@@ -260,9 +256,7 @@ def format_scores(row: PlacementChange) -> str:
 
 
 def render_binding_list(rows: Sequence[PlacementChange]) -> Part:
-    """Render the bindings as lists if there are too many clusters for a grid: changed ones, then kept ones
-    folded.
-    """
+    """Render the bindings as lists if there are too many clusters for a grid: changed ones, then kept ones folded."""
     changed_rows = [row for row in rows if row.action is not PlacementAction.KEEP]
     kept_rows = [row for row in rows if row.action is PlacementAction.KEEP]
     changed_part = (

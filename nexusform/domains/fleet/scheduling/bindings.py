@@ -15,9 +15,7 @@ from nexusform.scheduling.decision import Location
 
 
 class BindingState(StrEnum):
-    """State of a binding. Scheduled: picked, not rolled out. Bound: rolled out. Unscheduled: to be
-    removed.
-    """
+    """State of a binding. Scheduled: picked, not rolled out. Bound: rolled out. Unscheduled: to be removed."""
 
     SCHEDULED = "Scheduled"
     BOUND = "Bound"
@@ -69,9 +67,7 @@ class Health(StrEnum):
 
 
 class ResourceUsage(Struct, frozen=True):
-    """Sums over a cluster's nodes by resource name ("cpu", "memory"): capacity, allocatable and available
-    amounts.
-    """
+    """Sums over a cluster's nodes by resource name ("cpu", "memory"): capacity, allocatable and available amounts."""
 
     total: Mapping[str, Quantity] = field(default_factory=dict)
     allocatable: Mapping[str, Quantity] = field(default_factory=dict)
@@ -205,9 +201,7 @@ class BindingAction(StrEnum):
 
 
 class ChangeCause(StrEnum):
-    """Cause of a binding change: picked; cluster missing or leaving; not picked under the new policy;
-    downscale; deleted.
-    """
+    """Cause of a binding change: picked; cluster missing or leaving; not picked any more; downscale; deleted."""
 
     PICKED = "picked"
     CLUSTER_LEFT = "cluster_left"

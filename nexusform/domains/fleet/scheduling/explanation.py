@@ -29,9 +29,7 @@ from nexusform.scheduling.decision import Rejection
 
 
 class PreferenceScore(Struct, frozen=True):
-    """Points of a cluster from one preferred term; for a property sorter also the share of the weight (0..1)
-    before rounding.
-    """
+    """Points of a cluster from a preferred term; for a property sorter also the share of the weight (0..1)."""
 
     weight: int
     points: int
@@ -47,9 +45,7 @@ class PreferenceScore(Struct, frozen=True):
 
 
 class ScoreMargin(Struct, frozen=True):
-    """Scores of a cluster minus those of the last picked one. The first nonzero part decides, else the larger
-    name.
-    """
+    """Scores of a cluster minus those of the last picked one. The first nonzero part decides, else the larger name."""
 
     topology_spread: int
     affinity: int
@@ -151,9 +147,7 @@ def explain(
     snapshot: PolicySnapshot,
     namespace: str = "",
 ) -> PlacementExplanation:
-    """Explain the scheduler's decisions for these bindings, and every rule's verdict on every cluster before
-    the last batch.
-    """
+    """Explain the decisions for these bindings, and every rule's verdict on every cluster before the last batch."""
     request = PlacementRequest(policy or Policy(), namespace)
     bindings = tuple(prior_bindings)
     if request.policy.placement_type is PlacementType.PICK_FIXED:
@@ -281,9 +275,7 @@ def _is_pick_n(request: PlacementRequest) -> bool:
 
 
 def _list_rejections(request: PlacementRequest, binding_table: BindingTable, position: int) -> tuple[Rejection, ...]:
-    """Return the rejections of a member by every rule. An existing binding is no rejection, nor is its own
-    part of the spread.
-    """
+    """Return every rule's rejections of a member. An existing binding is none, nor is its own part of the spread."""
     member_list, binding_masks = binding_table.member_list, binding_table.masks
     is_bound = bool(binding_masks.current >> position & 1)
     ignored_plugins = {same_placement_affinity.PLUGIN}
@@ -322,9 +314,7 @@ def _build_reported_reason(
 def _compute_scores(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> dict[int, tuple[int, int | None]]:
-    """Return affinity and topology spread scores by position; the latter is None under a violated hard
-    constraint.
-    """
+    """Return affinity and topology spread scores by position; the latter is None under a violated hard constraint."""
     affinities, _ = cluster_affinity.compute_scores(request, member_list)
     spreads: dict[int, int] = {}
     for score, members in topology_spread.evaluate_constraints(

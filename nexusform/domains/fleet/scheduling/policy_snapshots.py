@@ -23,9 +23,7 @@ def build_next_snapshot(previous: PolicySnapshot | None, policy: Policy | None) 
 
 
 def compute_policy_hash(policy: Policy | None) -> str:
-    """Return the SHA-256 (hex) of the policy's JSON; no policy is `null`, different from an explicit
-    PickAll.
-    """
+    """Return the SHA-256 (hex) of the policy's JSON; no policy is `null`, different from an explicit PickAll."""
     text = json.dumps(_build_policy(policy) if policy else None, separators=(",", ":"), ensure_ascii=False)
     for letter in "<>&":  # Go escapes HTML characters
         text = text.replace(letter, f"\\u{ord(letter):04x}")

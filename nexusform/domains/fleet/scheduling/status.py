@@ -69,9 +69,7 @@ class PlacementStatus(Struct, frozen=True):
 
 
 class _ConditionTexts(Struct, frozen=True):
-    """Condition type with reason and text (with a count) per status, for the placement and for one
-    cluster.
-    """
+    """Condition type with reason and text (with a count) per status, for the placement and for one cluster."""
 
     type: str
     placement: Mapping[str, tuple[str, str]]

@@ -51,9 +51,7 @@ def parse_manifest(manifest: str, kind: str, schema: BlockSchema, *, lenient: bo
 
 
 def build_line_problems(findings: Iterable[Problem], argument: str) -> list[Problem]:
-    """Return findings in an argument's text as problems: errors one by one, warnings grouped by kind with all
-    lines.
-    """
+    """Return findings in an argument's text as problems: errors one by one, warnings grouped by kind with all lines."""
     errors: list[Problem] = []
     grouped: dict[str, list[str]] = {}
     first_lines: dict[str, int] = {}

@@ -201,9 +201,7 @@ def build_hub_answer(
 
 
 def _clean_objects(manifests: list[Manifest], placements: Mapping[str, ObservedPlacement]) -> list[Manifest]:
-    """Return the user-created objects without server fields, also those only in the latest resource
-    snapshots.
-    """
+    """Return the user-created objects without server fields, also those only in the latest resource snapshots."""
     services = {
         (manifest.namespace, manifest.name)
         for manifest in manifests

@@ -165,9 +165,7 @@ class DaskCluster:
     # --- internals -----------------------------------------------------------------------------
 
     def _submit(self, task: Task, running: dict[str, _SubmittedTask]) -> None:
-        """Submit a task, only to the worker with the site's lock if there is one: another worker would find
-        it locked.
-        """
+        """Submit a task, only to the worker with the site's lock if any: another worker would find it locked."""
         self._task_counter += 1
         home = self._homes.get(task.site, "") if task.kind in (TaskKind.APPLY, TaskKind.RELEASE) else ""
         future = self._client.submit(

@@ -94,9 +94,7 @@ class FleetPlan(Struct, frozen=True):
 
 
 def compute_fleet_digest(sites: tuple[PlannedSite, ...], waves: tuple[Wave, ...]) -> str:
-    """Compute the approved digest: sites, their changes or rejections, waves and limits. It does not depend
-    on time and workers.
-    """
+    """Compute the approved digest: sites, changes or rejections, waves and limits; not time and workers."""
     rows = [
         (site.name, site.wave, site.result.status, site.result.digest or site.result.reason, site.dependencies)
         for site in sites

@@ -481,9 +481,7 @@ def _check_source(name: str, source: Any, block: _SiteBlock, reading: _FileReadi
 def _read_backend(
     name: str, block: _SiteBlock, names: NameScope, reading: _FileReading, problems: list[Diagnostic]
 ) -> tuple[str, Mapping[str, Any]]:
-    """Read the backend of a site and its settings: its own, else the default's, else a local file with its
-    name.
-    """
+    """Read the backend of a site and its settings: its own, else the default's, else a local file with its name."""
     for candidate, scope in ((block, names), (reading.defaults, _build_default_names(names))):
         if candidate is None or candidate.settings is None:
             continue

@@ -69,9 +69,7 @@ def open_fleet(location: CommandContext, options: FleetOptions, now: str = "") -
 def select_sites(
     definition: FleetDefinition, patterns: Sequence[str], wave: str, undeclared: Sequence[UndeclaredSite] = ()
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Select the names of the requested sites; report patterns without a match, or matching only `undeclared`
-    sites.
-    """
+    """Select the names of the requested sites; report patterns without a match, or matching only `undeclared` sites."""
     problems: list[Diagnostic] = []
     waves = [item.name for item in definition.waves]
     if wave and wave not in waves:

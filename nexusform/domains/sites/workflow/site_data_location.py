@@ -16,9 +16,7 @@ _MAX_BYTES: Final = 16 << 20  # bytes
 
 
 def describe_data_location(files: Sequence[str], key: str, root: str, confinement: Confinement) -> str:
-    """Describe the location of a key in these files; "" if it is ambiguous. Called only for sites with
-    problems.
-    """
+    """Describe the location of a key in these files; "" if it is ambiguous. Called only for sites with problems."""
     pattern = re.compile(rf"(?<![\w.-])(?P<quote>[\"']?){re.escape(key)}(?P=quote)\s*[:=,]")
     locations: list[tuple[str, int]] = []
     for name in files:

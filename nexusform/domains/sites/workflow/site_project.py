@@ -98,9 +98,7 @@ _MAX_CACHED: Final = 64
 
 
 def load_cached_configuration(location: CommandContext) -> tuple[Configuration | None, list[Diagnostic]]:
-    """Load the configuration of a location; sites with the same root module share it until its files or
-    directories change.
-    """
+    """Load the configuration of a location; sites with the same root module share it until its files change."""
     key = (str(Path.cwd()), location.confinement)
     cached = _CACHE.get(key)
     if cached is not None and cached.signature == _compute_signature(cached.configuration):
@@ -192,9 +190,7 @@ def _check_module_backend(configuration: Configuration) -> list[Diagnostic]:
 def open_state(
     fleet: FleetContext, location: CommandContext, site: SiteEntry, configuration: Configuration | None
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Open the backend of a site's state for the current workspace. Its paths are relative to the fleet's
-    directory.
-    """
+    """Open the backend of a site's state for the current workspace. Its paths are relative to the fleet's directory."""
     rejection = explain_rejected_settings(site.backend, site.settings, location)
     if rejection:
         return None, [build_error("remote-address-not-allowed", rejection, site.span)]

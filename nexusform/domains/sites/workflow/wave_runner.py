@@ -72,9 +72,7 @@ class FleetApply(Struct):
 
 
 def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | None:
-    """Apply these waves in order; return the reason of a stop, None if all finished. Raises FileProblem,
-    EngineError.
-    """
+    """Apply these waves in order; return why it stopped, None if all finished. Raises FileProblem, EngineError."""
     for wave in waves:
         if fleet_apply.progress.is_finished(wave.name):
             continue

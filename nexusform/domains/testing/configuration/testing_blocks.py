@@ -55,9 +55,7 @@ Expressions = Mapping[str, Expression]
 
 
 class Override(Struct, frozen=True):
-    """Values that replace those of one resource, data block or module; those of a resource `during_plan`, or when it
-    is applied.
-    """
+    """Values that replace those of one resource, data block or module; of a resource `during_plan`, or at apply."""
 
     target: AddressPattern
     values: Expression | None

@@ -65,9 +65,7 @@ class OutsideScope(Struct, frozen=True):
 
 
 class AssertScope(Struct, frozen=True):
-    """Scope inside of the tested configuration: its names, `output.NAME`, and `run.NAME`. `failed_outputs` are
-    null.
-    """
+    """Scope inside of the tested configuration: its names, `output.NAME`, and `run.NAME`. `failed_outputs` are null."""
 
     inner: InstanceScope
     runs: Mapping[str, Value]

@@ -104,9 +104,7 @@ def _parse_resource(
     hints: tuple[InheritedSchedulerHints, ...],
     depth: int,
 ) -> None:
-    """Parse one resource by its type: servers, scaling groups, server groups, policies and nested
-    templates.
-    """
+    """Parse one resource by its type: servers, scaling groups, server groups, policies and nested templates."""
     name, body = resource
     kind = get_type(body)
     if kind in _SERVERS:

@@ -303,9 +303,7 @@ def _parse_fixed_sizes(template: Template, body: Node) -> _GroupSizes:
 
 
 def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _GroupSizes:
-    """Return the sizes of a scaling group; the initial one is the desired capacity, else the minimum, else
-    one.
-    """
+    """Return the sizes of a scaling group; the initial one is the desired capacity, else the minimum, else one."""
     name, body = resource
     properties = get_properties(body)
     min_size = _parse_count(template, find_first_property(properties, "min_size", "MinSize"))
@@ -410,9 +408,7 @@ def add_server(
 def _add_membership(
     reading: HotReading, template: Template, vdu_name: str, properties: Node, hints: tuple[InheritedSchedulerHints, ...]
 ) -> None:
-    """Record the group membership of a server: its own hints, else the nearest around it; zones are
-    ignored.
-    """
+    """Record the group membership of a server: its own hints, else the nearest around it; zones are ignored."""
     notes, own_hints = template.notes, properties.get_node(HINTS)
     zone = properties.get_node("availability_zone")
     if not zone.is_absent and isinstance(template.resolve_value(zone), str):

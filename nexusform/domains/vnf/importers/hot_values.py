@@ -74,9 +74,7 @@ def _convert_parameter(value: Any, kind: str) -> Any:
 
 
 def resolve_functions(data: Any, template: Template, depth: int = 0) -> Any:
-    """Return plain data with intrinsic functions replaced; References and UnresolvedValue remain where
-    necessary.
-    """
+    """Return plain data with intrinsic functions replaced; References and UnresolvedValue remain where necessary."""
     if depth > _MAX_DEPTH:
         return UnresolvedValue("a value that is nested too deeply")
     if data == ELISION:

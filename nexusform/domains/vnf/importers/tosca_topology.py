@@ -27,9 +27,7 @@ class Topology(Struct, frozen=True):
     inputs: Mapping[str, Any]
 
     def get_kind(self, node: Node) -> str:
-        """Return the last part of the standard type ("Compute" of "tosca.nodes.nfv.Vdu.Compute"), else of the
-        own type.
-        """
+        """Return the last part of the standard type ("Compute" of "tosca.nodes.nfv.Vdu.Compute"), else of its own."""
         standard = self._find_standard_type(node)
         type_name = standard if standard.startswith("tosca.") else node.get_node("type").text
         return type_name.rpartition(".")[2]

@@ -160,9 +160,7 @@ class VduCounts(Struct, frozen=True):
 
 
 class UnmetRule(Struct, frozen=True):
-    """Rule violated by a number of VMs: only `capacity` of `vm_count` fit; `conflicting_rule` contradicts
-    it.
-    """
+    """Rule violated by a number of VMs: only `capacity` of `vm_count` fit; `conflicting_rule` contradicts it."""
 
     rule: PlacementRule
     vm_count: int
@@ -197,9 +195,7 @@ def _format_known_names(name: str, names: Collection[str]) -> str:
 
 
 def compute_counts(vnf: Vnf, level: str = "", scale_levels: Mapping[str, int] | None = None) -> VduCounts:
-    """Return the VMs per VDU at an instantiation level ("" = the default one), with overridden scale
-    levels.
-    """
+    """Return the VMs per VDU at an instantiation level ("" = the default one), with overridden scale levels."""
     selected_level = _find_level(vnf, level)
     base_levels = selected_level.scale_levels if selected_level is not None else {}
     effective_levels = {**base_levels, **(scale_levels or {})}

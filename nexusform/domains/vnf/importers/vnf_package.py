@@ -176,9 +176,7 @@ _ReadFile = Callable[[str, str], str]
 
 
 def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefinitions]:
-    """Return the entry document, its imports, and documents in its folder: Tacker searches for flavours
-    there.
-    """
+    """Return the entry document, its imports, and documents in its folder: Tacker searches for flavours there."""
     entry, named_by = _find_entry(names, read)
     if not entry:
         return []

@@ -96,9 +96,7 @@ def _merge_documents(descriptor: Vnf, template: HotVnf, notes: dict[str, Documen
 
 
 def _merge_vdu(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str, DocumentFindings]) -> Vdu:
-    """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number by the VNFD
-    alone.
-    """
+    """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number by the VNFD alone."""
     if hot_vdu is None:
         notes[VNFD].add_warning(
             TextPosition(vdu.origin.line, 1),
@@ -150,9 +148,7 @@ def _format_bounds(vdu: Vdu) -> str:
 
 
 def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
-    """Return the rules of both documents; duplicates are taken from the VNFD, and contradictions are
-    reported.
-    """
+    """Return the rules of both documents; duplicates are taken from the VNFD, and contradictions are reported."""
     hot_rules = list(hot.rules)
     rules: list[PlacementRule] = []
     # The maximum number of VMs per VDU over all instantiation levels.

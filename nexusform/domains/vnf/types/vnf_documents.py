@@ -54,9 +54,7 @@ def unpack_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[
 
 
 def _read_request(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return flavour_id, instantiation_level and parameters of the instantiate request (ETSI SOL003,
-    JSON).
-    """
+    """Return flavour_id, instantiation_level and parameters of the instantiate request (ETSI SOL003, JSON)."""
     text = attributes.get(REQUEST)
     if text is None:
         return {}, []
@@ -167,9 +165,7 @@ def _read_cached(
 
 
 def build_document_problems(findings: Iterable[Problem]) -> list[Problem]:
-    """Return findings as problems of the document arguments: errors one by one, warnings merged by document
-    and kind.
-    """
+    """Return findings as problems of the document arguments: errors singly, warnings merged by document and kind."""
     problems = []
     lines_by_kind: dict[tuple[str, str], list[str]] = {}
     for problem in findings:
@@ -267,9 +263,7 @@ def format_sku(vdu: Vdu, block: Mapping[str, Any]) -> str:
 
 
 def _has_flavor_size(vdu: Vdu, block: Mapping[str, Any]) -> bool:
-    """Return whether the size is that of the VM SKU named like the flavor: neither block nor documents give
-    one.
-    """
+    """Return whether the size is that of the VM SKU named like the flavor: neither block nor documents give one."""
     block_sizes = [block.get(key) for key in ("vcpus", "memory_gib")]
     has_document_size = vdu.size.vcpus is not None and vdu.size.memory_gib is not None
     return bool(vdu.flavor) and not has_document_size and block_sizes == [None, None]

@@ -83,9 +83,7 @@ def run_question(
     *,
     has_pods: bool = True,
 ) -> int:
-    """Read the input, answer the question and print the answer or diagnostics. Without `pods`, machines
-    only.
-    """
+    """Read the input, answer the question and print the answer or diagnostics. Without `pods`, machines only."""
     inputs = open_snapshot(location, flags.plan, has_pods=has_pods)
     return build_and_write_answer(location, flags, view_flags, inputs, build_answer)
 

@@ -123,9 +123,7 @@ class CapacityAnswer(Struct, frozen=True):
 def compute_capacity(
     site: SiteSnapshot, skus: Sequence[VmSku] = (), zones: frozenset[str] | None = None, mix: Sequence[MixPart] = ()
 ) -> CapacityAnswer:
-    """Compute the capacity of a site. Without `skus`: those in use, and the largest one its hardware
-    supports.
-    """
+    """Compute the capacity of a site. Without `skus`: those in use, and the largest one its hardware supports."""
 
     def is_requested(zone: str) -> bool:
         return zones is None or zone in zones
@@ -273,9 +271,7 @@ class MixAnswer(Struct, frozen=True):
 def count_complete_sets(
     scheduler: RackScheduler, parts: Sequence[MixPart], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
-    """Compute the number of complete sets; `terms` are the placement constraints by SKU name. The scheduler
-    stays unchanged.
-    """
+    """Compute the number of complete sets; `terms` are constraints by SKU name. The scheduler stays unchanged."""
     ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))
     if scheduler.list_machines_with_unknown_cells():
         return _compute_mix_bounds(scheduler, parts, constraints)
@@ -339,9 +335,7 @@ def _count_free(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, 
 def _place_sets(
     scheduler: RackScheduler, parts: Sequence[MixPart], sets: int, constraints: Mapping[str, PlacementConstraints]
 ) -> tuple[VmSku | None, int]:
-    """Place this many sets; return the first SKU without capacity and the number of its missing VMs, or
-    (None, 0).
-    """
+    """Place this many sets; return the first SKU without capacity and the number of its missing VMs, or (None, 0)."""
     for index, part in enumerate(parts):
         count = sets * part.count
         for number in range(count):

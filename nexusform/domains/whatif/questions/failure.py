@@ -66,9 +66,7 @@ class PoolRecreation(Struct, frozen=True):
 
 
 class NodeDeletion(Struct, frozen=True):
-    """Command that re-creates a cluster's nodes on lost machines. `is_reachable` is False if its control
-    plane lost quorum.
-    """
+    """Command that re-creates a cluster's nodes on lost machines; not `is_reachable` if it lost quorum."""
 
     cluster_id: str
     cluster: str
@@ -134,9 +132,7 @@ def simulate_machine_loss(
     machines: Sequence[str],
     pods: Mapping[str, ClusterPods] = NO_PODS,
 ) -> Failure:
-    """Simulate the loss of a machine or rack: its NKS nodes are deleted and re-created by the placement
-    rule.
-    """
+    """Simulate the loss of a machine or rack: its NKS nodes are deleted and re-created by the placement rule."""
     names = frozenset(machines)
     pools = list_affected_pools(site, names)
     scheduler, _ = site.build_scheduler_without(names, "lost")
@@ -235,9 +231,7 @@ def _find_lost_pools(
 
 
 def _sample_missing(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledCapacity | None:
-    """Count the VMs without capacity over samples of NUMA cells. For a single pool the bounds hold for every
-    split.
-    """
+    """Count the VMs without capacity over samples of NUMA cells. For a single pool the bounds hold for every split."""
     pools = list(_find_lost_pools(site, lost))
 
     def count_missing(sampled_scheduler: RackScheduler) -> list[int]:

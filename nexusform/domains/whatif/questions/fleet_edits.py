@@ -296,9 +296,7 @@ def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | D
 def _set_entry(
     member: SimulatedMember, edit: MemberEdit, field_name: str, existing: Mapping[str, str]
 ) -> SimulatedMember | Diagnostic:
-    """Return the member with a label or property set or removed; `existing` are the entries of
-    `field_name`.
-    """
+    """Return the member with a label or property set or removed; `existing` are the entries of `field_name`."""
     if edit.value is None and edit.key not in existing:
         # Build the error for removing a key that is not set, or derived from nodes.
         if edit.kind is EditKind.PROPERTY and member.cluster is not None:

@@ -265,9 +265,7 @@ def _read_fleet_record(instance: Instance) -> object:
 def _compute_other_requests(
     record: FleetMember, cluster: NodeCluster, last_member: Member | None, pods: PodPhase
 ) -> tuple[int, int]:
-    """Compute the requests of unmanaged pods at the last plan: CPU in millicores, memory in bytes, 0 if
-    unknown.
-    """
+    """Compute the requests of unmanaged pods at the last plan: CPU in millicores, memory in bytes, 0 if unknown."""
     if last_member is None:
         return 0, 0
     usage = build_member(record, cluster, pods.sum_requests(cluster.id)).resources

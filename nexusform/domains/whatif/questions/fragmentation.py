@@ -50,9 +50,7 @@ class Fragmentation(Struct, frozen=True):
 
 
 class _Cell(Struct):
-    """NUMA cell of a machine: remaining vCPUs, memory and machine disk (negative if overfull), and its VMs in
-    order of placement.
-    """
+    """NUMA cell of a machine: remaining vCPUs, memory and disk (negative if overfull), and its VMs in order."""
 
     machine: Machine
     vcpus: int

@@ -89,9 +89,7 @@ class ClusterHops(Struct, frozen=True):
 
 
 class UpgradePath(Struct, frozen=True):
-    """Clusters of one site in upgrade order with their hops. `tried`: number of order prefixes checked,
-    complete if `all_tried`.
-    """
+    """Clusters of one site in upgrade order with their hops. `tried`: order prefixes checked, all if `all_tried`."""
 
     site_id: str
     target: KubernetesVersion

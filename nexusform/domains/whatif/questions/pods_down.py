@@ -36,9 +36,7 @@ class ClusterPods(Struct, frozen=True):
 
 
 class PodMove(Struct, frozen=True):
-    """Pod with a lost node, and its node meanwhile ("" = none, with `reason`). `is_certain`: every scheduler
-    run has this result.
-    """
+    """Pod with a lost node, and its node meanwhile ("" = none, with `reason`). `is_certain`: in every run."""
 
     pod: str
     old_node: str
@@ -82,9 +80,7 @@ class WorkloadImpact(Struct, frozen=True):
         return all(move.is_certain for move in self.moves)
 
     def determine_outcome(self, *, is_drained: bool) -> PodsOutcome:
-        """Determine the result. Without a drain nothing runs until replacement, so losing every pod is a
-        loss.
-        """
+        """Determine the result. Without a drain nothing runs until replacement, so losing every pod is a loss."""
         is_restarted = self.before > 0 and self.at_once == 0
         is_lost = self.before > 0 and self.running == 0
         if is_lost or (is_restarted and not is_drained):

@@ -56,9 +56,7 @@ class EvictionTrial(Struct, frozen=True):
 
 
 class TrialOutcome(Struct, frozen=True):
-    """Plan of a trial: waiting bindings, picked clusters by placement, rejected evictions. `error` is why there is no
-    plan.
-    """
+    """Plan of a trial: waiting bindings, picked clusters by placement, rejected evictions; else why there is none."""
 
     waiting: tuple[Feasibility, ...] = ()
     unknown: tuple[Feasibility, ...] = ()
@@ -129,9 +127,7 @@ def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
 def find_evictions(
     request: RebalanceRequest, candidates: Sequence[EvictionCandidate], taintable: Iterable[str], evaluate: Evaluate
 ) -> RebalanceResult:
-    """Find the fewest evictions to let all pods in scope run. `taintable` are the clusters with a block for a
-    taint.
-    """
+    """Find the fewest evictions to let all pods in scope run. `taintable` are the clusters with a block for a taint."""
     before = evaluate(EvictionTrial())
     fixed = tuple(item for item in candidates if item.policy is PlacementPolicy.PICK_FIXED)
     movable = tuple(item for item in candidates if item.policy is not PlacementPolicy.PICK_FIXED)

@@ -78,9 +78,7 @@ def find_blocking_constraints(
 def find_order_constraints(
     site: SiteSnapshot, request: RepackRequest, search: RepackSearch
 ) -> tuple[BlockingConstraint, ...]:
-    """Find the constraints that may prevent an order of steps, and the number of re-creations without
-    each.
-    """
+    """Find the constraints that may prevent an order of steps, and the number of re-creations without each."""
     description = "if more VMs of a pool than its max_unavailable may be down at once"
     attempts = [(Constraint.MAX_UNAVAILABLE, description, request)]
     if request.window is not None:
@@ -111,9 +109,7 @@ def _try_constraints(
 def find_maximum_demand(
     site: SiteSnapshot, request: RepackRequest, pods: Mapping[str, ClusterPods], time_budget: TimeBudget
 ) -> int | None:
-    """Find by bisection the largest demand of this SKU with a solution within -moves; None if time runs
-    out.
-    """
+    """Find by bisection the largest demand of this SKU with a solution within -moves; None if time runs out."""
     context = build_repack_context(site, request, pods, NOTHING_LIFTED)
     low, high = 0, request.want
     while low + 1 < high:

@@ -148,9 +148,7 @@ class CellCatalogue:
         leaving_indexes: tuple[int, ...],
         arrivals: Sequence[tuple[int, VmSku]],
     ) -> Iterator[CellOption]:
-        """List the options of one choice of leaving VMs: with VMs of the demand, or a share of a multi-cell
-        VM.
-        """
+        """List the options of one choice of leaving VMs: with VMs of the demand, or a share of a multi-cell VM."""
         for kind, sku in arrivals:
             if (key.admits_demand if kind < 0 else kind in key.admitted) and free.has_capacity(sku):
                 remaining_cell = free.subtract(sku)
@@ -179,9 +177,7 @@ class _PatternSearch:
         self.is_capped = False
 
     def extend(self, size_index: int, pattern: Pattern, remains: Remains, disk: int | None) -> None:
-        """Add 0 or more VMs of this size, then of the next. `remains`: possible remains of the cells for each
-        split.
-        """
+        """Add 0 or more VMs of this size, then of the next. `remains`: possible remains of the cells for each split."""
         if len(self.patterns) >= MAX_PATTERNS:
             self.is_capped = True
             return

@@ -13,9 +13,7 @@ from nexusform.domains.whatif.questions.repack_program import OptionCount, Patte
 
 
 class RepackChoice(Struct, frozen=True):
-    """VMs to re-create by pool and number, target machine by handle, machines reserved for the demand, and
-    pools crowding a rack.
-    """
+    """VMs to re-create by pool and number, target machine by handle, reserved machines, and pools crowding a rack."""
 
     sources: tuple[MovableVm, ...]
     targets: Mapping[int, str]
@@ -32,9 +30,7 @@ class RepackChoice(Struct, frozen=True):
 def choose_vms(
     context: RepackContext, program: RepackProgram, solution: Solution, tracked_pools: frozenset[int]
 ) -> RepackChoice:
-    """Choose the VMs for the counts of a solution; prefer cells with the fewest pods and already affected
-    pools.
-    """
+    """Choose the VMs for the counts of a solution; prefer cells with the fewest pods and already affected pools."""
     groups = assign_groups(context, tracked_pools)
     cells_by_sink = {sink: list(cells) for sink, cells in program.cells_by_sink.items()}
     choice = _ChoiceBuilder(groups, cells_by_sink, program.class_sizes)

@@ -235,9 +235,7 @@ def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackS
 
 
 def rebuild_scheduler(scheduler: RackScheduler, machines: Iterable[Machine]) -> RackScheduler:
-    """Return a scheduler with the same VMs on other machines. No VM was released before, so handles stay the
-    same.
-    """
+    """Return a scheduler with the same VMs on other machines. No VM was released before, so handles stay the same."""
     new = RackScheduler(
         list(machines), scheduler.spread, scheduler.seed, split_choice=scheduler.split_choice, profile=scheduler.profile
     )

@@ -38,9 +38,7 @@ WHOLE_MACHINE: Final = -1
 
 
 class OptionCount(Struct, frozen=True):
-    """Selected option for this many cells of a unit. `machines`: machine type if cells of one machine are
-    linked, else -1.
-    """
+    """Selected option for this many cells of a unit. `machines`: machine type if its cells are linked, else -1."""
 
     machines: int
     cells: tuple[CellPosition, ...]
@@ -75,9 +73,7 @@ class Solution(Struct, frozen=True):
 
 
 class NoSolution(Struct, frozen=True):
-    """No solution exists (`is_proved`), or none was found within the limits. `bound`: lower bound of
-    re-creations.
-    """
+    """No solution exists (`is_proved`), or none was found within the limits. `bound`: lower bound of re-creations."""
 
     is_proved: bool
     bound: int = 0
@@ -322,9 +318,7 @@ class RepackProgram:
             program.add_column(option.recreations, size, entries, (unit, option))
 
     def _add_unknown(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add machines with unknown cells: their VMs stay and only what fits every split is added, or all of
-        them leave.
-        """
+        """Add machines with unknown cells: only what fits every split is added, or all their VMs leave."""
         first, size = hosts[0], len(hosts)
         program = self._program
         sink = None

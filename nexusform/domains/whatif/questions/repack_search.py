@@ -115,9 +115,7 @@ def _list_names(context: RepackContext, handles: frozenset[int]) -> frozenset[st
 
 
 class _ProgramRefinement:
-    """Program with growing detail: `tracked_pools` are pools with rows for their spread, `single_machines` are
-    modelled individually.
-    """
+    """Program with growing detail: `tracked_pools` have rows for their spread, `single_machines` are modelled each."""
 
     def __init__(self, context: RepackContext, request: RepackRequest, time_budget: TimeBudget) -> None:
         self._context = context

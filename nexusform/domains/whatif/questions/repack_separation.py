@@ -41,9 +41,7 @@ class VmLocation(Struct, frozen=True):
 
 
 class RuleGroup(Struct, frozen=True):
-    """Group of a rule: pools, and pods by selector; `nodes` are the VMs of these pods before the
-    repacking.
-    """
+    """Group of a rule: pools, and pods by selector; `nodes` are the VMs of these pods before the repacking."""
 
     pools: frozenset[PoolKey] = frozenset()
     selector: PodSelector | None = None

@@ -368,9 +368,7 @@ class _RepackSequenceBuilder:
     def _is_certain(
         self, window: _RepackWindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
     ) -> bool:
-        """Return True if the VM reaches the target in every legal split once the other best machines are
-        cordoned.
-        """
+        """Return True if the VM reaches the target in every legal split once the other best machines are cordoned."""
         if not self._is_strict or not window.scheduler.is_sampled:
             return True
         return target in ranking.find_best(avoided - {target}).in_all_splits
@@ -457,9 +455,7 @@ def can_be_down_together(
 
 
 def _has_pod_conflict(context: RepackContext, selected: Sequence[MovableVm], source: MovableVm) -> bool:
-    """Return True if the nodes down together violate a PodDisruptionBudget, or starve pods with hugepages or
-    devices.
-    """
+    """Return True if the nodes down together violate a PodDisruptionBudget, or starve pods of hugepages or devices."""
     cluster = context.clusters[source.pool]
     pods = context.pods.get(cluster.id)
     if pods is None:
@@ -563,9 +559,7 @@ def _count_hits(
 
 
 def _is_deterministic(context: RepackContext, base: RackScheduler, window: RepackWindow) -> bool:
-    """Return True if exactly one machine, the target, is best for every VM of the window; then one run covers
-    all samples.
-    """
+    """Return True if only the target is best for every VM of the window; then one run covers all samples."""
     if base.is_sampled:
         return False
     scheduler = base.copy()

@@ -35,9 +35,7 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Rep
 
 
 def _build_summary(answer: CapacityAnswer, is_one_of_several: bool) -> str:
-    """Build the summary: `4 more NC_P46_224_v1 fit, 2 with any one rack lost; ...`, or the complete sets of a
-    mix.
-    """
+    """Build the summary: `4 more NC_P46_224_v1 fit, 2 with any one rack lost; ...`, or the complete sets of a mix."""
     prefix = f"{answer.site_id}: " if is_one_of_several else ""
     if answer.mix is not None:
         sets = answer.mix.sets
