@@ -7,6 +7,6 @@ PUBLIC = {
         "create_push_change read_state create_remove_change StateCommandContext StateChange check_lineage untaint "
         "verify_state"
     ),
-    "state_history": "read_history create_rollback_change StateVersion",
+    "state_history": "read_history create_rollback_change",
     "workspaces": "delete_workspace list_workspaces create_workspace select_workspace Workspaces",
 }
