@@ -1,4 +1,7 @@
-"""Points at which a test kills a command: a quarter per commit, all of them with NEXUSFORM_CRASH_POINTS=all."""
+"""Points at which a test kills a command: a quarter per commit, all of them with NEXUSFORM_CRASH_POINTS=all.
+
+NEXUSFORM_CRASH_POINTS=2/6 tries the second of six shares; the six together are all points.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,20 @@ def choose_quarter() -> int:
 
 
 def tries_all() -> bool:
-    """Return whether this run tries every point."""
-    return os.environ.get("NEXUSFORM_CRASH_POINTS") == "all"
+    """Return whether this run tries every point, or every one of its share."""
+    return bool(os.environ.get("NEXUSFORM_CRASH_POINTS"))
+
+
+def select_share(points: Sequence[Point]) -> list[Point]:
+    """Return the points of this run's share: all of them, or those of a share like 2/6."""
+    number, _, count = os.environ["NEXUSFORM_CRASH_POINTS"].partition("/")
+    return list(points[int(number) - 1 :: int(count)] if count else points)
 
 
 def select_points(points: Sequence[Point], maximum: int) -> list[Point]:
     """Return the points of this run, at most `maximum` of them spread evenly from first to last."""
     if tries_all():
-        return list(points)
+        return select_share(points)
     chosen = list(points[choose_quarter() :: _SHARE])
     count = min(maximum, len(chosen))
     return [chosen[number * len(chosen) // count] for number in range(count)]

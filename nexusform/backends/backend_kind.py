@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -33,7 +34,7 @@ class BackendKind(Struct, frozen=True):
     plain data (absent: null) and raises BackendProblem. `list_addresses` returns the URLs of the settings,
     and `address_settings` are those that only contain addresses: in a confined run a block may have these, if
     all addresses are allowed, and no others. `is_remote`: a server is called, so each operation has a
-    deadline.
+    deadline. `unverified_setting` turns off the check of the server's certificate.
     """
 
     schema: BlockSchema
@@ -41,6 +42,7 @@ class BackendKind(Struct, frozen=True):
     list_addresses: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _settings: ()
     address_settings: tuple[str, ...] = ()
     is_remote: bool = True
+    unverified_setting: str = ""
 
     def open_backend(self, settings: Mapping[str, Any], directories: Directories) -> StateBackend:
         """Return the backend of these settings for commands (see guarded_backend). Raises BackendProblem."""
@@ -49,6 +51,18 @@ class BackendKind(Struct, frozen=True):
         address = next(iter(self.list_addresses(settings)), "the server").split("?")[0]
         deadline = Deadline(lambda: _strip_login(address))
         return guard_backend(deadline.run("sign in", lambda: self.make(settings, directories)), is_remote=True)
+
+    def explain_unverified_server(self, settings: Mapping[str, Any]) -> str:
+        """Return a warning about a server with an unverified certificate, or ""."""
+        if not settings.get(self.unverified_setting):
+            return ""
+        servers = {"://".join(urlsplit(_strip_login(address))[:2]) for address in self.list_addresses(settings)}
+        names = ", ".join(sorted(server for server in servers if server.startswith("https:")))
+        detail = (
+            f"The certificate of {names} is not verified ({self.unverified_setting}): another server could answer "
+            "and receive the state and the credentials. Remove the setting, and add the server's CA to SSL_CERT_FILE."
+        )
+        return detail if names else ""
 
 
 def _strip_login(address: str) -> str:

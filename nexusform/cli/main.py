@@ -73,6 +73,7 @@ _WRITE_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno
 _STACK_BYTES: Final = 8 << 20  # bytes, the usual stack size of the main thread
 _RECURSION_LIMIT: Final = 3_000
 _NOTHING_LOST: Final = "The state and its journal are intact up to the last finished step."
+_OUT_OF_MEMORY: Final = f"Error: Out of memory. {_NOTHING_LOST}\n".encode()
 # The subcommands of `nexusform state`.
 _STATE_COMMANDS: Final[dict[str, CommandEntry]] = {
     "list": CommandEntry("nexusform.cli.state_view:list_instances", "List resource instances"),
@@ -154,7 +155,12 @@ STATE: Final = LazyGroup(
 def main() -> NoReturn:
     """Run the command of `sys.argv` and exit with its code."""
     raise_recursion_limit()
-    sys.exit(run_command_line(sys.argv[1:]))
+    try:
+        code = run_command_line(sys.argv[1:])
+    except MemoryError:  # even the usual message and the end of the interpreter need more memory
+        os.write(2, _OUT_OF_MEMORY)
+        os._exit(1)
+    sys.exit(code)
 
 
 def raise_recursion_limit() -> None:

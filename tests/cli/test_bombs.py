@@ -32,6 +32,7 @@ CASES = {
     "for in for in for": output("[for a in range(1000) : [for b in range(1000) : [for c in range(1000) : c]]]"),
     "doubled text": doubled('"abcdefgh"', '"${?}${?}"') + output("local.x60"),
     "doubled list": LISTS + output("local.x60"),
+    "doubled list that can still be made": LISTS + output("local.x19"),
     "doubled list as text": LISTS + output("jsonencode(local.x60)"),
     "doubled list flattened": LISTS + output("flatten(local.x60)"),
     "doubled lists compared": LISTS + doubled("[1]", "[?, ?]", name="y") + output("local.x60 == local.y60"),

@@ -28,6 +28,36 @@ def test_an_apply_with_a_closed_output_says_so(tmp_path: Path) -> None:
         assert ("apply -resume" in told) is bool(message)
 
 
+MANY_VMS = """resource "nexus_site" "lab" {}
+resource "nexus_rack" "r" {
+  count         = 40
+  site_id       = nexus_site.lab.id
+  name          = "r${count.index}"
+  machine_count = 40
+}
+resource "nexus_virtual_machine" "v" {
+  count      = 3000
+  name       = "v${count.index}"
+  site_id    = nexus_site.lab.id
+  cpu_cores  = 4
+  memory_gib = 16
+  disk_gib   = 20
+  depends_on = [nexus_rack.r]
+}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
+def test_a_plan_without_memory_ends_in_one_message(tmp_path: Path) -> None:
+    (tmp_path / "main.nf.hcl").write_text(MANY_VMS)
+    for limit in (40_000, 60_000):  # KiB of address space
+        words = f"ulimit -v {limit} && exec {sys.executable} -m nexusform plan"
+        done = subprocess.run(["bash", "-c", words], cwd=tmp_path, check=False, capture_output=True, text=True)
+        assert "Traceback" not in done.stderr, limit
+        assert "Internal error" not in done.stderr, limit
+        assert (done.returncode, "Error: Out of memory." in done.stderr) in ((1, True), (0, False)), limit
+
+
 def test_modules_that_nest_too_deeply_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

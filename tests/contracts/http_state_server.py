@@ -1,6 +1,7 @@
 """A state server with Terraform's HTTP protocol, and GitLab's dialect below `/gitlab/`."""
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,15 +99,17 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def state_server(kind: type[Handler] = Handler) -> Iterator[tuple[str, Store]]:
+def state_server(kind: type[Handler] = Handler, tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, Store]]:
     """The address of a server in a thread, and what it knows."""
     store = Store()
     handler = type("StoreHandler", (kind,), {"store": store})
     server = Server(("127.0.0.1", 0), handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", store
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}", store
     finally:
         server.shutdown()
         server.server_close()

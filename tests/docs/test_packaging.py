@@ -129,6 +129,21 @@ def test_workflows_name_actions_by_commit_and_build_on_a_clean_machine() -> None
         assert any(f"{environment}/bin/pip" in line and "packaging/constraints.txt" in line for line in installs)
 
 
+def test_workflows_leave_no_token_and_publish_the_tested_commit() -> None:
+    """Tests run packages without hashes; a token in .git/config would be theirs. A tag may have moved since."""
+    workflows = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in (ROOT / ".github/workflows").iterdir()]
+    steps = [step for workflow in workflows for job in workflow["jobs"].values() for step in job["steps"]]
+    for name, setting, value in (
+        ("actions/checkout", "persist-credentials", False),
+        ("docker/build-push-action", "context", "."),
+    ):
+        found = [step["with"][setting] for step in steps if step.get("uses", "").startswith(f"{name}@")]
+        assert found
+        assert set(found) == {value}
+    publications = [step["run"] for step in steps if "gh release create" in step.get("run", "")]
+    assert ["--verify-tag" in command for command in publications] == [True]
+
+
 def test_hashed_installs_take_wheels_only() -> None:
     """A source distribution would be built with tools that have neither version nor hash."""
     paths = [*(ROOT / ".github" / "workflows").iterdir(), ROOT / "Dockerfile", *(ROOT / "docs" / "ci").rglob("*.yml")]

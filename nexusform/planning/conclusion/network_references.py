@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.json_data.plain_data import Path
@@ -17,7 +18,11 @@ from nexusform.plans.site_capacity.other_capacity import AttachableNetworks, rea
 _NETWORK_ID: Final = re.compile(
     r"/subscriptions/\S*/providers/microsoft\.networkcloud/(l2networks|l3networks|trunkednetworks)/[^/\s]+/?"
 )
+_TYPE_NAMES: Final = {
+    "l2networks": "L2 networks", "l3networks": "L3 networks", "trunkednetworks": "trunked networks"
+}  # fmt: skip
 _MAX_NAMES: Final = 4
+_NO_LISTS: Final = AttachableNetworks((), ())
 
 
 def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
@@ -29,11 +34,20 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
 
 
 def list_missing_data(result: PlanResult) -> Iterator[str]:
-    """Yield the facts used by changed clusters, pools and VMs, and never part of an export."""
-    values = [change.after for change, _, _ in _list_changes(result)]
-    if any(_NETWORK_ID.fullmatch(text.lower()) for value in values for _, text in _list_network_ids(value, ())):
+    """Yield the facts used by changed clusters, pools and VMs, and not part of the export: its missing lists of
+    networks, and those never part of one.
+    """
+    changes = [(change.after, networks.types) for change, _, networks in _list_changes(result)]
+    used = [
+        (match[1], listed_types)
+        for value, listed_types in changes
+        for _, text in _list_network_ids(value, ())
+        if (match := _NETWORK_ID.fullmatch(text.lower()))
+    ]
+    yield from sorted({_TYPE_NAMES[network_type] for network_type, listed in used if network_type not in listed})
+    if used:
         yield "isolation domains and their racks"
-    if any(map(_has_hugepages, values)):
+    if any(_has_hugepages(value) for value, _ in changes):
         yield "hugepages of machines"
 
 
@@ -45,7 +59,9 @@ def _has_hugepages(value: Any) -> bool:
 
 
 def _list_changes(result: PlanResult) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
-    """Yield the changed clusters, pools and VMs on sites of an export, with the networks of their site."""
+    """Yield the changed clusters, pools and VMs with the listed networks of their site. The default provider
+    simulates sites, and lists no networks.
+    """
     networks_by_site = {
         str((change.after or change.before or {}).get("id")): supplies.attachable
         for change in result.plan.changes
@@ -56,8 +72,8 @@ def _list_changes(result: PlanResult) -> Iterator[tuple[Change, VmObject, Attach
         if vms is None or vms.request.demand is None or change.action in (Action.NO_OP, Action.DELETE):
             continue
         networks = networks_by_site.get(vms.request.demand.site_id)
-        if networks is not None:
-            yield change, vms, networks
+        if networks is not None or change.provider.partition(".")[0] != DEFAULT_PROVIDER:
+            yield change, vms, networks or _NO_LISTS
 
 
 def _check_change(change: Change, vms: VmObject, networks: AttachableNetworks) -> Iterator[Diagnostic]:

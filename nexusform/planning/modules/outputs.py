@@ -24,6 +24,8 @@ from nexusform.values.value import UNKNOWN, Value, build_null
 
 # Attribute of data source results with the time of their figures.
 EXPORT_TIME = "exported_at"
+# Limit on the size of an output: about four seconds of comparing and showing.
+_MAX_SIZE: Final = 1_000_000
 
 
 class RootOutputs(Struct, frozen=True):
@@ -54,6 +56,9 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
         value = evaluation.get_output(evaluation.root, name)
         if selected_outputs is not None and _has_missing_objects(value, selected_outputs[name], evaluation):
             continue
+        if value.size > _MAX_SIZE:
+            diagnostics.append(_build_size_error(output))
+            continue
         diagnostics += check_sensitive_output(output, value)
         refinements = list_refinements(value)
         if refinements:
@@ -65,6 +70,14 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
         changes += _list_removed_outputs(before, declared)
         after = {name: output for name, output in after.items() if name in declared}
     return RootOutputs(tuple(changes), after, refined, tuple(diagnostics))
+
+
+def _build_size_error(output: Output) -> Diagnostic:
+    detail = (
+        "The output has more elements or text than a plan can compare and show in time. Select the part that other "
+        "configurations and people need."
+    )
+    return build_error("expression-too-large", detail, output.expression.span)
 
 
 def _has_missing_objects(value: Value, needed_blocks: Collection[Declaration], evaluation: Evaluation) -> bool:

@@ -435,6 +435,8 @@ def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
     """Return pairs of positions (before, after) in display order; None for an element of one side only. Between
     equal elements, objects (dicts) pair in order as one changed object; other elements are removed and added.
     """
+    if not before or not after:
+        return [(i, None) for i in range(len(before))] + [(None, j) for j in range(len(after))]
     from difflib import SequenceMatcher
 
     # difflib hashes its elements; dicts are unhashable, so numbers replace them. Removed elements come first.

@@ -17,7 +17,7 @@ from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.declarations.configuration import Settings
 from nexusform.configuration.declarations.constants import EMPTY_SCOPE, evaluate_constant
 from nexusform.configuration.variable_values import parse_variable_file
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
 from nexusform.diagnostics.source import SourceFile, Span
 from nexusform.files.accesses import record_file_access
 from nexusform.files.external_files import is_untrusted
@@ -281,7 +281,12 @@ def open_chosen_backend(
             confinement = confinement.get_operator_confinement(Path(context.directory, path))
         max_bytes = context.get_max_file_size(settings.limits if settings else NO_LIMITS)
         directories = Directories(context.directory, context.data_directory, confinement, max_bytes)
-        return BACKENDS[choice.kind].open_backend(choice.settings, directories), []
+        kind = BACKENDS[choice.kind]
+        warning = kind.explain_unverified_server(choice.settings)
+        block = settings.backend if settings and kind.unverified_setting not in choice.from_flags else None
+        span = block.header_span if block else None
+        warnings = [build_warning("unverified-server", warning, span)] if warning else []
+        return kind.open_backend(choice.settings, directories), warnings
     except BackendProblem as problem:
         is_rejected = isinstance(problem.__context__, OutsideConfinement) and "path" in choice.settings and path is None
         remedy = " Set it with -backend-config=path=PATH." if is_rejected else ""

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from nexusform.backends.backend_kind import Directories
 from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.declarations.configuration import Settings
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
 from nexusform.interfaces.plugins import ServerQuery, StateQuery
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.name_resolution.evaluation_settings import build_question_key
@@ -79,9 +79,12 @@ class RemoteStates(Struct, frozen=True):
         try:
             max_bytes = context.get_max_file_size(self.settings.limits)
             directories = Directories(context.directory, context.data_directory, context.confinement, max_bytes)
-            plain_backend = BACKENDS[query.backend].open_backend(settings, directories)
+            kind = BACKENDS[query.backend]
+            plain_backend = kind.open_backend(settings, directories)
         except BackendProblem as problem:
             return None, [Problem(("config",), "backend-open-failed", str(problem))]
+        warning = kind.explain_unverified_server(settings)
+        problems += [Problem(("config",), "unverified-server", warning, Severity.WARNING)] if warning else []
         from nexusform.workflow.opening.encryption_settings import wrap_remote_backend
 
         backend, new_problems = wrap_remote_backend(plain_backend, query.reader, self.settings, context)

@@ -136,6 +136,7 @@ HTTP: Final = BackendKind(
     _open_http,
     _list_http_addresses,
     ("address", "update_method", "lock_address", "lock_method", "unlock_address", "unlock_method"),
+    unverified_setting="skip_cert_verification",
 )
 S3: Final = BackendKind(_S3, _open_s3, _list_s3_addresses, ("bucket", "key", "endpoint", "use_path_style"))
 POSTGRES: Final = BackendKind(_POSTGRES, _open_postgres, _list_postgres_addresses)

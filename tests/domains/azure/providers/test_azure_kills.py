@@ -22,9 +22,9 @@ pytest.importorskip("azure.mgmt.networkcloud")
 from tests.contracts.crash_runner import Runner
 from tests.domains.azure.providers.arm_server import ArmServer, Faults, Killed, Site, machine_id
 from tests.domains.azure.providers.azure_sites import MIXED, NEW, PROVIDER_BLOCK, SCALED, project, standing_site
+from tests.kill_points import select_share, tries_all
 
 KILLED = -signal.SIGKILL
-POINTS = os.environ.get("NEXUSFORM_CRASH_POINTS", "")
 
 
 class Kill:
@@ -195,5 +195,5 @@ def test_an_apply_killed_at_every_request_goes_on(story: Story, faults: Faults) 
     requests = range(1, len(story.requests(faults)) + 1)
     points = [(number, after) for number in requests for after in (False, True)]
     middle = len(points) // 2
-    for number, after in points if POINTS == "all" else points[middle : middle + 1]:
+    for number, after in select_share(points) if tries_all() else points[middle : middle + 1]:
         story.killed_and_resumed(number, faults, after=after)

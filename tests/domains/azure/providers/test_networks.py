@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.domains.azure.providers.arm_server import GROUP, LOCATION, PROVIDER, ArmServer
@@ -84,3 +86,44 @@ def test_facts_outside_of_an_export_are_named_by_plans_that_use_them(
     assert trunks("plan") == 0, trunks.said
     assert missing in trunks.said
     assert ("no data on" in trunks.said) is bool(missing), trunks.said
+
+
+VM = """resource "nexus_virtual_machine" "v1" {
+  provider   = azure_export
+  site_id    = nexus_site.SITE.id
+  name       = "v1"
+  cpu_cores  = 2
+  memory_gib = 4
+  disk_gib   = 8
+  azure {
+    body = {
+      properties = { networkAttachments = [{ attachedNetworkId = "NETWORK" }] }
+    }
+  }
+}
+"""
+SIMULATED = """resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.s.id
+  name          = "r"
+  machine_count = 2
+}
+"""
+BODIES = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "sites-007"
+
+
+def test_an_export_without_networks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nexusform: Told) -> None:
+    """The bodies of most sites have no list of networks: nothing was checked, and the plan says so."""
+    (tmp_path / "exported").mkdir()
+    monkeypatch.chdir(tmp_path / "exported")
+    assert nexusform("import", f"-from={BODIES}", "-generate-config-out=site.nf.hcl") == 0, nexusform.said
+    site = Path("site.nf.hcl").read_text().partition('resource "nexus_site" "')[2].partition('"')[0]
+    Path("vm.nf.hcl").write_text(VM.replace("SITE", site).replace("NETWORK", f"{L3}/blue"))
+    assert nexusform("plan", "-samples=0") == 0, nexusform.said
+    assert "no data on L3 networks, isolation domains and their racks" in nexusform.said
+    assert "network-not-on-site" not in nexusform.said
+    # A simulated site has no export.
+    simulated = VM.replace("  provider   = azure_export\n", "").replace("NETWORK", f"{L3}/blue")
+    Path("vm.nf.hcl").write_text(SIMULATED + simulated.replace("SITE", "s"))
+    assert nexusform("plan", "-samples=0") == 0, nexusform.said
+    assert "no data on" not in nexusform.said

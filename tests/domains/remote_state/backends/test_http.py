@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.domains.remote_state.backends import http
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpService, open_http
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo
+from tests.certificates import certify
 from tests.contracts.http_state_server import Store, state_server
 
 HOLDER = LockInfo("id-1", "apply", "me@here", "0.1.0", "2026-11-20", "p", "here", 1)
@@ -244,3 +246,47 @@ def test_a_workspace_that_a_killed_run_left_out_of_the_list_is_listed_by_the_nex
     assert dev.list_workspaces() == ["default"]
     dev.write(b"one")
     assert dev.list_workspaces() == ["default", "dev"]
+
+
+READER = """data "nexusform_remote_state" "lab" {
+  backend = "http"
+  config = {
+    address                = "ADDRESS"
+    skip_cert_verification = true
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("in_block", [True, False])
+def test_a_server_that_is_not_verified_is_named(
+    in_block: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Plan, apply and a remote state of another configuration; a verified server has no warning."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*certify(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with state_server(tls=tls) as (address, _):
+        settings = f'    address = "{address}/lab"\n'
+        skip = "    skip_cert_verification = true\n"
+        block = settings + skip * in_block
+        Path("main.nf.hcl").write_text(
+            f'nexusform {{\n  backend "http" {{\n{block}  }}\n}}\nresource "nexus_site" "s" {{}}\n'
+        )
+        flags = [] if in_block else ["-backend-config=skip_cert_verification=true"]
+
+        def run(*words: str) -> str:
+            assert run_command_line([words[0], *flags, *words[1:]]) == 0, capsys.readouterr().err
+            said = capsys.readouterr()
+            return " ".join((said.out + said.err).replace("│", " ").split())
+
+        warning = f"The certificate of {address} is not verified"
+        assert warning in run("plan", "-out=p")
+        assert ("on main.nf.hcl line 2" in run("plan")) is in_block
+        assert warning in run("apply", "-auto-approve", "p")
+        assert warning in run("apply", "-auto-approve")
+        (tmp_path / "reader").mkdir()
+        monkeypatch.chdir(tmp_path / "reader")
+        Path("main.nf.hcl").write_text(READER.replace("ADDRESS", f"{address}/lab"))
+        flags = []
+        assert f"{warning} (skip_cert_verification)" in run("plan")
