@@ -38,24 +38,25 @@ class Domain(Struct, frozen=True, kw_only=True):
     """Entry of one domain. Modules are named relative to its folder, objects as `module:NAME`.
 
     `dependencies`: other domains that it may import. `io_layer`: its packages and modules that may access
-    files, clocks and sockets. `resource_types` and `data_sources`: names of types; `nexus_inventory` is
-    NEXUS_INVENTORY in types/nexus_inventory.py. `phases`: its `Phases` (planning/phases.py), "" for none.
-    `placement_kinds`: the `kind` of rows, to a `PlacementKind`; `placement_maps`: the computed attributes
-    with such placements, and their kind. `page_parts`: its `PageParts` (rendering/page/domain_parts.py).
-    `providers` and `backends`: configured names, to their `ProviderKind` or `BackendKind`. `exports`: forms
-    of `export` to their writers (workflow/exporting.py). `checks`: additional checks of `validate`.
-    `explainer`: the `Explainer` of objects of its types. `show_renderers`: types to the functions that render
-    them for `show` instead of attributes (cli/show.py). `imports`: sources of `import -from=`, DIR for any
-    directory, to their importers (workflow/runs/object_import.py). `reconcilers`: sources of `reconcile
-    -from=` to their comparison with state (cli/comparison_sources.py). `checkers`: programs of `plan -check-with=`
-    to their checks (workflow/program_checks.py). `diagnostic_traits`: its diagnostics by id, if they have traits.
+    files, clocks and sockets. `resource_types`: names of types, to their modules in types/; `data_sources`:
+    names, each with a module of the same name. Constants have the name in capitals. `phases`: its `Phases`
+    (planning/phases.py), "" for none. `placement_kinds`: the `kind` of rows, to a `PlacementKind`;
+    `placement_maps`: the computed attributes with such placements, and their kind. `page_parts`: its
+    `PageParts` (rendering/page/domain_parts.py). `providers` and `backends`: configured names, to their
+    `ProviderKind` or `BackendKind`. `exports`: forms of `export` to their writers (workflow/exporting.py).
+    `checks`: additional checks of `validate`. `explainer`: the `Explainer` of objects of its types.
+    `show_renderers`: types to the functions that render them for `show` instead of attributes (cli/show.py).
+    `imports`: sources of `import -from=`, DIR for any directory, to their importers
+    (workflow/runs/object_import.py). `reconcilers`: sources of `reconcile -from=` to their comparison with
+    state (cli/comparison_sources.py). `checkers`: programs of `plan -check-with=` to their checks
+    (workflow/program_checks.py). `diagnostic_traits`: its diagnostics by id, if they have traits.
     """
 
     name: str
     description: str
     dependencies: tuple[str, ...] = ()
     io_layer: tuple[str, ...] = ()
-    resource_types: tuple[str, ...] = ()
+    resource_types: Mapping[str, str] = field(default_factory=dict)
     data_sources: tuple[str, ...] = ()
     phases: str = ""
     placement_kinds: Mapping[str, str] = field(default_factory=dict)
@@ -137,7 +138,7 @@ _ALL: Final = (
         name="vnf",
         description="VNFs from TOSCA and HOT files",
         io_layer=("providers", "serving", "cli"),
-        resource_types=("tacker_vnf",),
+        resource_types={"tacker_vnf": "tacker_vnf"},
         providers={"tacker": "providers.tacker:PROVIDER"},
         exports={"sol003": "rendering.exports:export_sol003"},
         diagnostic_traits={"corrected-document": DiagnosticTraits("note", "document"), "not-read-for-placement": _NOTE},
@@ -145,7 +146,7 @@ _ALL: Final = (
     Domain(
         name="openstack",
         description="Compute hosts of OpenStack, with placement as Nova decides it",
-        resource_types=("openstack_site",),
+        resource_types={"openstack_site": "openstack_site"},
         data_sources=("openstack_inventory",),
         diagnostic_traits={"incomplete-openstack-inventory": DiagnosticTraits(hides_capacity=True)},
     ),
@@ -154,22 +155,22 @@ _ALL: Final = (
         description="Placements on member clusters, as KubeFleet decides them",
         dependencies=("pods",),
         io_layer=("workflow",),
-        resource_types=(
-            "fleet_member_cluster",
-            "fleet_hub_manifest",
-            "fleet_cluster_resource_override",
-            "fleet_resource_override",
-            "fleet_placement_disruption_budget",
-            "fleet_placement_eviction",
-            "fleet_cluster_staged_update_strategy",
-            "fleet_cluster_staged_update_run",
-            "fleet_staged_update_strategy",
-            "fleet_staged_update_run",
-            "fleet_cluster_approval_request",
-            "fleet_approval_request",
-            "fleet_cluster_resource_placement",
-            "fleet_resource_placement",
-        ),
+        resource_types={
+            "fleet_member_cluster": "fleet_member_cluster",
+            "fleet_hub_manifest": "fleet_hub_manifest",
+            "fleet_cluster_resource_override": "fleet_overrides",
+            "fleet_resource_override": "fleet_overrides",
+            "fleet_placement_disruption_budget": "fleet_placement_disruption_budget",
+            "fleet_placement_eviction": "fleet_placement_eviction",
+            "fleet_cluster_staged_update_strategy": "fleet_staged",
+            "fleet_cluster_staged_update_run": "fleet_staged",
+            "fleet_staged_update_strategy": "fleet_staged",
+            "fleet_staged_update_run": "fleet_staged",
+            "fleet_cluster_approval_request": "fleet_staged",
+            "fleet_approval_request": "fleet_staged",
+            "fleet_cluster_resource_placement": "fleet_placements",
+            "fleet_resource_placement": "fleet_placements",
+        },
         phases="planning.fleet_phases:PHASES",
         placement_kinds={"binding": "binding_kind:KIND"},
         placement_maps={"bindings": "binding"},
@@ -289,12 +290,21 @@ def find_domains() -> Mapping[str, Domain]:
     return {domain.name: domain for domain in _ALL if find_spec(f"{PACKAGE}.{domain.name}") is not None}
 
 
-def collect_type_targets(field_name: str) -> dict[str, str]:
-    """Collect the targets of all `resource_types` or `data_sources`."""
+def collect_type_targets() -> dict[str, str]:
+    """Collect the targets of all `resource_types`."""
+    return {
+        name: f"{domain.build_target('types')}.{module}:{name.upper()}"
+        for domain in find_domains().values()
+        for name, module in domain.resource_types.items()
+    }
+
+
+def collect_data_targets() -> dict[str, str]:
+    """Collect the targets of all `data_sources`."""
     return {
         name: build_type_target(domain.build_target("types"), name)
         for domain in find_domains().values()
-        for name in getattr(domain, field_name)
+        for name in domain.data_sources
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.domain_table import Domain, find_domains
+from nexusform.domain_table import find_domains
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placements.vm_demands import ClaimDemand
 from nexusform.planning.instances.block_planner import BlockPlanner
@@ -107,22 +107,12 @@ def plan_phases(
     blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation
 ) -> tuple[DomainContribution, ...]:
     """Return the contributions of the used domains to a plan, including the diagnostics of their queries."""
-    types = _list_types(blocks)
-    return tuple(
-        _load_phases(domain).plan(blocks, vms, evaluation)
-        for domain in _iterate_domains()
-        if not types.isdisjoint(domain.resource_types)
-    )
+    return tuple(phases.plan(blocks, vms, evaluation) for phases in _load_used_phases(_list_types(blocks)))
 
 
 def remove_phases(blocks: BlockPlanner, vms: Iterable[VmObject]) -> tuple[DomainContribution, ...]:
     """Return the contributions of the used domains when everything is destroyed."""
-    types = _list_types(blocks)
-    return tuple(
-        _load_phases(domain).remove(blocks, vms)
-        for domain in _iterate_domains()
-        if not types.isdisjoint(domain.resource_types)
-    )
+    return tuple(phases.remove(blocks, vms) for phases in _load_used_phases(_list_types(blocks)))
 
 
 def collect_diagnostics(contributions: Iterable[DomainContribution]) -> Iterator[Diagnostic]:
@@ -133,30 +123,24 @@ def collect_diagnostics(contributions: Iterable[DomainContribution]) -> Iterator
 
 def list_workloads(state: State, registries: PluginRegistries) -> list[ScheduledWorkload]:
     """Return the workloads on VMs in a state."""
-    types = {address.type for address in state.instances}
     workloads: list[ScheduledWorkload] = []
-    for domain in _iterate_domains():
-        if not types.isdisjoint(domain.resource_types):
-            workloads += _load_phases(domain).list_workloads(state, registries)
+    for phases in _load_used_phases({address.type for address in state.instances}):
+        workloads += phases.list_workloads(state, registries)
     return workloads
 
 
 def collect_claims(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> dict[str, ClaimDemand]:
     """Return the storage claims of pods of existing objects, by cluster id."""
-    types = {address.type for address in instances}
     claims: dict[str, ClaimDemand] = {}
-    for domain in _iterate_domains():
-        if not types.isdisjoint(domain.resource_types):
-            claims |= _load_phases(domain).collect_claims(instances, registries)
+    for phases in _load_used_phases({address.type for address in instances}):
+        claims |= phases.collect_claims(instances, registries)
     return claims
 
 
 def collect_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[PlacementChange]:
     """Yield rows of objects that lost their host outside nexusform."""
-    types = {address.type for address in prior.instances}
-    for domain in _iterate_domains():
-        if not types.isdisjoint(domain.resource_types):
-            yield from _load_phases(domain).list_lost_rows(prior, registries)
+    for phases in _load_used_phases({address.type for address in prior.instances}):
+        yield from phases.list_lost_rows(prior, registries)
 
 
 def _list_types(blocks: BlockPlanner) -> set[str]:
@@ -164,10 +148,9 @@ def _list_types(blocks: BlockPlanner) -> set[str]:
     return {block.type for block in blocks.order.blocks} | {address.type for address in blocks.prior.instances}
 
 
-def _iterate_domains() -> Iterator[Domain]:
-    return (domain for domain in find_domains().values() if domain.phases)
-
-
-def _load_phases(domain: Domain) -> DomainPhases:
-    module, _, name = domain.build_target(domain.phases).partition(":")
-    return cast("DomainPhases", getattr(import_module(module), name))
+def _load_used_phases(types: set[str]) -> Iterator[DomainPhases]:
+    """Yield the phases of the domains with any of these types."""
+    for domain in find_domains().values():
+        if domain.phases and not types.isdisjoint(domain.resource_types):
+            module, _, name = domain.build_target(domain.phases).partition(":")
+            yield cast("DomainPhases", getattr(import_module(module), name))

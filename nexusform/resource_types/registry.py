@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nexusform.domain_table import LazyTable, build_type_target, collect_type_targets
+from nexusform.domain_table import LazyTable, build_type_target, collect_data_targets, collect_type_targets
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 
 _PACKAGE: Final = "nexusform.resource_types"
@@ -31,11 +31,9 @@ def _build_targets(*names: str) -> dict[str, str]:
 
 
 RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = LazyTable(
-    {**_build_targets(*_TYPES), **collect_type_targets("resource_types"), **_build_targets(*_LAST_TYPES)}
+    {**_build_targets(*_TYPES), **collect_type_targets(), **_build_targets(*_LAST_TYPES)}
 )
-DATA_SOURCES: Final[Mapping[str, ResourceType]] = LazyTable(
-    {**_build_targets(*_DATA), **collect_type_targets("data_sources")}
-)
+DATA_SOURCES: Final[Mapping[str, ResourceType]] = LazyTable({**_build_targets(*_DATA), **collect_data_targets()})
 
 
 def build_registries() -> PluginRegistries:

@@ -16,8 +16,8 @@ from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
 from nexusform.domains.fleet.scheduling.validation import read_usage
 from nexusform.domains.fleet.scheduling.watcher import WatchedPlacement, enqueue_placements
-from nexusform.domains.fleet.types.fleet_cluster_resource_placement import FLEET_CLUSTER_RESOURCE_PLACEMENT
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
+from nexusform.domains.fleet.types.fleet_placements import FLEET_CLUSTER_RESOURCE_PLACEMENT
 from nexusform.kubernetes.matching import Taint
 
 

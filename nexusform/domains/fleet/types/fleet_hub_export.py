@@ -30,11 +30,12 @@ from nexusform.domains.fleet.importers.hub_objects import is_user_object, remove
 from nexusform.domains.fleet.importers.hub_records import ObservedEviction, ObservedRun, read_evictions, read_runs
 from nexusform.domains.fleet.scheduling.policy_snapshots import compute_policy_hash
 from nexusform.domains.fleet.scheduling.staged_update import Stage
-from nexusform.domains.fleet.types.fleet_cluster_resource_placement import FLEET_CLUSTER_RESOURCE_PLACEMENT
-from nexusform.domains.fleet.types.fleet_cluster_staged_update_strategy import FLEET_CLUSTER_STAGED_UPDATE_STRATEGY
-from nexusform.domains.fleet.types.fleet_resource_placement import FLEET_RESOURCE_PLACEMENT
+from nexusform.domains.fleet.types.fleet_placements import FLEET_CLUSTER_RESOURCE_PLACEMENT, FLEET_RESOURCE_PLACEMENT
 from nexusform.domains.fleet.types.fleet_schemas import BINDING
-from nexusform.domains.fleet.types.fleet_staged_update_strategy import FLEET_STAGED_UPDATE_STRATEGY
+from nexusform.domains.fleet.types.fleet_staged import (
+    FLEET_CLUSTER_STAGED_UPDATE_STRATEGY,
+    FLEET_STAGED_UPDATE_STRATEGY,
+)
 from nexusform.domains.fleet.types.kubernetes_manifests import (
     ATTRIBUTES,
     MEMBER,

@@ -210,3 +210,19 @@ def _check_patch(patch: Values, patch_path: Path) -> Iterator[Problem]:
     if patch.get("op") == "remove" and patch.get("value") is not None:
         message = "remove operation cannot have value"
         yield build_error((*patch_path, "value"), f"invalid JSONPatchOverride {path}: {message}")
+
+
+FLEET_CLUSTER_RESOURCE_OVERRIDE: Final = build_override_type(
+    "fleet_cluster_resource_override",
+    "ClusterResourceOverride",
+    "Changes cluster-scoped objects or whole namespaces per cluster.",
+    selector="cluster_resource_selector",
+    is_namespaced=False,
+)
+FLEET_RESOURCE_OVERRIDE: Final = build_override_type(
+    "fleet_resource_override",
+    "ResourceOverride",
+    "Changes objects of one namespace per cluster; overrides fleet_cluster_resource_override.",
+    selector="resource_selector",
+    is_namespaced=True,
+)

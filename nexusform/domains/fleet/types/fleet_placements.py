@@ -1,4 +1,4 @@
-"""Common parts of the two placement types: schema, checks and reading."""
+"""The two placement types: schema, checks and reading."""
 
 from __future__ import annotations
 
@@ -160,3 +160,17 @@ def _check_integers(arguments: Values) -> Iterator[Problem]:
     for path, value in fields:
         if isinstance(value, float | Fraction):
             yield build_error(path, f"{path[-1]} must be a whole number, not {float(value)}")
+
+
+FLEET_CLUSTER_RESOURCE_PLACEMENT: Final = build_placement_type(
+    "fleet_cluster_resource_placement",
+    "ClusterResourcePlacement",
+    "Places cluster-scoped objects and namespaces on member clusters.",
+    is_namespaced=False,
+)
+FLEET_RESOURCE_PLACEMENT: Final = build_placement_type(
+    "fleet_resource_placement",
+    "ResourcePlacement",
+    "Places objects of one namespace on member clusters.",
+    is_namespaced=True,
+)

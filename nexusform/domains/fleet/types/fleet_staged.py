@@ -1,4 +1,4 @@
-"""Common parts of the staged types, cluster-wide and namespaced: strategies, runs, approvals."""
+"""The staged types, cluster-wide and namespaced: strategies, runs and approvals."""
 
 from __future__ import annotations
 
@@ -228,3 +228,35 @@ def build_strategy_type(name: str, kind: str, description: str, *, is_namespaced
     """Build the resource type of a staged update strategy."""
     fleet = FleetKind(kind, _STRATEGY_SPEC, is_namespaced)
     return build_fleet_type(name, fleet, description, read=_read_strategy, findings=_check_strategy)
+
+
+FLEET_CLUSTER_STAGED_UPDATE_STRATEGY: Final = build_strategy_type(
+    "fleet_cluster_staged_update_strategy",
+    "ClusterStagedUpdateStrategy",
+    "The stages of a staged update run.",
+    is_namespaced=False,
+)
+FLEET_CLUSTER_STAGED_UPDATE_RUN: Final = build_run_type(
+    "fleet_cluster_staged_update_run",
+    "ClusterStagedUpdateRun",
+    strategy="fleet_cluster_staged_update_strategy",
+    is_namespaced=False,
+)
+FLEET_STAGED_UPDATE_STRATEGY: Final = build_strategy_type(
+    "fleet_staged_update_strategy",
+    "StagedUpdateStrategy",
+    "The stages of a staged update run of a namespace.",
+    is_namespaced=True,
+)
+FLEET_STAGED_UPDATE_RUN: Final = build_run_type(
+    "fleet_staged_update_run", "StagedUpdateRun", strategy="fleet_staged_update_strategy", is_namespaced=True
+)
+FLEET_CLUSTER_APPROVAL_REQUEST: Final = build_approval_type(
+    "fleet_cluster_approval_request",
+    "ClusterApprovalRequest",
+    run="fleet_cluster_staged_update_run",
+    is_namespaced=False,
+)
+FLEET_APPROVAL_REQUEST: Final = build_approval_type(
+    "fleet_approval_request", "ApprovalRequest", run="fleet_staged_update_run", is_namespaced=True
+)

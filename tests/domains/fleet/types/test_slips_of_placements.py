@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from nexusform.domains.fleet.types.fleet_cluster_resource_placement import FLEET_CLUSTER_RESOURCE_PLACEMENT
+from nexusform.domains.fleet.types.fleet_placements import FLEET_CLUSTER_RESOURCE_PLACEMENT
 
 RIGHT = """apiVersion: placement.kubernetes-fleet.io/v1
 kind: ClusterResourcePlacement
