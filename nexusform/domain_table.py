@@ -37,18 +37,17 @@ class DiagnosticTraits(Struct, frozen=True):
 class Domain(Struct, frozen=True, kw_only=True):
     """Entry of one domain. Modules are named relative to its folder, objects as `module:NAME`.
 
-    `dependencies`: other domains that it may import. `io_layer`: its packages and modules that may access
-    files, clocks and sockets. `resource_types`: names of types, to their modules in types/; `data_sources`:
-    names, each with a module of the same name. Constants have the name in capitals. `phases`: its `Phases`
-    (planning/phases.py), "" for none. `placement_kinds`: the `kind` of rows, to a `PlacementKind`;
-    `placement_maps`: the computed attributes with such placements, and their kind. `page_parts`: its
-    `PageParts` (rendering/page/domain_parts.py). `providers` and `backends`: configured names, to their
-    `ProviderKind` or `BackendKind`. `exports`: forms of `export` to their writers (workflow/exporting.py).
-    `checks`: additional checks of `validate`. `explainer`: the `Explainer` of objects of its types.
-    `show_renderers`: types to the functions that render them for `show` instead of attributes (cli/show.py).
-    `imports`: sources of `import -from=`, DIR for any directory, to their importers
-    (workflow/runs/object_import.py). `reconcilers`: sources of `reconcile -from=` to their comparison with
-    state (cli/comparison_sources.py). `checkers`: programs of `plan -check-with=` to their checks
+    `dependencies`: other domains that it may import. `io_layer`: its packages and modules that may access files,
+    clocks and sockets. `resource_types` and `data_sources`: names of types, to their modules in types/, with the
+    type as NAME. `phases`: its `Phases` (planning/phases.py), "" for none. `placement_kinds`: the `kind` of rows,
+    to a `PlacementKind`; `placement_maps`: the computed attributes with such placements, and their kind.
+    `page_parts`: its `PageParts` (rendering/page/domain_parts.py). `providers` and `backends`: configured names,
+    to their `ProviderKind` or `BackendKind`. `exports`: forms of `export` to their writers
+    (workflow/exporting.py). `checks`: additional checks of `validate`. `explainer`: the `Explainer` of objects of
+    its types. `show_renderers`: types to the functions that render them for `show` instead of attributes
+    (cli/show.py). `imports`: sources of `import -from=`, DIR for any directory, to their importers
+    (workflow/runs/object_import.py). `reconcilers`: sources of `reconcile -from=` to their comparison with state
+    (cli/comparison_sources.py). `checkers`: programs of `plan -check-with=` to their checks
     (workflow/program_checks.py). `diagnostic_traits`: its diagnostics by id, if they have traits.
     """
 
@@ -57,7 +56,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     dependencies: tuple[str, ...] = ()
     io_layer: tuple[str, ...] = ()
     resource_types: Mapping[str, str] = field(default_factory=dict)
-    data_sources: tuple[str, ...] = ()
+    data_sources: Mapping[str, str] = field(default_factory=dict)
     phases: str = ""
     placement_kinds: Mapping[str, str] = field(default_factory=dict)
     placement_maps: Mapping[str, str] = field(default_factory=dict)
@@ -77,11 +76,6 @@ class Domain(Struct, frozen=True, kw_only=True):
     def build_target(self, name: str) -> str:
         """Build the absolute target of a field: `nexusform.domains.azure.providers.azure:PROVIDER`."""
         return f"{PACKAGE}.{self.name}.{name}"
-
-
-def build_type_target(package: str, type_name: str) -> str:
-    """Build the target of a type in the module of the same name."""
-    return f"{package}.{type_name}:{type_name.upper()}"
 
 
 class LazyTable(Mapping[str, T]):
@@ -115,7 +109,7 @@ _ALL: Final = (
         description="A site in Azure: import, read, change",
         dependencies=("openstack",),
         io_layer=("providers", "workflow", "cli"),
-        data_sources=("nexus_inventory",),
+        data_sources={"nexus_inventory": "nexus_inventory"},
         providers={"azure": "providers.azure:PROVIDER", "azure_export": "providers.azure_export:PROVIDER"},
         imports={"DIR": "workflow.site_import:import_site", "azure": "workflow.site_import:import_site"},
         exports={"azapi": "rendering.exports:export_azapi", "az": "rendering.exports:export_az"},
@@ -147,7 +141,7 @@ _ALL: Final = (
         name="openstack",
         description="Compute hosts of OpenStack, with placement as Nova decides it",
         resource_types={"openstack_site": "openstack_site"},
-        data_sources=("openstack_inventory",),
+        data_sources={"openstack_inventory": "openstack_inventory"},
         diagnostic_traits={"incomplete-openstack-inventory": DiagnosticTraits(hides_capacity=True)},
     ),
     Domain(
@@ -184,7 +178,7 @@ _ALL: Final = (
             "manifests": "rendering.exports:export_manifests",
             "node-labels": "rendering.exports:export_node_labels",
         },
-        data_sources=("fleet_hub_export", "kubernetes_manifests"),
+        data_sources={"fleet_hub_export": "fleet_hub_export", "kubernetes_manifests": "kubernetes_manifests"},
         diagnostic_traits={
             "schedule-drift": DiagnosticTraits("advice", is_placement_advice=True),
             "hub-behaviour-differs": DiagnosticTraits("advice", "document"),
@@ -202,7 +196,7 @@ _ALL: Final = (
     Domain(
         name="pods",
         description="Pods on nodes, as kube-scheduler and controllers place them",
-        data_sources=("kubernetes_nodes",),
+        data_sources={"kubernetes_nodes": "kubernetes_nodes"},
         placement_kinds={"pod": "pod_kind:KIND"},
         placement_maps={"workloads": "pod"},
         diagnostic_traits={
@@ -234,7 +228,7 @@ _ALL: Final = (
         description="A live fleet hub: read, dry run, apply",
         dependencies=("fleet", "pods"),
         io_layer=("api", "providers", "workflow", "cli"),
-        data_sources=("fleet_hub",),
+        data_sources={"fleet_hub": "fleet_hub"},
         providers={"fleet": "providers.fleet:PROVIDER"},
         imports={"hub": "workflow.hub_import:import_hub"},
         reconcilers={"hub": "cli.reconcile_answer:compare_with_hub"},
@@ -290,21 +284,12 @@ def find_domains() -> Mapping[str, Domain]:
     return {domain.name: domain for domain in _ALL if find_spec(f"{PACKAGE}.{domain.name}") is not None}
 
 
-def collect_type_targets() -> dict[str, str]:
-    """Collect the targets of all `resource_types`."""
+def collect_type_targets(field_name: str) -> dict[str, str]:
+    """Collect the targets of all `resource_types` or `data_sources`."""
     return {
-        name: f"{domain.build_target('types')}.{module}:{name.upper()}"
+        name: domain.build_target(f"types.{module}:{name.upper()}")
         for domain in find_domains().values()
-        for name, module in domain.resource_types.items()
-    }
-
-
-def collect_data_targets() -> dict[str, str]:
-    """Collect the targets of all `data_sources`."""
-    return {
-        name: build_type_target(domain.build_target("types"), name)
-        for domain in find_domains().values()
-        for name in domain.data_sources
+        for name, module in getattr(domain, field_name).items()
     }
 
 

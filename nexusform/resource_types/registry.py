@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nexusform.domain_table import LazyTable, build_type_target, collect_data_targets, collect_type_targets
+from nexusform.domain_table import LazyTable, collect_type_targets
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 
 _PACKAGE: Final = "nexusform.resource_types"
@@ -22,18 +22,18 @@ _TYPES: Final = (
     "nexus_agent_pool",
     "nexus_virtual_machine",
 )
-_LAST_TYPES: Final = ("nexus_separation_rule",)
-_DATA: Final = ("nexusform_remote_state",)
 
 
 def _build_targets(*names: str) -> dict[str, str]:
-    return {name: build_type_target(_PACKAGE, name) for name in names}
+    return {name: f"{_PACKAGE}.{name}:{name.upper()}" for name in names}
 
 
 RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = LazyTable(
-    {**_build_targets(*_TYPES), **collect_type_targets(), **_build_targets(*_LAST_TYPES)}
+    _build_targets(*_TYPES) | collect_type_targets("resource_types") | _build_targets("nexus_separation_rule")
 )
-DATA_SOURCES: Final[Mapping[str, ResourceType]] = LazyTable({**_build_targets(*_DATA), **collect_data_targets()})
+DATA_SOURCES: Final[Mapping[str, ResourceType]] = LazyTable(
+    _build_targets("nexusform_remote_state") | collect_type_targets("data_sources")
+)
 
 
 def build_registries() -> PluginRegistries:
