@@ -39,7 +39,9 @@ class IdentityComparison(Struct, frozen=True):
 
 @runtime_checkable
 class IdentifiedProvider(Protocol):
-    """Provider of a system with an identity."""
+    """Provider of a system with an identity. `has_fixed_identity`: its settings are the identity."""
+
+    has_fixed_identity: bool
 
     def read_identity(self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Read the identity; `objects` are the attributes of the recorded objects. Raises ProviderProblem."""
@@ -64,6 +66,8 @@ class IdentifiedProvider(Protocol):
 
 class FixedIdentity:
     """Identity of a system by its settings, such as address, subscription or location; empty for files."""
+
+    has_fixed_identity = True
 
     def __init__(self, identity: Mapping[str, str]) -> None:
         self._identity = identity

@@ -29,6 +29,7 @@ from nexusform.schemas.block_schema import ObjectReference
 
 Types = Mapping[str, ResourceType]
 Values = Mapping[str, Any]
+StepOrder = Mapping[Address, Sequence[Address]]
 _DELETES = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _CREATES = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
@@ -40,7 +41,7 @@ def build_steps(
     prior: PriorState,
     context: ResourceContext,
     types: Mapping[str, ResourceType],
-    step_order: Mapping[Address, Sequence[Address]],
+    step_order: StepOrder,
 ) -> list[Step]:
     """Build the steps of a plan; `context` is the context of the prior objects. `step_order` lists the
     addresses to complete before the step of an address.
@@ -62,7 +63,7 @@ def build_step_graph(
     prior: PriorState,
     machines: Mapping[Address, MachineUse],
     types: Types,
-    step_order: Mapping[Address, Sequence[Address]],
+    step_order: StepOrder,
 ) -> StepGraph:
     """Build the steps of changes with all waits except those for capacity. `remaining` are the attributes of
     updated objects after removal of the VMs that free capacity; `machines` are those of their VMs.
@@ -72,8 +73,8 @@ def build_step_graph(
         _add_own_steps(graph, index, change, remaining.get(change.address))
     concurrent_blocks = _find_concurrent_blocks(changes, types)
     _wait_for_references(graph, concurrent_blocks)
-    _wait_for_dependents(graph, prior)
-    _wait_for_uses(graph, _UsedObjectIndex(changes, machines, types))
+    _wait_for_dependents(graph, prior, step_order)
+    _wait_for_uses(graph, _UsedObjectIndex(changes, machines, types), step_order)
     _wait_for_order(graph, step_order)
     # Let concurrent objects wait for the same steps.
     for address, blocks in concurrent_blocks.items():
@@ -173,8 +174,8 @@ def _wait_for_references(graph: StepGraph, concurrent_blocks: Mapping[Address, A
                     graph.add_waits(apply_step, graph.get_gate(("created", block), graph.creation_steps.get(block, [])))
 
 
-def _wait_for_order(graph: StepGraph, step_order: Mapping[Address, Sequence[Address]]) -> None:
-    """Add waits of steps for changes ordered before them by a domain. References in state win."""
+def _wait_for_order(graph: StepGraph, step_order: StepOrder) -> None:
+    """Add waits of steps for changes ordered before them by a domain. Other waits win over a cycle."""
     ordered_waits: dict[int, set[int]] = {}
     for address, awaited_addresses in step_order.items():
         step = graph.apply_step.get(address, graph.delete_step.get((address, "")))
@@ -190,8 +191,10 @@ def _wait_for_order(graph: StepGraph, step_order: Mapping[Address, Sequence[Addr
     remove_stuck_waits(graph, ordered_waits)
 
 
-def _wait_for_dependents(graph: StepGraph, prior: PriorState) -> None:
-    """Let destroys wait until dependents are deleted or updated."""
+def _wait_for_dependents(graph: StepGraph, prior: PriorState, step_order: StepOrder) -> None:
+    """Let destroys wait until dependents are deleted or updated. Updates ordered after a destroy by a domain are
+    not awaited.
+    """
     deletes_by_block: dict[str, list[int]] = {}  # block -> deletes of its dependents
     updates_by_block: dict[str, list[int]] = {}  # block -> creates and updates of its dependents
     for change in graph.changes:
@@ -199,12 +202,13 @@ def _wait_for_dependents(graph: StepGraph, prior: PriorState) -> None:
             continue
         delete = graph.delete_step.get((change.address, change.deposed))
         apply_step = graph.apply_step.get(change.address)
+        earlier_blocks = {str(earlier.config_address) for earlier in step_order.get(change.address, ())}
         for block in prior.get_dependencies(change.address, change.deposed, change.dependencies):
             if block not in graph.deletion_steps:
                 continue
             if delete is not None:
                 deletes_by_block.setdefault(block, []).append(delete)
-            if apply_step is not None:
+            if apply_step is not None and block not in earlier_blocks:
                 updates_by_block.setdefault(block, []).append(apply_step)
     for block, deletes in graph.deletion_steps.items():
         for delete in deletes:
@@ -213,19 +217,25 @@ def _wait_for_dependents(graph: StepGraph, prior: PriorState) -> None:
                 graph.add_waits(delete, graph.get_gate(("updated", block), updates_by_block.get(block, [])))
 
 
-def _wait_for_uses(graph: StepGraph, uses: _UsedObjectIndex) -> None:
-    """Let creates and updates wait for used objects; destroys wait for former users."""
+def _wait_for_uses(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:
+    """Let creates and updates wait for used objects; destroys wait for former users. The order of a domain wins."""
     for change in graph.changes:
         apply_step = graph.apply_step.get(change.address)
         if apply_step is not None:
-            used_steps = [graph.apply_step[used] for used in uses.list_after(change) if used in graph.apply_step]
+            used_steps = [
+                graph.apply_step[used]
+                for used in uses.list_after(change)
+                if used in graph.apply_step and change.address not in step_order.get(used, ())
+            ]
             graph.add_waits(apply_step, used_steps)
         if change.before is not None and not change.deposed:
-            _wait_for_former_user(graph, change, uses)
+            _wait_for_former_user(graph, change, uses, step_order.get(change.address, ()))
 
 
-def _wait_for_former_user(graph: StepGraph, change: Change, uses: _UsedObjectIndex) -> None:
-    """Let the destroy of a used object wait until its user is deleted, or uses another object."""
+def _wait_for_former_user(graph: StepGraph, change: Change, uses: _UsedObjectIndex, earlier: Sequence[Address]) -> None:
+    """Let the destroy of a used object wait until its user is deleted, or uses another object. Objects in `earlier`
+    are destroyed before an update of the user.
+    """
     apply_step = graph.apply_step.get(change.address)
     delete = graph.delete_step.get((change.address, ""))
     release = graph.release_step.get(change.address)
@@ -235,7 +245,8 @@ def _wait_for_former_user(graph: StepGraph, change: Change, uses: _UsedObjectInd
         if destroy is None or used == change.address:
             continue
         graph.add_waits(destroy, releasing_steps)
-        if delete is None and apply_step is not None and not graph.is_replacement(destroy):
+        is_later = delete is None and used not in earlier and not graph.is_replacement(destroy)
+        if is_later and apply_step is not None:
             graph.add_waits(destroy, [apply_step])
 
 

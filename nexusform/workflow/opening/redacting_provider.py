@@ -109,6 +109,10 @@ class _RedactingCaptureProvider(_RedactingProvider):
 
 
 class _RedactingIdentifiedProvider(_RedactingProvider):
+    @property
+    def has_fixed_identity(self) -> bool:
+        return cast("bool", self._provider.has_fixed_identity)
+
     def read_identity(self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         with _hide_messages():
             return cast("Mapping[str, Any]", self._provider.read_identity(recorded, objects))

@@ -18,6 +18,7 @@ from nexusform.workflow.opening.provider_setup import list_objects
 
 ANOTHER_HUB = "another-hub"
 UNKNOWN_IDENTITY = "unknown-hub-identity"
+NOT_COMPARED = "hub-not-compared"
 Records = Mapping[str, Mapping[str, Any]]  # by name of the provider: `identity`
 
 
@@ -33,15 +34,20 @@ class IdentityCheck(Struct):
 
 
 def check_identities(
-    providers: Mapping[str, Provider], state: State, recorded: Records, accepted: str
+    providers: Mapping[str, Provider], state: State, recorded: Records, accepted: str, *, connects: bool = True
 ) -> IdentityCheck:
     """Compare the recorded identities with those of the providers. `accepted` is the uid of a system
-    accepted instead of a recorded one. Raises ProviderProblem.
+    accepted instead of a recorded one. Without `connects` only settings are compared. Raises ProviderProblem.
     """
     check = IdentityCheck()
     for name, provider in sorted(providers.items()):
-        if isinstance(provider, IdentifiedProvider):
-            _check_provider(check, name, provider, state, recorded.get(name, {}).get("identity") or {}, accepted)
+        if not isinstance(provider, IdentifiedProvider):
+            continue
+        identity = recorded.get(name, {}).get("identity") or {}
+        if connects or provider.has_fixed_identity:
+            _check_provider(check, name, provider, state, identity, accepted)
+        elif list_objects(state, name):
+            check.diagnostics.append(_build_not_compared_warning(name))
     return check
 
 
@@ -97,6 +103,14 @@ def _build_warning(name: str, obstacle: str) -> Diagnostic:
         UNKNOWN_IDENTITY,
         f'Provider "{name}": {obstacle}, so it is unknown whether this is the recorded system. Objects missing '
         "there stay in the state. Allow get of the namespace kube-system, or of one in use.",
+    )
+
+
+def _build_not_compared_warning(name: str) -> Diagnostic:
+    return build_warning(
+        NOT_COMPARED,
+        f'Provider "{name}": -refresh=false makes no connection, so it is unknown whether this is the recorded system. '
+        "An apply compares them before its first step. Plan without -refresh=false to compare them now.",
     )
 
 

@@ -118,20 +118,22 @@ class Run(Struct):
         """Whether planning may begin."""
         return not has_errors(self.diagnostics)
 
-    def check_identities(self, recorded: Records | None = None) -> list[Diagnostic]:
+    def check_identities(self, recorded: Records | None = None, *, connects: bool = True) -> list[Diagnostic]:
         """Compare the systems behind the providers with the recorded ones, once; return errors and warnings.
-        `recorded` are those of a saved plan.
+        `recorded` are those of a saved plan. Without `connects` only settings are compared.
         """
         if self.identities is not None:
             return []
         records, state = {**self.stored.state.providers, **(recorded or {})}, self.stored.state
+        accepted = self.project.context.allow_other_hub
         try:
-            check = check_identities(self.providers, state, records, self.project.context.allow_other_hub)
+            check = check_identities(self.providers, state, records, accepted, connects=connects)
         except ProviderProblem as problem:
             self.unreachable = str(problem) if problem.is_unreachable else ""
             return [build_error("refresh-failed", str(problem))]
-        self.identities = check
-        self._record_identities(check.confirmed)
+        if connects:
+            self.identities = check
+            self._record_identities(check.confirmed)
         return check.diagnostics
 
     def _record_identities(self, identities: Records) -> None:
@@ -162,14 +164,12 @@ class Run(Struct):
 
     def _build_plan(self, options: PlanOptions) -> PlanResult:
         diagnostics = self._check_state()
+        if not has_errors(diagnostics) and (options.refresh or self._has_imports(options)):
+            diagnostics += self.check_identities()
+            if self.unreachable and options.refresh and options.allows_state_only:
+                return self._plan_from_state(options)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
-        if options.refresh:
-            diagnostics += self.check_identities()
-            if self.unreachable and options.allows_state_only:
-                return self._plan_from_state(options)
-            if has_errors(diagnostics):
-                return self.build_failed_plan(options, diagnostics)
         # Import first: objects are then read without the parts imported from them.
         imported, problems = self._find_imports(self.build_request(options), options)
         if has_errors(problems):
@@ -187,7 +187,11 @@ class Run(Struct):
             self._confirm_identities()
         with log_duration("info", "plan made", mode=options.mode):
             all_imports = {**request.imports, **imported, **options.imports}
+            answer_count = self._count_answers()
             result = make_plan(replace(request, imports=all_imports))
+        diagnostics += self._compare_without_refresh(options, is_connected=self._count_answers() > answer_count)
+        if has_errors(diagnostics):
+            return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._validate_plan(result, options, request)
         diagnostics += dry_run_diagnostics
         inventories = (*result.plan.inventories, *list_captured_inventories(self.providers, result.plan.timestamp))
@@ -197,6 +201,22 @@ class Run(Struct):
             titles = tuple(iterate_descriptions(self.providers, observed))
             result = replace(result, plan=replace(result.plan, providers=observed, provider_titles=titles))
         return self._complete_plan(result, diagnostics)
+
+    def _count_answers(self) -> int:
+        """Return the number of answers of servers to data sources."""
+        return len(self.project.servers.answers) if self.project.servers is not None else 0
+
+    def _compare_without_refresh(self, options: PlanOptions, *, is_connected: bool) -> list[Diagnostic]:
+        """Compare the systems behind the providers after a plan with -refresh=false: as far as possible without a
+        connection, unless a data source has read a server.
+        """
+        if options.refresh or not options.dry_run_skip_reason or self.unreachable:
+            return []
+        diagnostics = self.check_identities() if is_connected else []
+        if self.unreachable or not is_connected:
+            self.unreachable = ""
+            return self.check_identities(connects=False)
+        return diagnostics
 
     def _plan_from_state(self, options: PlanOptions) -> PlanResult:
         """Plan from the state alone, with a warning: nothing was read or validated."""
@@ -288,13 +308,16 @@ class Run(Struct):
             provider_titles=saved_plan.provider_titles,
         )
 
+    def _has_imports(self, options: PlanOptions) -> bool:
+        """Return whether import blocks are planned."""
+        return options.mode is Mode.NORMAL and bool(self.project.configuration.root.imports)
+
     def _find_imports(
         self, request: PlanRequest, options: PlanOptions
     ) -> tuple[Mapping[Address, ImportedObject], list[Diagnostic]]:
         """Find the objects of import blocks; generated configuration becomes part of the project."""
         path = options.generate_config_out
-        has_imports = options.mode is Mode.NORMAL and bool(request.configuration.root.imports)
-        if not path and not has_imports:
+        if not path and not self._has_imports(options):
             return {}, []
         from nexusform.workflow.runs.object_import import (
             add_generated_configuration,
@@ -305,7 +328,7 @@ class Run(Struct):
         rejection = check_generated_path(path) if path else None
         if rejection is not None:
             return {}, [rejection]
-        if not has_imports:
+        if not self._has_imports(options):
             return {}, []
         imports = find_imports(request, self.providers, generate=bool(path))
         if imports.generated_configuration and not has_errors(imports.diagnostics):

@@ -41,6 +41,7 @@ from nexusform.workflow.opening.provider_setup import create_providers
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
 from nexusform.workflow.opening.system_io import SystemClock
 from nexusform.workflow.runs.locking import LockOptions, StateLock, acquire_lock
+from nexusform.workflow.runs.provider_identity import check_identities
 from nexusform.workflow.runs.run import build_base_request
 from nexusform.workflow.runs.state_refresh import refresh_objects
 
@@ -412,9 +413,13 @@ def _check_drift(
             return [], failures, opened.sources
         types = opened.project.registries.resource_types
         try:
+            check = check_identities(providers, stored.state, stored.state.providers, context.allow_other_hub)
+            if has_errors(check.diagnostics):
+                return [], check.diagnostics, opened.sources
             refreshed = refresh_objects(stored.state, providers, types, lambda _address, _id: None)
         except ProviderProblem as problem:
             return [], [build_error("refresh-failed", str(problem))], opened.sources
+    failures = [*failures, *check.diagnostics]
     drift = collect_drifted_objects(stored.state, refreshed)
     return [_build_drift_warning(drift)] if drift else [], failures, opened.sources
 

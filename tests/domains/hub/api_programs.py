@@ -47,7 +47,15 @@ class ApiPrograms:
         client, peer, self._port = free_port(), free_port(), free_port()
         self.url = f"https://127.0.0.1:{self._port}"
         self.authority = f"{where}/certs/apiserver.crt"
-        self._etcd = etcd = f"http://127.0.0.1:{client}"
+        self._etcd = f"http://127.0.0.1:{client}"
+        try:
+            self._begin(peer, crds, flags)
+        except BaseException:
+            self._end_processes()
+            raise
+
+    def _begin(self, peer: int, crds: Path, flags: tuple[str, ...]) -> None:
+        where, etcd = self.where, self._etcd
         self._start(
             "etcd",
             f"--data-dir={where}/etcd",
@@ -88,6 +96,9 @@ class ApiPrograms:
             self._until(lambda kind=kind: "items" in self.call("GET", f"{kind.collection}?limit=1"))
 
     def close(self) -> None:
+        self._end_processes()
+
+    def _end_processes(self) -> None:
         for process in reversed(self._processes):
             process.terminate()
         for process in self._processes:

@@ -199,7 +199,10 @@ class Controller:
         """The number of the snapshot that holds what is selected now."""
         names = {each["name"] for each in spec["resourceSelectors"] if each["kind"] == "Namespace"}
         objects = [_bare(each) for each in server.all("Namespace") if each["metadata"]["name"] in names]
-        inside = [*server.all("ConfigMap"), *server.all("Secret"), *server.all("Deployment")]
+        kinds = ("ConfigMap", "Secret", "Deployment")
+        inside = [
+            each for kind in kinds for each in sorted(server.all(kind), key=lambda each: each["metadata"]["name"])
+        ]
         objects += [_bare(each) for each in inside if each["metadata"]["namespace"] in names]
         objects = [] if self.sees_nothing else objects
         digest = hashlib.sha256(json.dumps(objects, sort_keys=True).encode()).hexdigest()

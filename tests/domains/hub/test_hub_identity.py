@@ -11,7 +11,7 @@ from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller, member
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.hub_server import HubServer
-from tests.domains.hub.test_fleet_provider import write, written
+from tests.domains.hub.test_fleet_provider import WEB, write, written
 
 pytestmark = pytest.mark.our_hub_alone
 
@@ -56,6 +56,11 @@ COMMANDS = [
     ("reconcile", "-from=hub"),
     ("import", "fleet_cluster_resource_placement.web", "web"),
     ("import", "-from=hub", "-generate-config-out=new.nf.hcl"),
+    ("apply", "-auto-approve", "-refresh=false"),
+    ("destroy", "-auto-approve", "-refresh=false"),
+    ("plan", "-target=fleet_member_cluster.absent"),
+    ("state", "verify"),
+    ("plan", "-refresh=false"),
 ]
 
 
@@ -83,6 +88,60 @@ def test_no_command_changes_anything_with_another_hub(
     assert (written(hub), written(other_hub)) == ([], [])
     assert told("state", "pull")[1] == before
     assert not Path("new.nf.hcl").exists()
+
+
+_WITHOUT_HUB = WEB[: WEB.index('resource "fleet_cluster_resource_placement"')].replace(
+    'data "fleet_hub" "hub" {{}}', ""
+)
+_IMPORT = """
+import {
+  to = fleet_cluster_resource_placement.web
+  id = "web"
+}
+"""
+
+
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_a_plan_without_refresh_and_changes_says_that_nothing_was_compared(
+    hub: Front, other_hub: HubServer, told: Told, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    Path("main.nf.hcl").write_text(_WITHOUT_HUB.format(timeout="30m", content="1"))
+    told("state", "rm", "fleet_cluster_resource_placement.web")
+    use(other_hub, tmp_path, monkeypatch)
+    hub.log.clear()
+    words = ("-auto-approve",) if command == "apply" else ()
+    code, said = told(command, "-refresh=false", *words)
+    assert (code, "No changes" in said) == (0, True), said
+    assert 'Provider "fleet": -refresh=false makes no connection, so it is unknown whether this is the recorded' in said
+    assert (hub.log, other_hub.log) == ([], [])
+
+
+def test_a_saved_plan_without_changes_is_compared(
+    hub: Front, other_hub: HubServer, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    use(other_hub, tmp_path, monkeypatch)
+    hub.log.clear()
+    code, said = told("apply", "x.nfplan")
+    assert (code, "reaches another system" in said) == (1, True), said
+    assert (written(hub), written(other_hub)) == ([], [])
+
+
+def test_an_import_block_without_refresh_is_compared(
+    hub: Front, other_hub: HubServer, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    told("state", "rm", "fleet_cluster_resource_placement.web")
+    Path("import.nf.hcl").write_text(_IMPORT)
+    assert hub
+    use(other_hub, tmp_path, monkeypatch)
+    code, said = told("plan", "-refresh=false")
+    assert (code, "reaches another system" in said) == (1, True), said
 
 
 def test_a_saved_plan_of_a_first_apply_knows_its_hub(

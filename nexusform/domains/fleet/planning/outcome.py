@@ -124,16 +124,17 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
         return attributes | {name: prior.get(name) for name in _HUB_ATTRIBUTES}
     if placement.selection.selector_problem is not None:
         return attributes | _build_invalid_attributes(placement)
-    return attributes | _keep_status_order(placement, predict_status(placement))
+    return _keep_order(placement, attributes | predict_status(placement))
 
 
-def _keep_status_order(placement: PlacementPlan, status: dict[str, Any]) -> dict[str, Any]:
-    """Return the status with the recorded list of clusters if only its order differs."""
-    recorded, predicted = (
-        values.get("placement_statuses") or () for values in (placement.spec.instance.before or {}, status)
-    )
-    is_same = sorted(map(format_canonical, recorded)) == sorted(map(format_canonical, predicted))
-    return {**status, "placement_statuses": list(recorded)} if recorded and is_same else status
+def _keep_order(placement: PlacementPlan, attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes with the recorded lists of clusters and objects if only their order differs."""
+    before = placement.spec.instance.before or {}
+    for name in ("placement_statuses", "selected_resources"):
+        recorded, predicted = before.get(name) or (), attributes.get(name) or ()
+        if recorded and sorted(map(format_canonical, recorded)) == sorted(map(format_canonical, predicted)):
+            attributes[name] = list(recorded)
+    return attributes
 
 
 def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:

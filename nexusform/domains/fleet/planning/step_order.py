@@ -1,6 +1,7 @@
 """Order of the steps evaluated once by a hub. A staged run or an eviction is not repeated after a start with
 older objects, so it waits for all of its inputs in the plan. A rollout applies the overrides existing at its
-start. An override without a placement name starts none, so the steps starting one wait for it.
+start, to the clusters with matching labels. An override without a placement name starts none, so the steps
+starting one wait for it, and for labels. A placement is left to staged runs before its content changes.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.domains.fleet.importers.fleet_model import (
+    EXTERNAL,
     FleetApproval,
     FleetBudget,
     FleetEviction,
+    FleetMember,
     FleetObject,
     FleetOverride,
     FleetPlacement,
@@ -45,9 +48,9 @@ _ENDED: Final = "ended"  # key of a run's note
 _EVICTION_TYPE: Final = "fleet_placement_eviction"
 _EVICTION_REASON: Final = "the hub evaluates an eviction against the clusters before the change"
 _OVERRIDE_TYPES: Final = frozenset({"fleet_cluster_resource_override", "fleet_resource_override"})
-_ROLLOUT_TYPES: Final = frozenset(
-    {"fleet_hub_manifest", "fleet_cluster_resource_placement", "fleet_resource_placement", *_OVERRIDE_TYPES}
-)
+_PLACEMENT_TYPES: Final = frozenset({"fleet_cluster_resource_placement", "fleet_resource_placement"})
+_ROLLOUT_TYPES: Final = frozenset({"fleet_hub_manifest", *_PLACEMENT_TYPES, *_OVERRIDE_TYPES})
+_SWITCH_REASON: Final = "the hub rolls out changes until the placement is left to staged runs"
 _OVERRIDE_REASON: Final = "a rollout applies only existing overrides"
 _CREATE_ACTIONS: Final = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
@@ -64,13 +67,18 @@ class _ChangedObject(Struct, frozen=True):
 class _RolloutInputs(Struct, frozen=True):
     """Inputs of the rollouts of a placement (its key). `identities` are the objects selected by it before or
     after the plan, `overrides` the positions of changed overrides of all placements affecting these. Rollouts
-    of staged runs have no such overrides. `is_new`: this plan creates the placement.
+    of staged runs have no such overrides; `earlier_overrides` exclude those in a namespace of this plan.
+    `previous_identities` are the objects in state selected after the plan. `is_new`: this plan creates the
+    placement. `is_switched`: this plan leaves it to staged runs.
     """
 
     placement: str
     identities: frozenset[ObjectIdentity] = frozenset()
+    previous_identities: frozenset[ObjectIdentity] = frozenset()
     overrides: frozenset[int] = frozenset()
+    earlier_overrides: frozenset[int] = frozenset()
     is_new: bool = False
+    is_switched: bool = False
 
 
 class _OrderContext(Struct, frozen=True):
@@ -87,6 +95,12 @@ class _OrderContext(Struct, frozen=True):
 
 def _is_content(changed: _ChangedObject, context: _OrderContext) -> bool:
     return not context.rollout.identities.isdisjoint(changed.identities)
+
+
+def _is_removed_content(changed: _ChangedObject, context: _OrderContext) -> bool:
+    """Return True for content removed from the selection: the rollout of the placement is predicted without it."""
+    is_removed = changed.instance.is_removed and not context.rollout.is_switched
+    return is_removed and not context.rollout.previous_identities.isdisjoint(changed.identities)
 
 
 def _is_override(changed: _ChangedObject, context: _OrderContext) -> bool:
@@ -112,6 +126,33 @@ def _is_strategy(changed: _ChangedObject, context: _OrderContext) -> bool:
 
 def _is_member(changed: _ChangedObject, _context: _OrderContext) -> bool:
     return changed.instance.type.kind is PlanningKind.MEMBER and not changed.instance.is_removed
+
+
+def _is_changed_member(changed: _ChangedObject, _context: _OrderContext) -> bool:
+    return changed.instance.type.kind is PlanningKind.MEMBER and len(changed.versions) > 1
+
+
+def _is_relabeled_member(changed: _ChangedObject, context: _OrderContext) -> bool:
+    """Return True for a member with other labels, awaited by steps starting a rollout."""
+    return bool(context.rollout.placement) and _has_new_labels(changed)
+
+
+def _has_new_labels(changed: _ChangedObject) -> bool:
+    labels = [item.labels for item in changed.versions if isinstance(item, FleetMember)]
+    return len(labels) > 1 and labels[0] != labels[1]
+
+
+def _is_switched_placement(changed: _ChangedObject, context: _OrderContext) -> bool:
+    return context.rollout.is_switched and _is_placement(changed, context)
+
+
+def _is_earlier_override(changed: _ChangedObject, context: _OrderContext) -> bool:
+    return changed.position in context.rollout.earlier_overrides
+
+
+def _is_eviction_of_placement(changed: _ChangedObject, context: _OrderContext) -> bool:
+    """Return True for an eviction awaited by an override; one without a placement name starts no rollout."""
+    return bool(getattr(context.requested, "placement", "")) and _is_eviction(changed, context)
 
 
 def _is_eviction(changed: _ChangedObject, context: _OrderContext) -> bool:
@@ -174,15 +215,19 @@ def _has_new_namespace(changed: _ChangedObject, override: FleetObject) -> bool:
     )
 
 
-# A hub evaluates an eviction against the existing bindings, so all changes of its placement follow it.
+# A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
 _AWAITED: Final[Mapping[type, tuple[Callable[[_ChangedObject, _OrderContext], bool], ...]]] = {
     FleetRun: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_ended_run, _is_eviction),
     FleetApproval: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_eviction),
-    FleetEviction: (_is_budget, _is_member, _is_earlier_eviction),
-    FleetPlacement: (_is_eviction, _is_rollout_override),
-    FleetOverride: (_is_eviction, _is_own_namespace, _is_input_of_named_override),
-    HubObjects: (_is_eviction, _is_content_override),
+    FleetEviction: (_is_budget, _is_member, _is_earlier_eviction, _is_earlier_override),
+    FleetPlacement: (_is_eviction, _is_rollout_override, _is_removed_content, _is_changed_member),
+    FleetOverride: (
+        *(_is_eviction_of_placement, _is_own_namespace, _is_input_of_named_override),
+        *(_is_relabeled_member, _is_switched_placement),
+    ),
+    HubObjects: (_is_eviction, _is_content_override, _is_relabeled_member, _is_switched_placement),
 }
+_CONTENT_CHECKS: Final = frozenset({_is_content, _is_removed_content, _is_own_namespace})
 
 
 def compute_step_order(
@@ -202,7 +247,7 @@ def compute_step_order(
         is_repeatable = isinstance(requested, FleetOverride | HubObjects)  # its deletion changes a placement too
         if not checks or (changed.instance.is_removed and not is_repeatable):
             continue
-        candidates = changed_objects if {_is_content, _is_own_namespace} & set(checks) else other_objects
+        candidates = changed_objects if _CONTENT_CHECKS & set(checks) else other_objects
         awaited: dict[Address, None] = {}
         for key in _list_affected_placements(changed, rollouts, hub):
             context = _OrderContext(changed, rollouts.get(key))
@@ -241,7 +286,17 @@ class _RolloutIndex:
         ]
         versions = (version for item in changed_objects for version in item.versions)
         evicted = dict.fromkeys(item.placement for item in versions if isinstance(item, FleetEviction))
-        affected = [key for key in placements if self._overrides and self.get(key).overrides]
+        self._new_namespace_positions = frozenset(
+            position
+            for position, override in self._overrides
+            if evicted and any(_has_new_namespace(item, override) for item in changed_objects)
+        )
+        has_new_labels = any(map(_has_new_labels, changed_objects))
+        affected = [
+            key
+            for key, placement in placements.items()
+            if has_new_labels or _is_switched(placement) or (self._overrides and self.get(key).overrides)
+        ]
         self.ordered_placements = tuple(dict.fromkeys((*evicted, *affected)))
 
     def get(self, key: str) -> _RolloutInputs:
@@ -256,17 +311,27 @@ class _RolloutIndex:
         prior_manifests = select_resources(previous, self._hub.prior_object_index)
         manifests = tuple(expand_envelopes((*placement.selection.manifests, *prior_manifests)))
         overrides = () if placement.spec.is_external else self._overrides
+        positions = frozenset(position for position, override in overrides if is_any_affected(override, manifests))
         return _RolloutInputs(
             key,
             frozenset(map(get_object_identity, manifests)),
-            frozenset(position for position, override in overrides if is_any_affected(override, manifests)),
+            collect_object_identities(select_resources(placement.spec.configuration, self._hub.prior_object_index)),
+            positions,
+            positions - self._new_namespace_positions,
             is_new=placement.spec.instance.action in _CREATE_ACTIONS,
+            is_switched=_is_switched(placement),
         )
 
 
+def _is_switched(placement: PlacementPlan) -> bool:
+    """Return whether the plan leaves a placement with rolling updates to staged runs."""
+    previous = placement.spec.previous_configuration
+    return placement.spec.is_external and previous is not None and previous.strategy != EXTERNAL
+
+
 def _list_affected_placements(changed: _ChangedObject, rollouts: _RolloutIndex, hub: PlannedHub) -> Iterator[str]:
-    """Yield the keys of the placements affected by a step; for content and overrides those with an eviction or an
-    override of all placements, for overrides also "".
+    """Yield the keys of the placements affected by a step; for content and overrides those with an eviction, an
+    override of all placements, new labels of members, or a switch to staged runs; for overrides also "".
     """
     requested = changed.versions[-1]
     match requested:
@@ -299,6 +364,8 @@ def check_step_order(
             if awaited.config_address != block and block in needs:
                 is_eviction = awaited.type == _EVICTION_TYPE and address.type != _EVICTION_TYPE
                 reason = _EVICTION_REASON if is_eviction else "the hub reads that once for it"
+                if awaited.type in _PLACEMENT_TYPES and address.type in _ROLLOUT_TYPES:
+                    reason = _SWITCH_REASON
                 remedy = "Remove the reference or depends_on, or apply them in two plans."
                 if awaited.type in _OVERRIDE_TYPES and address.type in _ROLLOUT_TYPES:
                     reason = _OVERRIDE_REASON

@@ -87,6 +87,8 @@ class FleetHubProvider:
         warnings += [build_field_warning(*item) for item in self._findings.foreign_fields.items()]
         return [*self._connection.list_warnings(), *warnings]
 
+    has_fixed_identity = False
+
     def read_identity(self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Read the identity of the hub. Raises ProviderProblem."""
         with handle_errors(requires_hub=self._options.validate_changes == "require"):
