@@ -43,7 +43,8 @@ Instances: TypeAlias = Mapping[Address, Instance]
 
 class FixProposal(Struct, frozen=True):
     """Edits to test as a plan: the bindings in `solves` no longer wait, those in `runs` run. Bindings are pairs of
-    placement and cluster. `change` is data for machine-readable output.
+    placement and cluster. Every binding of the `completed` placement runs; it may have `fewer_clusters`. `change` is
+    data for machine-readable output.
     """
 
     kind: str
@@ -52,6 +53,8 @@ class FixProposal(Struct, frozen=True):
     solves: frozenset[tuple[Address, str]]
     runs: frozenset[tuple[Address, str]]
     change: Mapping[str, Any] = field(default_factory=dict)
+    completed: Address | None = None
+    fewer_clusters: int = 0
 
 
 def _collect_no_findings(_instances: Instances, *, risks: bool) -> list[Diagnostic]:  # noqa: ARG001 - called by keyword
@@ -69,8 +72,8 @@ class DomainContribution(Struct, frozen=True):
     returns the workloads on VMs after the plan. `collect_findings(instances, risks)` returns their findings;
     `risks` only if everything is placed. `find_disruptions(cluster_id, nodes)` returns the obstacles to
     draining these nodes of a cluster. `collect_claims()` returns the storage claims before and after the
-    plan, by the id of each known cluster. `suggest_fixes()` yields edits for waiting bindings, the best first.
-    `detail` is the domain's own record, for its own explanations.
+    plan, by the id of each known cluster. `suggest_fixes(limit)` yields edits for waiting bindings, the best
+    first, other clusters for at most `limit` bindings. `detail` is the domain's own record, for its own explanations.
     """
 
     rows: tuple[PlacementChange, ...] = ()
@@ -84,7 +87,7 @@ class DomainContribution(Struct, frozen=True):
     collect_findings: Callable[..., list[Diagnostic]] = _collect_no_findings
     find_disruptions: Callable[[str, Collection[str]], Disruptions] = _find_no_disruptions
     collect_claims: Callable[[], Mapping[str, tuple[ClaimDemand, ClaimDemand]]] = dict
-    suggest_fixes: Callable[[], Iterable[FixProposal]] = tuple
+    suggest_fixes: Callable[[int], Iterable[FixProposal]] = lambda _limit: ()
     detail: object = None
 
 

@@ -233,8 +233,9 @@ class LossEffect(Struct, frozen=True):
 
 class Feasibility(Struct, frozen=True):
     """Feasibility of one binding: all pods of the plan on its cluster, existing ones included. `missing_nodes`
-    of `pool` are needed for `runs_after`, else None. `site_capacity`: "yes" if the site has capacity for them,
-    "no" or "unknown". `replicas_max`: number of pods of the placement's workloads able to run (None: not known).
+    of `pool` are needed for `runs_after`, else None; if of several pools, `pool` is "" and `missing_by_pool` has each.
+    `site_capacity`: "yes" if the site has capacity for them, "no" or "unknown".
+    `replicas_max`: number of pods of the placement's workloads able to run (None: not known).
     `one_machine_down` and `one_rack_down` are None if not computed, or if the machines are not known. `is_selected`:
     False for a cluster rejected by the placement, counted as if it alone were added. `suggested_fixes`: tested ones,
     with kind, text and edits.
@@ -245,6 +246,7 @@ class Feasibility(Struct, frozen=True):
     result: FeasibilityResult
     missing_nodes: int | None = None
     pool: str = ""
+    missing_by_pool: Mapping[str, int] = {}
     site_capacity: str = "unknown"
     reason: str = ""
     replicas_requested: int = 0
@@ -258,7 +260,13 @@ class Feasibility(Struct, frozen=True):
     @property
     def is_waiting(self) -> bool:
         """Whether the placement selects the cluster and pods have no node there."""
-        return self.is_selected and self.result in (FeasibilityResult.RUNS_AFTER, FeasibilityResult.CANNOT_RUN)
+        is_known = self.result is not FeasibilityResult.UNKNOWN or self.replicas_max is not None
+        return self.is_selected and self.result is not FeasibilityResult.RUNS and is_known
+
+    @property
+    def missing_pools(self) -> Mapping[str, int]:
+        """Missing nodes by pool."""
+        return self.missing_by_pool or ({self.pool: self.missing_nodes} if self.missing_nodes else {})
 
 
 class RejectedCluster(Struct, frozen=True):
@@ -461,7 +469,8 @@ class Plan(Struct, frozen=True):
     of planning. `observed_attributes` are attributes of objects shown by data sources: for these the plan starts
     from there, regardless of state. `dry_run_messages` are the results of server-side dry runs. `disabled_rules` are
     the lint rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
-    `feasibility` has a row per binding of a placement with pods. `since` compares with an earlier plan (None: none).
+    `feasibility` has a row per binding of a placement with pods; `untested_bindings` with waiting pods have no
+    tested fix because of the size of the plan. `since` compares with an earlier plan (None: none).
     `checks_by` are checks by real programs. `providers` holds the identity of the systems behind the providers,
     `provider_titles` describe them. `missing_data` names facts outside of an export for changed objects. `rejected`
     are the addresses of changes rejected by their provider, if a plan has no other error.
@@ -507,6 +516,7 @@ class Plan(Struct, frozen=True):
     prediction_scores: tuple[PredictionScore, ...] = ()
     rejected_clusters: tuple[RejectedCluster, ...] = ()
     feasibility: tuple[Feasibility, ...] = ()
+    untested_bindings: int = 0
     machine_actions: tuple[MachineAction, ...] = ()
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     dry_run_messages: tuple[str, ...] = ()

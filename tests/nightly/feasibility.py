@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from nexusform.domains.pods.planning.feasibility import _copy_node, _list_pool_nodes
+from nexusform.domains.pods.planning.node_additions import copy_node, list_pool_nodes
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.scheduling.workloads import Node
 from nexusform.planning.conclusion.result import PlanResult
@@ -182,6 +182,12 @@ def _is_decided(pod: Body) -> bool:
     return bool(pod["spec"].get("nodeName")) or is_rejected
 
 
+def _build_copies(cluster: NodeCluster, counts: Mapping[str, int]) -> list[Body]:
+    """Build the bodies of additional nodes by pool."""
+    nodes = list_pool_nodes(cluster)
+    return [build_node_body(copy_node(nodes[pool], number)) for pool in counts for number in range(counts[pool])]
+
+
 def build_node_body(node: Node) -> Body:
     """Build the Kubernetes node of a derived node."""
     amounts = {"cpu": f"{node.cpu}m", "memory": str(node.memory), "pods": str(node.pods)}
@@ -292,18 +298,23 @@ class FleetComparison:
 
     def _compare_additions(self, row: Feasibility, cluster: NodeCluster) -> None:
         """Compare the missing nodes: they suffice, and one node less does not."""
-        nodes, name = _list_pool_nodes(cluster), row.placement.name
-        if row.missing_nodes is None:
-            for node in nodes.values():  # of one pool at a time: a mix of pools is not tried
-                further = [build_node_body(_copy_node(node, number)) for number in range(_FURTHER_NODES)]
-                measure = partial(self._start, cluster, self._result, further)
-                self._check("cannot run", row, True, lambda measure=measure: measure()[name] > 0)
-            return
-        further = [build_node_body(_copy_node(nodes[row.pool], number)) for number in range(row.missing_nodes)]
-        if further[:-1]:
-            measure = partial(self._start, cluster, self._result, further[:-1])
-            self._check("waits with one node less", row, True, lambda: measure()[name] > 0)
-        self._check("runs after", row, 0, lambda: self._start(cluster, self._result, further)[name])
+        pools, name, missing = list(list_pool_nodes(cluster)), row.placement.name, row.missing_pools
+
+        def measure(counts: Mapping[str, int]) -> int:
+            return self._start(cluster, self._result, _build_copies(cluster, counts))[name]
+
+        if row.result is FeasibilityResult.UNKNOWN:
+            self._comparison.answers["more nodes unknown"] += 1
+        elif row.result is FeasibilityResult.CANNOT_RUN:
+            for mix in (*([pool] for pool in pools), pools):
+                counts = dict.fromkeys(mix, _FURTHER_NODES)
+                self._check("cannot run", row, True, lambda counts=counts: measure(counts) > 0)
+        else:
+            kind = "a mix" if len(missing) > 1 else "one pool"
+            for pool in missing if row.missing_nodes != 1 else ():
+                counts = {**missing, pool: missing[pool] - 1}
+                self._check(f"waits with one node less of {kind}", row, True, lambda counts=counts: measure(counts) > 0)
+            self._check(f"runs after nodes of {kind}", row, 0, lambda: measure(missing))
 
     def _measure_loss(self, row: Feasibility, cluster: NodeCluster, lost: set[str]) -> int:
         """Return the pods without a node after the loss of nodes."""

@@ -16,8 +16,8 @@ from nexusform.plans.plan import Feasibility, FeasibilityResult, Plan
 from nexusform.resources.address import Address
 
 _MAX_TRIALS: Final = 12
-# Trials times bindings without -details, a number and not a time: the plan is the same on every computer.
-_MAX_PLANNED_BINDINGS: Final = 240
+# Trials times placed objects without -details, a number and not a time: the plan is the same on every computer.
+_MAX_PLANNED_OBJECTS: Final = 2400
 
 _Binding = tuple[Address, str]
 
@@ -25,19 +25,25 @@ _Binding = tuple[Address, str]
 def add_feasibility_remedies(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """Return the result with the successful remedies in the rows of its waiting bindings."""
+    """Return the result with the successful remedies in the rows of its waiting bindings, and the number of bindings
+    without one because of the limit.
+    """
     plan = result.plan
-    limit = _MAX_TRIALS if request.includes_losses else min(_MAX_TRIALS, _MAX_PLANNED_BINDINGS // len(plan.feasibility))
-    if plan.errored or limit == 0:
+    if plan.errored:
         return result
-    trial_request = replace(build_trial_request(request), samples=0)
+    limit = _MAX_TRIALS if request.includes_losses else min(_MAX_TRIALS, _MAX_PLANNED_OBJECTS // len(plan.placements))
+    waiting = [(row.placement, row.cluster) for row in plan.feasibility if row.is_waiting]
+    tested = set(waiting[:limit])
+    trial_request = replace(build_trial_request(request), samples=0, verifies_certainty=False)
     fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}
-    for proposal in (item for part in result.contributions for item in part.suggest_fixes()):
+    for proposal in (item for part in result.contributions for item in part.suggest_fixes(limit)):
         if all(proposal.kind in fixes.get(binding, {}) for binding in proposal.solves):
             continue
         if limit == 0:
-            break
+            tested -= proposal.solves
+            continue
         limit -= 1
+        tested |= proposal.solves
         trial = make_plan(replace(trial_request, adjustments=proposal.edits)).plan
         if _is_successful(proposal, plan, trial):
             document = build_remedy_document(
@@ -46,12 +52,13 @@ def add_feasibility_remedies(
             for binding in proposal.solves:
                 fixes.setdefault(binding, {})[proposal.kind] = document
     rows = (_add_fixes(row, fixes) for row in plan.feasibility)
-    return replace(result, plan=replace(plan, feasibility=tuple(rows)))
+    untested = sum(binding not in tested and binding not in fixes for binding in waiting)
+    return replace(result, plan=replace(plan, feasibility=tuple(rows), untested_bindings=untested))
 
 
 def _is_successful(proposal: FixProposal, plan: Plan, trial: Plan) -> bool:
     """Return True if the bindings of a proposal run in its trial, no other binding is worse, and no placement has
-    fewer clusters.
+    fewer clusters than proposed.
     """
     if trial.errored:
         return False
@@ -60,8 +67,11 @@ def _is_successful(proposal: FixProposal, plan: Plan, trial: Plan) -> bool:
         return False
     poor = {binding for binding, result in after.items() if result is not FeasibilityResult.RUNS}
     poor_before = {binding for binding, result in before.items() if result is not FeasibilityResult.RUNS}
-    counts = Counter(address for address, _ in after)
-    is_complete = all(counts[address] >= count for address, count in Counter(item for item, _ in before).items())
+    minimum, counts = Counter(address for address, _ in before), Counter(address for address, _ in after)
+    if proposal.completed is not None:
+        minimum[proposal.completed] = max(1, minimum[proposal.completed] - proposal.fewer_clusters)
+        poor_before = {binding for binding in poor_before if binding[0] != proposal.completed}
+    is_complete = all(counts[address] >= count for address, count in minimum.items())
     return is_complete and poor <= poor_before - proposal.solves
 
 

@@ -193,9 +193,8 @@ _MACHINE_ACTION_FORM: Final = RecordForm(
 _LOSS_FORM: Final = RecordForm(LossEffect, "lost waiting_pods")
 FEASIBILITY_FORM: Final = RecordForm(
     Feasibility,
-    "placement cluster result missing_nodes pool site_capacity reason replicas_requested replicas_max "
-    "certain=is_certain [one_machine_down] [one_rack_down] selected=is_selected "
-    "[suggested_fixes]",
+    "placement cluster result missing_nodes pool [missing_by_pool] site_capacity reason replicas_requested "
+    "replicas_max certain=is_certain [one_machine_down] [one_rack_down] selected=is_selected [suggested_fixes]",
     placement=str,
     one_machine_down=_LOSS_FORM,
     one_rack_down=_LOSS_FORM,
@@ -220,8 +219,8 @@ _ACCURACY_FORM: Final = RecordForm(
 PLAN_FORM: Final = RecordForm(
     Plan,
     "placement_totals=. placement_tables separation_rules=separation_verdicts rollouts upgrades capacity "
-    "[capacity_other=other_capacity] out_of_service=. [machine_actions] [feasibility] samples=numa_sampling "
-    "[prediction_scores] [evaluation=basis.evaluation] [checks_by] [rejected]",
+    "[capacity_other=other_capacity] out_of_service=. [machine_actions] [feasibility] [untested_bindings] "
+    "samples=numa_sampling [prediction_scores] [evaluation=basis.evaluation] [checks_by] [rejected]",
     placement_totals=_build_totals,
     placement_tables=TABLE_FORM,
     separation_rules=_VERDICT_FORM,

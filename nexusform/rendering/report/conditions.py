@@ -45,6 +45,9 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
         if address not in done:
             yield f"{address.name}: {_describe_placement(rows)}"
     yield from describe_fixes(selected)
+    if plan.untested_bindings:
+        bindings = format_count(plan.untested_bindings, "binding")
+        yield f"Fixes not tested for {bindings} with waiting pods: a plan tests up to 12, fewer for many VMs and pods"
     for address, rows in placements:
         yield from _describe_losses(address.name, rows)
     candidates = [row for row in plan.feasibility if not row.is_selected]
@@ -103,18 +106,23 @@ def _describe_placement(rows: Sequence[Feasibility]) -> str:
 
 
 def _describe_missing_nodes(row: Feasibility) -> str:
-    pool = f" in pool {row.pool}" if row.pool else ""
-    nodes = format_count(row.missing_nodes or 0, "more node")
-    return f"{row.cluster} needs {nodes}{pool} (site capacity: {row.site_capacity})"
+    nodes = [
+        format_count(count, "more node") + (f" in pool {pool}" if pool else "")
+        for pool, count in row.missing_pools.items()
+    ]
+    return f"{row.cluster} needs {format_list(nodes)} (site capacity: {row.site_capacity})"
 
 
 def _describe_rejection(row: Feasibility) -> str:
-    reason = shorten(row.reason.rstrip("."), _MAX_REASON, placeholder=" ...", break_on_hyphens=False)
-    return f"{row.cluster} cannot run it ({reason})"
+    return f"{row.cluster} cannot run it ({_format_reason(row)})"
+
+
+def _format_reason(row: Feasibility) -> str:
+    return shorten(row.reason.rstrip("."), _MAX_REASON, placeholder=" ...", break_on_hyphens=False)
 
 
 _DESCRIPTIONS: Final[Mapping[FeasibilityResult, Callable[[Feasibility], str]]] = {
     FeasibilityResult.RUNS_AFTER: _describe_missing_nodes,
     FeasibilityResult.CANNOT_RUN: _describe_rejection,
-    FeasibilityResult.UNKNOWN: lambda row: f"{row.cluster} is unknown ({row.reason})",
+    FeasibilityResult.UNKNOWN: lambda row: f"{row.cluster} is unknown ({_format_reason(row)})",
 }

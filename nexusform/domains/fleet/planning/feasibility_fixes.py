@@ -1,13 +1,16 @@
-"""Proposals for bindings with waiting pods: more nodes in a pool, or another cluster."""
+"""Proposals for bindings with waiting pods: more nodes, another cluster, or an affinity without the cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.fleet.planning.outcome import FleetOutcome
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling.bindings import PlacementType
+from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.planning.feasibility import find_candidate_feasibility
 from nexusform.domains.pods.planning.phase import PodPhase
@@ -18,43 +21,50 @@ from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Feasibility, FeasibilityResult
 from nexusform.resources.address import Address
 
+_REQUIRED: Final = "required_during_scheduling_ignored_during_execution"
 _MAX_CLUSTERS: Final = 2  # other clusters tried per binding
 _MAX_EXTRA_NODES: Final = 2  # new nodes may be on other machines, racks and zones than the predicted ones
 
 
 def suggest_fixes(
-    rows: Sequence[Feasibility], outcome: FleetOutcome, pods: PodPhase, vms: Iterable[VmObject]
+    rows: Sequence[Feasibility], outcome: FleetOutcome, pods: PodPhase, vms: Iterable[VmObject], limit: int
 ) -> Iterator[FixProposal]:
-    """Yield the proposals for the waiting rows of a plan: first the pool counts, then other clusters."""
+    """Yield the proposals for the waiting rows of a plan: first the pool counts, then other clusters for the first
+    `limit` rows.
+    """
     waiting = [row for row in rows if row.is_waiting]
     vms = tuple(vms)
     for extra in range(_MAX_EXTRA_NODES):
         yield from _suggest_counts(waiting, outcome, vms, extra)
         if not extra:
-            yield from _suggest_clusters(waiting, outcome, pods)
+            yield from _suggest_clusters(waiting[:limit], outcome, pods)
+            yield from _suggest_exclusions(rows, outcome)
 
 
 def _suggest_counts(
     rows: Iterable[Feasibility], outcome: FleetOutcome, vms: Sequence[VmObject], extra: int
 ) -> Iterator[FixProposal]:
-    """Yield a proposal per pool with missing nodes, for all placements on its cluster."""
-    groups: dict[tuple[str, str], list[Feasibility]] = {}
+    """Yield a proposal per cluster and pools with missing nodes, for all its placements with these pools."""
+    groups: dict[tuple[str, tuple[str, ...]], list[Feasibility]] = {}
     for row in rows:
-        if row.missing_nodes and row.cluster in outcome.clusters and row.site_capacity != "no":
-            groups.setdefault((row.cluster, row.pool), []).append(row)
-    for (cluster, pool), group in groups.items():
-        found = _find_pool(vms, outcome.clusters[cluster].id, pool)
-        if found is None:
-            continue
-        address, demand = found
-        existing = len(demand.numbers)
-        count = existing + extra + max(row.missing_nodes or 0 for row in group)
-        argument = str(demand.count_path[-1])
-        text = f"{argument} = {count:,} (now {existing:,}) in pool {pool} of {address}"
-        data = {"address": str(address), "pool": pool, argument: count, "sku": demand.sku.name}
-        bindings = frozenset((row.placement, row.cluster) for row in group)
-        edit = ArgumentAdjustment(address, demand.count_path, count)
-        yield FixProposal("count", text, (edit,), bindings, bindings, {"counts": [data]})
+        if row.missing_pools and row.cluster in outcome.clusters and row.site_capacity != "no":
+            groups.setdefault((row.cluster, tuple(row.missing_pools)), []).append(row)
+    for (cluster, pools), group in groups.items():
+        found = {pool: _find_pool(vms, outcome.clusters[cluster].id, pool) for pool in pools}
+        texts, edits, counts = [], [], []
+        for pool, pair in found.items():
+            if pair is None:
+                break
+            address, demand = pair
+            existing = len(demand.numbers)
+            count = existing + extra + max(row.missing_pools[pool] for row in group)
+            argument = str(demand.count_path[-1])
+            texts.append(f"{argument} = {count:,} (now {existing:,}) in pool {pool} of {address}")
+            counts.append({"address": str(address), "pool": pool, argument: count, "sku": demand.sku.name})
+            edits.append(ArgumentAdjustment(address, demand.count_path, count))
+        if len(edits) == len(pools):
+            bindings = frozenset((row.placement, row.cluster) for row in group)
+            yield FixProposal("count", format_list(texts), tuple(edits), bindings, bindings, {"counts": counts})
 
 
 def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Address, PoolDemand] | None:
@@ -107,7 +117,64 @@ def _list_candidates(placement: PlacementPlan, outcome: FleetOutcome, pods: PodP
     candidates: list[tuple[int, str]] = []
     for name, cluster in outcome.clusters.items():
         if name not in selected:
-            assessment = find_candidate_feasibility(pods, cluster, workloads)
+            assessment = find_candidate_feasibility(pods, cluster, workloads, tries_nodes=False)
             if assessment.result is FeasibilityResult.RUNS:
                 candidates.append((-(assessment.replicas_max or 0), name))
     return [name for _, name in sorted(candidates)[:_MAX_CLUSTERS]]
+
+
+def _suggest_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> Iterator[FixProposal]:
+    """Yield a proposal per PickAll or existing PickN placement: an affinity without its clusters with waiting pods."""
+    groups: dict[Address, list[Feasibility]] = {}
+    for row in rows:
+        if row.is_selected:
+            groups.setdefault(row.placement, []).append(row)
+    for address, group in groups.items():
+        placement = outcome.placements[address]
+        policy, kind = _get_policy(placement), placement.spec.configuration.placement_type
+        is_all = kind is PlacementType.PICK_ALL
+        if policy is None or not (is_all or (kind is PlacementType.PICK_N and not placement.spec.is_new)):
+            continue
+        clusters = sorted(row.cluster for row in group if row.is_waiting)
+        if not clusters or (is_all and len(clusters) == len(group)):
+            continue
+        condition = f"{MEMBER_LABEL} NotIn {json.dumps(clusters)}"
+        text = f"without {format_list(clusters)}: a required cluster_affinity of {address} with {condition}"
+        if is_all:
+            text += f" ({format_count(len(group) - len(clusters), 'cluster')} left)"
+        change = {"excluded_clusters": clusters, "label": MEMBER_LABEL, "operator": "NotIn"}
+        edit = ArgumentAdjustment(
+            address, ("policy",), {**policy, "affinity": _exclude_clusters(policy.get("affinity"), clusters)}
+        )
+        yield FixProposal(
+            "affinity",
+            text,
+            (edit,),
+            frozenset((address, name) for name in clusters),
+            frozenset(),
+            change,
+            completed=address,
+            fewer_clusters=len(clusters) if is_all else 0,
+        )
+
+
+def _get_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
+    """Return the policy block of a placement; None if it cannot be edited: it is in a manifest, or a new one."""
+    config = placement.spec.instance.config or {}
+    policy = config.get("policy")
+    if policy is None and placement.spec.is_new and not config.get("manifest"):
+        return {"placement_type": PlacementType.PICK_ALL.value}
+    return policy if isinstance(policy, dict) else None
+
+
+def _exclude_clusters(affinity: Mapping[str, Any] | None, clusters: Sequence[str]) -> Mapping[str, Any]:
+    """Return an affinity with one more condition in each required term: the terms are alternatives."""
+    expression = {"key": MEMBER_LABEL, "operator": "NotIn", "values": list(clusters)}
+    cluster_affinity = (affinity or {}).get("cluster_affinity") or {}
+    terms: Sequence[Mapping[str, Any]] = (cluster_affinity.get(_REQUIRED) or {}).get("cluster_selector_term") or ({},)
+    extended = []
+    for term in terms:
+        selector = term.get("label_selector") or {}
+        expressions = [*(selector.get("match_expression") or ()), expression]
+        extended.append({**term, "label_selector": {**selector, "match_expression": expressions}})
+    return {"cluster_affinity": {**cluster_affinity, _REQUIRED: {"cluster_selector_term": extended}}}

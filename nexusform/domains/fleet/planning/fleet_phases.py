@@ -108,7 +108,7 @@ def _build_contribution(
         find_disruptions=pods.find_disruptions,
         collect_claims=pods.compute_storage_demand,
         collect_findings=collect_findings,
-        suggest_fixes=lambda: suggest_fixes(feasibility, outcome, pods, vms),
+        suggest_fixes=lambda limit: suggest_fixes(feasibility, outcome, pods, vms, limit),
         detail=fleet,
     )
 

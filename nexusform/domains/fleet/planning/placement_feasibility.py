@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -15,11 +15,10 @@ from nexusform.domains.pods.importers.kubernetes_workloads import collect_worklo
 from nexusform.domains.pods.planning.feasibility import (
     ClusterLosses,
     ObjectFeasibility,
-    WaitingPods,
     find_candidate_feasibility,
     find_feasibility,
 )
-from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.planning.node_additions import WaitingPods
 from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Feasibility, FeasibilityResult
@@ -53,10 +52,13 @@ def list_feasibility(
         order = {address: number for number, address in enumerate(outcome.placements)}
         rows.sort(key=lambda row: order[row.placement])
     vms = tuple(vms) if any(row.missing_nodes for row in rows) else ()
-    additions = [_find_addition(vms, row, outcome.clusters.get(row.cluster)) for row in rows]
-    known = [addition for addition in additions if addition is not None]
-    for row, addition in zip(rows, additions, strict=True):
-        yield row if addition is None else replace(row, site_capacity=_compare_with_site(addition, known))
+    additions = [list(_list_additions(vms, row, outcome)) for row in rows]
+    known = [addition for items in additions for addition in items]
+    for row, items in zip(rows, additions, strict=True):
+        capacities = {_compare_with_site(addition, known) for addition in items}
+        if len(items) < len(row.missing_pools):
+            capacities.add(_UNKNOWN)
+        yield replace(row, site_capacity=_combine_capacities(capacities)) if capacities else row
 
 
 def _list_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
@@ -114,12 +116,14 @@ def _list_candidate_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feas
 def _build_row(
     address: Address, cluster: str, assessment: ObjectFeasibility, *, is_selected: bool = True
 ) -> Feasibility:
+    missing = assessment.missing_nodes
     return Feasibility(
         address,
         cluster,
         assessment.result,
-        missing_nodes=assessment.missing_nodes,
-        pool=assessment.pool,
+        missing_nodes=sum(missing.values()) or None,
+        pool=next(iter(missing)) if len(missing) == 1 else "",
+        missing_by_pool=missing if len(missing) > 1 else {},
         reason=assessment.reason,
         replicas_requested=assessment.replicas_requested,
         replicas_max=assessment.replicas_max,
@@ -144,21 +148,26 @@ def _needs_no_node(placement: PlacementPlan) -> bool:
     return all(workload.replicas == 0 and workload.kind != "DaemonSet" for workload in workloads)
 
 
-def _find_addition(vms: Iterable[VmObject], row: Feasibility, cluster: NodeCluster | None) -> _AdditionalNodes | None:
-    """Find the additional nodes of a row on its site; None without a known site and pool."""
-    if cluster is None or not row.missing_nodes:
-        return None
+def _combine_capacities(capacities: Container[str]) -> str:
+    """Return the capacity of a site for all pools of a row together."""
+    return next(capacity for capacity in ("no", _UNKNOWN, "yes") if capacity in capacities)
+
+
+def _list_additions(vms: Iterable[VmObject], row: Feasibility, outcome: FleetOutcome) -> Iterator[_AdditionalNodes]:
+    """Yield the additional nodes of a row by pool, as far as site and pool are known."""
+    if not row.missing_pools:
+        return
+    cluster = outcome.clusters[row.cluster]
     for vm_object in vms:
         demand, site = vm_object.request.demand, vm_object.request.site
         if demand is None or site is None or demand.owner.partition(":")[2] != cluster.id:
             continue
         for pool_demand in demand.pools:
-            if pool_demand.pool == row.pool:
+            if pool_demand.pool in row.missing_pools:
                 standalone = build_standalone_demand(pool_demand.sku, pool_demand.constraints)
                 free = site.scheduler.count_free_slots(standalone)
-                names = (demand.site_id, cluster.id, row.pool, pool_demand.sku.title)
-                return _AdditionalNodes(*names, free, row.missing_nodes)
-    return None
+                names = (demand.site_id, cluster.id, pool_demand.pool, pool_demand.sku.title)
+                yield _AdditionalNodes(*names, free, row.missing_pools[pool_demand.pool])
 
 
 def _compare_with_site(addition: _AdditionalNodes, additions: Iterable[_AdditionalNodes]) -> str:

@@ -1,36 +1,32 @@
-"""Feasibility of an object's pods on a cluster: now, or after the fewest additional nodes of one pool. The pods
-of all objects on the cluster count together. A pool without free capacity is tried with copies of its nodes; they
-exist before the pods of the plan are scheduled.
+"""Feasibility of an object's pods on a cluster: now, or after the fewest additional nodes. The pods of all objects on
+the cluster count together.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import format_count
+from nexusform.domains.pods.planning.node_additions import (
+    WaitingPods,
+    can_run,
+    count_tried_nodes,
+    count_waiting,
+    find_additions,
+)
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import PredictionInput
 from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, compute_placeable_range
 from nexusform.domains.pods.scheduling.pod_prediction import Predictor, predict
-from nexusform.domains.pods.scheduling.workloads import Node, Workload
+from nexusform.domains.pods.scheduling.workloads import Workload
 from nexusform.plans.plan import FeasibilityResult, LossEffect
 
-_HOSTNAME: Final = "kubernetes.io/hostname"
-# Labels with the name of a node's pool, in clusters known from a dump only.
-_POOL_LABELS: Final = (
-    "kubernetes.azure.com/agentpool",
-    "agentpool",
-    "eks.amazonaws.com/nodegroup",
-    "cloud.google.com/gke-nodepool",
-    "karpenter.sh/nodepool",
-    "node.kubernetes.io/instance-type",
-)
-_MAX_NODES: Final = 64  # additional nodes tried per pool
 _MAX_REPLICAS: Final = 10_000
 MAX_LOST_PODS: Final = 20_000  # places times pods; more would take minutes per cluster
 _REJECTED: Final = "a quota or an admission rule rejects pods"
@@ -38,19 +34,14 @@ _SCALABLE_KINDS: Final = ("Deployment", "StatefulSet", "ReplicaSet")
 
 
 class ObjectFeasibility(Struct, frozen=True):
-    """Feasibility of one object on one cluster. `missing_nodes` of `pool` are needed for RUNS_AFTER."""
+    """Feasibility of one object on one cluster. `missing_nodes` by pool are needed for RUNS_AFTER."""
 
     result: FeasibilityResult
-    missing_nodes: int | None = None
-    pool: str = ""
+    missing_nodes: Mapping[str, int] = {}
     reason: str = ""
     replicas_requested: int = 0
     replicas_max: int | None = None
     is_certain: bool = False
-
-
-# Waiting pods by cluster, pool and number of additional nodes: all objects on a cluster share these predictions.
-WaitingPods: TypeAlias = dict[tuple[str, str, int], Counter[str]]
 
 
 def find_feasibility(
@@ -67,29 +58,50 @@ def find_feasibility(
     is_certain = all(outcome.is_certain for outcome in outcomes)
     if not waiting and running >= requested:
         maximum = _compute_maximum(pods.build_input(cluster), workloads, running)
+        is_certain = is_certain and (maximum is None or pods.is_certain_on(cluster.id))
         return ObjectFeasibility(
             FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum, is_certain=is_certain
         )
     reason = next((outcome.reason for outcome in waiting if outcome.reason), _REJECTED)
-    additions = _find_additions(
-        pods.build_initial_input(cluster), cluster, {workload.key for workload in workloads}, waiting_pods
-    )
-    result = FeasibilityResult.RUNS_AFTER if additions is not None else FeasibilityResult.CANNOT_RUN
-    return ObjectFeasibility(
-        result,
-        missing_nodes=additions[1] if additions is not None else None,
-        pool=additions[0] if additions is not None else "",
-        reason=reason,
-        replicas_requested=requested,
-        replicas_max=running,
-        is_certain=is_certain,
-    )
+    inputs = pods.build_initial_input(cluster)
+    keys = {outcome.workload for outcome in waiting}
+    is_possible = not pods.has_uncreated(address, cluster.id) and _can_run(workloads, keys, inputs, cluster)
+    additions: Mapping[str, int] = {}
+    if is_possible:
+        additions = find_additions(inputs, cluster, {workload.key for workload in workloads}, waiting_pods)
+    tried = count_tried_nodes(inputs) if is_possible else 0
+    return _build_waiting(additions, reason, requested, running, tried, is_certain=is_certain)
+
+
+def _can_run(
+    workloads: Iterable[Workload], keys: Container[str], inputs: PredictionInput, cluster: NodeCluster
+) -> bool:
+    """Return whether the pods of each of the workloads with these keys may run with enough nodes."""
+    return all(can_run(workload.pod, inputs, cluster) for workload in workloads if workload.key in keys)
+
+
+def _build_waiting(
+    additions: Mapping[str, int], reason: str, requested: int, running: int, tried: int, *, is_certain: bool
+) -> ObjectFeasibility:
+    """Build the result of an object with waiting pods. It is unknown if no number of nodes up to `tried` per pool is
+    enough; 0: the pods run on no node.
+    """
+    result = FeasibilityResult.CANNOT_RUN
+    if additions:
+        result = FeasibilityResult.RUNS_AFTER
+    elif tried:
+        nodes = format_count(tried, "more node")
+        result, reason = FeasibilityResult.UNKNOWN, f"not enough: up to {nodes} per pool; {reason}"
+    is_certain = is_certain and result is not FeasibilityResult.UNKNOWN
+    return ObjectFeasibility(result, additions, reason, requested, running, is_certain)
 
 
 def find_candidate_feasibility(
-    pods: PodPhase, cluster: NodeCluster, workloads: Sequence[Workload]
+    pods: PodPhase, cluster: NodeCluster, workloads: Sequence[Workload], *, tries_nodes: bool = True
 ) -> ObjectFeasibility:
-    """Return the feasibility of additional workloads on a cluster, beside its pods of the plan."""
+    """Return the feasibility of additional workloads on a cluster, beside its pods of the plan. Without
+    `tries_nodes`, waiting pods mean CANNOT_RUN.
+    """
     inputs = pods.build_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
     keys = {workload.key for workload in workloads}
@@ -103,10 +115,12 @@ def find_candidate_feasibility(
         return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
     inputs = pods.build_initial_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
-    additions = _find_additions(inputs, cluster, keys, {})
-    result = FeasibilityResult.CANNOT_RUN if additions is None else FeasibilityResult.RUNS_AFTER
-    pool, missing_nodes = additions or ("", None)
-    return ObjectFeasibility(result, missing_nodes, pool, reason or _REJECTED, requested, running)
+    is_rejected = any(prediction.forecasts[key].uncreated for key in keys)
+    waiting_keys = {item.workload for item in outcomes if not item.node}
+    is_possible = tries_nodes and not is_rejected and _can_run(workloads, waiting_keys, inputs, cluster)
+    additions = find_additions(inputs, cluster, keys, {}) if is_possible else {}
+    tried = count_tried_nodes(inputs) if is_possible else 0
+    return _build_waiting(additions, reason or _REJECTED, requested, running, tried, is_certain=False)
 
 
 class ClusterLosses:
@@ -136,7 +150,7 @@ def _predict_losses(inputs: PredictionInput, places: Sequence[str]) -> dict[str,
     waiting: dict[str, Counter[str]] = {}
     for lost in dict.fromkeys(places):
         nodes = tuple(node for node, place in zip(inputs.cluster.nodes, places, strict=True) if place != lost)
-        waiting[lost] = _list_waiting(replace(inputs, cluster=replace(inputs.cluster, nodes=nodes)))
+        waiting[lost] = count_waiting(replace(inputs, cluster=replace(inputs.cluster, nodes=nodes)))
     return waiting
 
 
@@ -159,73 +173,3 @@ def _compute_maximum(inputs: PredictionInput, workloads: Sequence[Workload], run
         return None
     session = Predictor(inputs.cluster, inputs.existing_pods, (), inputs.seed, (), ()).session
     return running + compute_placeable_range(session.get_scheduler(scalable[0].pod), _MAX_REPLICAS).minimum
-
-
-# --- more nodes ----------------------------------------------------------------------------------
-
-
-def _find_additions(
-    inputs: PredictionInput, cluster: NodeCluster, keys: set[str], waiting_pods: WaitingPods
-) -> tuple[str, int] | None:
-    """Find the pool and its fewest additional nodes for all pods of these workloads to run; None without one."""
-    best: tuple[str, int] | None = None
-
-    def count_waiting(pool: str, node: Node, count: int) -> int:
-        key = cluster.id, pool, count
-        if key not in waiting_pods:
-            waiting_pods[key] = _predict_waiting(inputs, node, count)
-        return sum(waiting_pods[key][workload] for workload in keys)
-
-    for pool, node in _list_pool_nodes(cluster).items():
-        maximum = _MAX_NODES if best is None else best[1] - 1
-        if maximum < 1 or count_waiting(pool, node, maximum):
-            continue
-        lower, upper = 0, maximum  # `lower` nodes are too few, `upper` are enough
-        while upper - lower > 1:
-            middle = (lower + upper) // 2
-            if count_waiting(pool, node, middle):
-                lower = middle
-            else:
-                upper = middle
-        best = pool, upper
-    return best
-
-
-def _list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
-    """Return a schedulable node of each pool, in the order of the pools."""
-    nodes: dict[str, Node] = {}
-    for number, node in enumerate(cluster.nodes):
-        if not node.unschedulable:
-            pool = cluster.pools[number] if cluster.pools else _find_pool_label(node)
-            nodes.setdefault(pool, node)
-    return nodes
-
-
-def _find_pool_label(node: Node) -> str:
-    return next((node.labels[label] for label in _POOL_LABELS if label in node.labels), "")
-
-
-def _predict_waiting(inputs: PredictionInput, node: Node, count: int) -> Counter[str]:
-    """Count the pods without a node by workload once the cluster has `count` more nodes like this one."""
-    nodes = (*inputs.cluster.nodes, *(_copy_node(node, number) for number in range(count)))
-    return _list_waiting(replace(inputs, cluster=replace(inputs.cluster, nodes=nodes)))
-
-
-def _list_waiting(inputs: PredictionInput) -> Counter[str]:
-    """Count the pods without a node by workload."""
-    prediction = predict(
-        inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed, lost_pods=inputs.lost_pods
-    )
-    waiting = Counter({key: forecast.uncreated for key, forecast in prediction.forecasts.items()})
-    waiting.update(item.workload for item in prediction.outcomes if item.action != "remove" and not item.node)
-    return waiting
-
-
-def _copy_node(node: Node, number: int) -> Node:
-    """Copy a node of a pool as an additional one on a machine of its own."""
-    name = f"{node.name}-additional-{number + 1}"
-    labels = {
-        key: f"additional-{number + 1}" if node.machine and value == node.machine else value
-        for key, value in node.labels.items()
-    }
-    return replace(node, name=name, labels={**labels, _HOSTNAME: name}, machine="", rack="", images=None)

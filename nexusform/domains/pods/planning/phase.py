@@ -472,6 +472,16 @@ class PodPhase(ClusterPods):
         object_pods = self._object_pods.get((address, cluster_id))
         return list(object_pods.list_all_outcomes()) if object_pods is not None else []
 
+    def has_uncreated(self, address: str, cluster_id: str) -> bool:
+        """Return whether a quota or an admission rule rejects pods of an object on a cluster."""
+        object_pods = self._object_pods.get((address, cluster_id))
+        return object_pods is not None and object_pods.has_uncreated
+
+    def is_certain_on(self, cluster_id: str) -> bool:
+        """Return whether every outcome of a pod on a cluster is certain."""
+        objects = self._object_pods_by_cluster.get(cluster_id, {}).values()
+        return all(outcome.is_certain for item in objects for outcome in item.list_all_outcomes())
+
     def build_input(self, cluster: NodeCluster) -> PredictionInput:
         """Build the input of a new prediction of all objects on a cluster, from its pods after this plan."""
         objects = self._object_pods_by_cluster.get(cluster.id, {}).values()

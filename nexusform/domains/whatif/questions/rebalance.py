@@ -116,8 +116,8 @@ def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
         if row.kind == _BINDING and row.target is not None and row.action is not PlacementAction.REMOVE:
             clusters.setdefault(str(row.address), set()).add(row.object)
     return TrialOutcome(
-        tuple(row for row in selected if row.result in (FeasibilityResult.RUNS_AFTER, FeasibilityResult.CANNOT_RUN)),
-        tuple(row for row in selected if row.result is FeasibilityResult.UNKNOWN),
+        tuple(row for row in selected if row.is_waiting),
+        tuple(row for row in selected if row.result is FeasibilityResult.UNKNOWN and not row.is_waiting),
         {address: frozenset(names) for address, names in clusters.items()},
         tuple(problem.detail for problem in plan.diagnostics if problem.id in _REJECTED_IDS),
         error,

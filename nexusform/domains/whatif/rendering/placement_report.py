@@ -107,7 +107,8 @@ def _build_row(row: Feasibility) -> Row:
     missing = "" if row.missing_nodes is None else str(row.missing_nodes)
     maximum = "" if row.replicas_max is None else str(row.replicas_max)
     capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""
-    cells = (row.cluster, row.result.value, missing, row.pool, capacity, str(row.replicas_requested), maximum)
+    pools = ", ".join(f"{pool} {count}" for pool, count in row.missing_by_pool.items()) or row.pool
+    cells = (row.cluster, row.result.value, missing, pools, capacity, str(row.replicas_requested), maximum)
     losses = [_format_loss(effect) for effect in (row.one_machine_down, row.one_rack_down)]
     return Row((*cells, *losses, row.reason), row.result is not FeasibilityResult.RUNS)
 

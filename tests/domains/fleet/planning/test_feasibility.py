@@ -271,3 +271,92 @@ def test_losses_of_too_large_clusters_are_left_out(
     _, text, (row,) = plan("-details", replicas=2)
     assert "one_machine_down" not in row
     assert "machine down" not in text
+
+
+PICK_ALL = 'placement_type = "PickAll"'
+MOST_NODES = FEWEST_NODES.replace("Ascending", "Descending")
+WITHOUT_WEST = "without west: a required cluster_affinity of fleet_cluster_resource_placement.payments"
+AFFINITY = """affinity {
+      cluster_affinity {
+        required_during_scheduling_ignored_during_execution {
+          cluster_selector_term {
+            label_selector {
+              match_expression {
+                key      = "kubernetes-fleet.io/member-name"
+                operator = "NotIn"
+                values   = ["west"]
+              }
+            }
+          }
+        }
+      }
+    }"""
+
+
+def write_members(text: str) -> str:
+    """Leave out the member without nodes."""
+    start = text.index('resource "fleet_member_cluster" "south"')
+    return text[:start] + text[text.index('resource "fleet_hub_manifest"') :]
+
+
+@pytest.mark.parametrize("is_existing", [False, True])
+def test_a_pick_all_placement_without_the_cluster_is_tested(
+    is_existing: bool, plan: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = write_members(SITE)
+    monkeypatch.setitem(globals(), "SITE", site.replace(PICK_FIXED, PICK_ALL))
+    (tmp_path / "east.nf.hcl").write_text(LARGE)
+    if is_existing:
+        plan(replicas=1, cpu=4, machines=8)
+        assert run_command_line(["apply", "-auto-approve"]) == 0
+    _, text, rows = plan(replicas=1, cpu=30, machines=8)
+    east, west = rows
+    assert (east["result"], west["result"]) == ("runs", "cannot_run")
+    (fix,) = west["suggested_fixes"]
+    assert (fix["kind"], fix["excluded_clusters"]) == ("affinity", ["west"])
+    assert f"for payments on west: {WITHOUT_WEST}" in text
+    assert '["west"] (1 cluster left)' in text
+    monkeypatch.setitem(globals(), "SITE", site.replace(PICK_FIXED, f"{PICK_ALL}\n    {AFFINITY}"))
+    rows = plan(replicas=1, cpu=30, machines=8)[2]
+    assert [(row["cluster"], row["result"]) for row in rows] == [("east", "runs")]
+
+
+def test_an_existing_pick_n_placement_moves_with_an_affinity(
+    plan: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = write_members(SITE)
+    monkeypatch.setitem(globals(), "SITE", site.replace(PICK_FIXED, PICK_ONE))
+    (tmp_path / "east.nf.hcl").write_text(LARGE)
+    before = plan(replicas=1, cpu=4, machines=8)[2]
+    assert [row["cluster"] for row in before] == ["west"]
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    _, text, (west,) = plan(replicas=1, cpu=30, machines=8)
+    assert (west["cluster"], west["result"]) == ("west", "cannot_run")
+    (fix,) = west["suggested_fixes"]
+    assert fix["kind"] == "affinity"
+    assert f"for payments on west: {WITHOUT_WEST}" in text
+    monkeypatch.setitem(globals(), "SITE", site.replace(PICK_FIXED, f"{PICK_ONE}\n    {AFFINITY}"))
+    rows = plan(replicas=1, cpu=30, machines=8)[2]
+    assert [(row["cluster"], row["result"]) for row in rows] == [("east", "runs")]
+
+
+def test_an_affinity_without_the_only_cluster_is_not_suggested(
+    plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "SITE", write_members(SITE).replace(PICK_FIXED, PICK_ALL))
+    _, _, (west,) = plan(replicas=1, cpu=64, machines=8)
+    assert west["result"] == "cannot_run"
+    assert "suggested_fixes" not in west
+
+
+def test_untested_fixes_of_a_large_plan_are_counted(
+    plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nexusform.planning.replanning.feasibility_remedies._MAX_PLANNED_OBJECTS", 5)
+    _, text, (row,) = plan(replicas=9)
+    assert "suggested_fixes" not in row
+    assert "Fixes not tested for 1 binding with waiting pods" in text
+    assert json.loads(Path("plan.json").read_text())["untested_bindings"] == 1
+    _, text, (row,) = plan("-details", replicas=9)
+    assert row["suggested_fixes"]
+    assert "Fixes not tested" not in text
