@@ -16,7 +16,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.domains.openstack.scheduling import nova_profile
 from nexusform.workflow import program_checks
 from tests.domains.openstack.test_nova_decisions import MISSING, NOVA
-from tests.domains.openstack.test_openstack_site import CONFIGURATION, EXPORT, HOT
+from tests.domains.openstack.test_openstack_site import CONFIGURATION, EXPORT, HOT, NUMA, change, describe_hosts
 
 pytestmark = pytest.mark.of_domains("conformance", "openstack", "vnf")
 needs_nova = pytest.mark.skipif(NOVA is None, reason=MISSING)
@@ -78,6 +78,49 @@ def test_running_servers_count() -> None:
     Path("base.yaml").write_text(HOT.replace("count: 2", "count: 3"))
     assert run_command_line(["plan", *words]) == 0
     assert (read_check("p.json")["checked"], read_check("p.json")["differences"]) == (1, [])
+
+
+@needs_nova
+@pytest.mark.slow
+def test_a_managed_server_of_the_export_counts_once(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its NUMA cells are in the table of hosts, and its flavor takes them again in the check."""
+    Path("main.nf.hcl").write_text(CONFIGURATION.replace("SETTINGS", NUMA))
+    properties = {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "share"}
+    change("flavors", 0, Properties=properties)
+    change("servers", 0, **{"Flavor Name": "other", "Flavor": "other"})
+    room = {"free": 4}  # two servers a host
+    describe_hosts(compute01=room, compute02=room, compute03=room)
+    assert run_command_line(["apply", "-auto-approve", "-samples=2"]) == 0
+    capfd.readouterr()
+    assert run_command_line(["show", "-json"]) == 0
+    vms = read_vms(json.loads(capfd.readouterr().out))
+    assert len(vms) == 2
+    full = {host: [0] for host in vms.values()}
+    describe_hosts(
+        **{host: {**room, "full_cells": full.get(host, [])} for host in ("compute01", "compute02", "compute03")}
+    )
+    servers = json.loads(Path("export/servers.json").read_text())
+    for name, host in vms.items():
+        servers.append({**servers[0], "ID": name, "Name": name, "Host": host, "Flavor Name": "worker.large"})
+        node = {"host_node": 0, "vcpu_set": list(range(8)), "memory_mb": 16384}
+        node["cpu_pinning"] = {str(number): cpu for number, cpu in enumerate([0, 1, 2, 3, 8, 9, 10, 11])}
+        Path(f"export/topology-{name}.json").write_text(
+            json.dumps({"topology": {"pagesize_kb": None, "nodes": [node]}})
+        )
+    Path("export/servers.json").write_text(json.dumps(servers))
+    Path("base.yaml").write_text(
+        HOT.replace("count: 2", "count: 6").replace(", scheduler_hints: {group: {get_resource: group}}", "")
+    )
+    assert run_command_line(["plan", f"-check-with=nova={NOVA}", "-samples=2", "-report=json:p.json"]) == 0, read_text(
+        capfd
+    )
+    assert (read_check("p.json")["checked"], read_check("p.json")["differences"]) == (4, [])
+
+
+def read_vms(state: Any) -> dict[str, str]:
+    """The host of each VM in the state."""
+    (vnf,) = [row for row in state["values"]["root_module"]["resources"] if row["type"] == "tacker_vnf"]
+    return {name: vnfc["machine"] for name, vnfc in vnf["values"]["vnfcs"].items()}
 
 
 def test_the_time_is_bounded(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

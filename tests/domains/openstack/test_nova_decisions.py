@@ -18,7 +18,13 @@ import msgspec
 import pytest
 
 from nexusform.domains.conformance.workflow import nova_check
-from nexusform.domains.openstack.scheduling.nova_hosts import Flavor, build_host, build_server, parse_cpus
+from nexusform.domains.openstack.scheduling.nova_hosts import (
+    Flavor,
+    build_host,
+    build_server,
+    build_sku_name,
+    parse_cpus,
+)
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
     NovaSite,
@@ -26,7 +32,6 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_nova_profile,
     build_server_sku,
     build_settings,
-    build_sku,
 )
 from nexusform.domains.openstack.scheduling.recorded_decisions import build_server_group_hint
 from nexusform.scheduling.racks.engine import RackScheduler
@@ -38,7 +43,9 @@ MISSING = (
     "NEXUSFORM_NOVA=its python)"
 )
 SITES = int(os.environ.get("NEXUSFORM_NOVA_SITES", "6"))
+FIRST_SEED = int(os.environ.get("NEXUSFORM_NOVA_FIRST_SEED", "0"))
 MINUTES = float(os.environ.get("NEXUSFORM_NOVA_MINUTES", "30"))
+MASK = "hw:cpu_dedicated_mask"
 AGGREGATES = "AggregateInstanceExtraSpecsFilter"
 DETAILS = ["NUMATopologyFilter", "PciPassthroughFilter"]
 ALIASES = {
@@ -47,6 +54,11 @@ ALIASES = {
     "fpga": {"vendor_id": "10ee", "product_id": "5000", "numa_policy": "preferred"},
     "dpu": {"vendor_id": "15b3", "product_id": "a2d6", "numa_policy": "socket"},
 }
+IMAGES: tuple[dict[str, str], ...] = (
+    {"hw_architecture": "amd64"},
+    {"img_hv_type": "kvm", "hw_vm_mode": "hvm"},
+    {"architecture": "aarch64"},
+)
 KVM, QEMU, ARM = ["x86_64", "kvm", "hvm"], ["x86_64", "qemu", "hvm"], ["aarch64", "kvm", "hvm"]
 
 
@@ -66,17 +78,20 @@ def build_site(seed: int) -> dict[str, Any]:
     draw = Random(seed)
     sizes = [(16, 65536, 500), (32, 131072, 1000), (48, 196608, 2000)][: draw.randint(1, 3)]
     hosts = {}
+    gold = {"tier": "gold", **draw.choice(({}, {}, {"cpu_weight_multiplier": "3.0"}, {"ram_weight_multiplier": "-2"}))}
     for number in range(draw.randint(3, 14)):
         vcpus, memory, disk = draw.choice(sizes)
         hosts[f"compute{number:02d}"] = {
             "availability_zone": f"az{number % 2}",
             "resources": {
-                "VCPU": build_resource(draw, vcpus, (1.0, 4.0) if seed % 3 else (4.0,), (0, 2)),
+                "VCPU": build_resource(draw, vcpus, (1.0, 4.0) if seed % 3 else (4.0,), (0, 2))
+                | {"max_unit": draw.choice((vcpus, vcpus, vcpus, 4))},
                 "MEMORY_MB": build_resource(draw, memory, (1.0, 1.5) if seed % 3 else (1.0,), (512,)),
-                "DISK_GB": build_resource(draw, disk, (1.0,), (0,)),
+                "DISK_GB": build_resource(draw, disk, (1.0,), (0,))
+                | draw.choice(({}, {}, {"min_unit": 10}, {"step_size": 10})),
             },
             "traits": ["CUSTOM_SSD"] if draw.random() < 0.6 else [],
-            "aggregates": {"fast": {"tier": "gold"}} if draw.random() < 0.6 else {},
+            "aggregates": draw.choice(({}, {}, {"fast": gold}, {"fast": gold}, {"fast": gold, "slow": {}})),
             "hypervisor_version": draw.choice((6002000, 8000000)) if seed % 4 == 0 else 8000000,
             "unschedulable_reason": draw.choice(
                 ("", "", "", "", "its compute service is disabled", "its compute service is down")
@@ -93,7 +108,7 @@ def build_site(seed: int) -> dict[str, Any]:
         flavors[f"f{number}"] = {
             "vcpus": vcpus,
             "memory_mib": vcpus * draw.choice((1024, 2048, 4096)),
-            "disk_gib": draw.choice((0, 20, 40)),
+            "disk_gib": draw.choice((0, 5, 20, 40)),
             "properties": properties,
         }
     settings: dict[str, Any] = {"enabled_filters": [*DEFAULT_FILTERS, *([AGGREGATES] if draw.random() < 0.5 else [])]}
@@ -115,9 +130,10 @@ def build_site(seed: int) -> dict[str, Any]:
             draw.sample(("anti-affinity", "affinity", "soft-anti-affinity", "soft-affinity"), 2)
         )
     ]
+    zones: tuple[dict[str, list[str]], ...] = ({}, {}, {}, {}, {}, {}, {"zones": ["az0"]})
     requests = [
-        {"flavor": draw.choice(sorted(flavors)), "group": draw.choice([None, *groups])}
-        for _ in range(draw.randint(3, 12))
+        {"flavor": draw.choice(sorted(flavors)), "group": draw.choice([None, *groups]), **draw.choice(zones)}
+        for _ in range(draw.randint(4, 24))
     ]
     site = {"hosts": hosts, "flavors": flavors, "servers": servers, "settings": settings, "requests": requests}
     if seed % 5 > 1:
@@ -150,19 +166,40 @@ def add_details(site: dict[str, Any], draw: Random) -> None:
             server |= {"vcpus": 0, "dedicated_vcpus": server["vcpus"]}
     for flavor in site["flavors"].values():
         flavor["properties"] |= draw_requests(flavor, draw)
+    images = [{}, {}, *IMAGES, *(draw_image(flavor, draw) for flavor in site["flavors"].values())]
     settings = site["settings"]
     settings["pci_aliases"] = ALIASES
     settings["enabled_filters"] = [*settings["enabled_filters"], *DETAILS]
     for request in site["requests"]:
-        request["image"] = draw.choice(
-            (
-                {},
-                {},
-                {"hw_architecture": "amd64"},
-                {"img_hv_type": "kvm", "hw_vm_mode": "hvm"},
-                {"architecture": "aarch64"},
-            )
+        request["image"] = draw.choice(images)
+
+
+def draw_image(flavor: dict[str, Any], draw: Random) -> dict[str, str]:
+    """Draw an image with requests of its own."""
+    return draw.choice(
+        (
+            {"hw_numa_nodes": draw.choice("12")},
+            {"hw_cpu_policy": draw.choice(("dedicated", "shared", "mixed"))},
+            {"hw_cpu_policy": "dedicated", "hw_cpu_thread_policy": draw.choice(("prefer", "require", "isolate"))},
+            {"hw_mem_page_size": draw.choice(("2048", "small"))},
+            {"hw_numa_nodes": "2", **draw_cells(flavor, "hw_", draw)},
+            {"hw_pci_numa_affinity_policy": draw.choice(("required", "preferred", "socket"))},
+            {"trait:CUSTOM_SSD": "required"},
         )
+    )
+
+
+def draw_cells(flavor: dict[str, Any], prefix: str, draw: Random) -> dict[str, str]:
+    """Draw two cells of different sizes."""
+    vcpus, memory = flavor["vcpus"], flavor["memory_mib"]
+    first = draw.randint(1, max(vcpus - 1, 1))
+    share = memory * first // vcpus
+    return {
+        f"{prefix}numa_cpus.0": f"0-{first - 1}",
+        f"{prefix}numa_cpus.1": ",".join(map(str, range(first, vcpus))),
+        f"{prefix}numa_mem.0": str(share),
+        f"{prefix}numa_mem.1": str(memory - share),
+    }
 
 
 def add_cells(host: dict[str, Any], draw: Random) -> None:
@@ -209,24 +246,37 @@ def add_cells(host: dict[str, Any], draw: Random) -> None:
             del resources["VCPU"]
     if threads > 1 and draw.random() < 0.8:
         host["traits"] = [*host["traits"], "HW_CPU_HYPERTHREADING"]
+    if draw.random() < 0.7:
+        host["traits"] = [*host["traits"], "COMPUTE_SOCKET_PCI_NUMA_AFFINITY"]
 
 
 def draw_requests(flavor: dict[str, Any], draw: Random) -> dict[str, str]:
-    properties = {}
-    if draw.random() < 0.5:
-        properties["hw:cpu_policy"] = draw.choice(("dedicated", "dedicated", "shared"))
-        if properties["hw:cpu_policy"] == "dedicated" and draw.random() < 0.5:
-            properties["hw:cpu_thread_policy"] = draw.choice(("prefer", "require", "isolate"))
+    properties = draw_cpu_policy(flavor["vcpus"], draw)
     cells = draw.choice((1, 2, 2, 4))
     if draw.random() < 0.4 and flavor["vcpus"] % cells == 0:
         properties["hw:numa_nodes"] = str(cells)
+        if cells == 2 and draw.random() < 0.6:
+            properties |= draw_cells(flavor, "hw:", draw)
     if draw.random() < 0.3:
         properties["hw:mem_page_size"] = draw.choice(("small", "large", "any", "2048", "2MB", "1GB"))
     if draw.random() < 0.4:
         names = draw.sample(sorted(ALIASES), draw.choice((1, 1, 2)))
         properties["pci_passthrough:alias"] = ",".join(f"{name}:{draw.choice((1, 1, 2))}" for name in names)
         if draw.random() < 0.2:
-            properties["hw:pci_numa_affinity_policy"] = draw.choice(("required", "preferred", "legacy"))
+            properties["hw:pci_numa_affinity_policy"] = draw.choice(("required", "preferred", "legacy", "socket"))
+    return properties
+
+
+def draw_cpu_policy(vcpus: int, draw: Random) -> dict[str, str]:
+    policy = draw.choice(("", "", "", "dedicated", "dedicated", "shared", "mixed"))
+    properties = {"hw:cpu_policy": policy} if policy else {}
+    if policy == "mixed" and vcpus > 1:
+        properties[MASK] = draw.choice(("0", "^0", f"1-{vcpus - 1}", "^1"))
+    if policy in ("dedicated", "mixed"):
+        if draw.random() < 0.5:
+            properties["hw:cpu_thread_policy"] = draw.choice(("prefer", "require", "isolate"))
+        if draw.random() < 0.4:
+            properties["hw:emulator_threads_policy"] = draw.choice(("isolate", "share"))
     return properties
 
 
@@ -249,7 +299,7 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
         sku = build_server_sku(server, table.build_record(name))
         zone = zones[server.host]
         scheduler.add_existing(VmName(name, name, name, 0), sku, Placement(server.host, zone, zone, (0,)))
-    skus = {flavor.name: build_sku(flavor) for flavor in flavors}
+    skus = nova.build_skus()
     members: dict[str, dict[str, int]] = {}
     decisions = []
     for number, request in enumerate(site["requests"]):
@@ -257,8 +307,11 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
         constraints = PlacementConstraints(
             hints=build_server_group_hint(group, members.get(group["name"], {}) if group is not None else {}),
             image=str(number),
+            zones=frozenset(request.get("zones") or ()) or None,
         )
-        demand = Demand(VmName("v", "v", "p", number), skus[request["flavor"]], constraints)
+        name = request["flavor"]
+        sku = skus.get(build_sku_name(name, str(number))) or skus[name]
+        demand = Demand(VmName("v", "v", "p", number), sku, constraints)
         tied = scheduler.find_best_machines(demand).in_all_splits
         answer = scheduler.try_place(demand)
         host = answer[1].machine if answer is not None else ""
@@ -318,7 +371,7 @@ def test_predictions_are_those_of_nova() -> None:
     ends_at = time.monotonic() + 60 * MINUTES
     compared = placed = 0
     with run_nova() as nova:
-        for seed in range(SITES):
+        for seed in range(FIRST_SEED, FIRST_SEED + SITES):
             if time.monotonic() > ends_at:
                 break
             site = build_site(seed)
@@ -326,8 +379,11 @@ def test_predictions_are_those_of_nova() -> None:
             assert find_differences(seed, decisions, ask_about_site(nova, add_hosts(site, decisions))) == []
             compared += len(decisions)
             placed += sum(bool(host) for host, _ in decisions)
-            if seed % 50 == 49 or seed == SITES - 1:
-                print(f"{compared} decisions on {seed + 1} sites are equal, {placed} of them with a host", flush=True)
+            if seed % 50 == 49 or seed == FIRST_SEED + SITES - 1:
+                print(
+                    f"{compared} decisions on {seed + 1 - FIRST_SEED} sites are equal, {placed} of them with a host",
+                    flush=True,
+                )
     assert placed > 0
 
 

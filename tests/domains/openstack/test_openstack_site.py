@@ -141,13 +141,62 @@ def read(capfd: pytest.CaptureFixture[str]) -> str:
     return " ".join((captured.out + captured.err).replace("│", " ").split())
 
 
-@pytest.mark.parametrize("properties", [{"hw:cpu_policy": "mixed"}, {"hw:emulator_threads_policy": "isolate"}])
-def test_a_flavor_with_an_unpredicted_property_is_rejected(
-    properties: dict[str, str], capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("properties", "problem"),
+    [
+        ({"hw:cpu_realtime": "yes"}, "the flavor has hw:cpu_realtime, and its effect is not predicted"),
+        ({"hw:tpm_model": "tpm-crb"}, "the flavor has hw:tpm_model, and its effect is not predicted"),
+        ({"os:secure_boot": "required"}, "the flavor has os:secure_boot=required"),
+        ({"resources:CUSTOM_A": "1"}, "the flavor has resources:CUSTOM_A"),
+        ({"hw:cpu_policy": "mixed"}, "hw:cpu_policy=mixed and hw:cpu_dedicated_mask need each other"),
+        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-7"}, "hw:cpu_dedicated_mask is 0-7, and Nova rejects"),
+        (
+            {"hw:emulator_threads_policy": "isolate"},
+            "hw:emulator_threads_policy needs hw:cpu_policy=dedicated or mixed",
+        ),
+        ({"hw:numa_nodes": "3"}, "hw:numa_nodes is 3, and the vCPUs or memory of the flavor cannot be divided by it"),
+        ({"hw:numa_nodes": "2", "hw:numa_cpus.0": "0-3"}, "are not set for each of 2 cells"),
+        ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-8", "hw:numa_mem.0": "1"}, "are not the vCPUs and memory"),
+        (
+            {"hw:numa_nodes": "1", "hw:numa_cpus.0": "3-0", "hw:numa_mem.0": "1"},
+            "hw:numa_cpus is 3-0, and Nova rejects",
+        ),
+        ({"trait:HW_CPU_HYPERTHREADING": "required"}, "hw:cpu_thread_policy needs hw:cpu_policy=dedicated or mixed"),
+    ],
+)
+def test_a_flavor_without_a_prediction_is_rejected(
+    properties: dict[str, str], problem: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     change("flavors", 0, Properties=properties)
     assert run_command_line(["plan"]) == 1
-    assert f"the flavor has {next(iter(properties))}" in read(capfd)
+    text = read(capfd)
+    assert problem in text
+    assert 'on main.nf.hcl line 7, in resource "tacker_vnf" "v"' in text
+
+
+@pytest.mark.parametrize(
+    ("properties", "image", "problem"),
+    [
+        ({}, {"hw_tpm_model": "tpm-crb"}, "the image has hw_tpm_model, and its effect is not predicted"),
+        ({"hw:cpu_policy": "shared"}, {"hw_cpu_policy": "dedicated"}, "hw:cpu_policy of the flavor conflicts with"),
+        ({"hw:numa_nodes": "2"}, {"hw_numa_nodes": "2"}, "conflicts with hw_numa_nodes of the image"),
+        ({}, {"hw_mem_page_size": "2048"}, "the flavor neither any nor large"),
+        ({}, {"trait:CUSTOM_SSD": "required"}, "trait CUSTOM_SSD is required"),
+        ({"hw:pci_numa_affinity_policy": "socket"}, {}, "trait COMPUTE_SOCKET_PCI_NUMA_AFFINITY is required"),
+    ],
+)
+def test_an_image_without_a_host_is_rejected(
+    properties: dict[str, str], image: dict[str, str], problem: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    change("flavors", 0, Properties=properties)
+    set_image(image)
+    assert run_command_line(["plan"]) == 1
+    assert problem in read(capfd)
+
+
+def set_image(properties: dict[str, str]) -> None:
+    Path("export/image-1.json").write_text(json.dumps({"id": "1", "name": "edge", "properties": properties}))
+    Path("base.yaml").write_text(HOT.replace("flavor: worker.large", "flavor: worker.large, image: edge"))
 
 
 NUMA = 'enabled_filters = ["ComputeFilter", "NUMATopologyFilter", "PciPassthroughFilter", "ImagePropertiesFilter"]'
@@ -160,25 +209,26 @@ def wrap(name: str, **values: Any) -> dict[str, Any]:
 
 
 def describe_hosts(**by_host: dict[str, Any]) -> None:
-    """Write compute_nodes.json: two cells of 8 cores with 2 threads, 4 of them free on `free` cores a cell."""
+    """Write compute_nodes.json: two cells of 8 cores with 2 threads, `free` cores of them free, but in `full_cells`."""
     rows = []
     for host in ("compute01", "compute02", "compute03"):
-        values = {"free": 8, "devices": 0, "arch": "x86_64", **by_host.get(host, {})}
+        values = {"free": 8, "devices": 0, "arch": "x86_64", "full_cells": [], **by_host.get(host, {})}
         cells = []
         for number in (0, 1):
             cores = [[16 * number + core, 16 * number + core + 8] for core in range(8)]
+            is_full = number in values["full_cells"]
             cells.append(
                 wrap(
                     "NUMACell",
                     id=number,
-                    cpuset=[],
+                    cpuset=list(range(100 * (number + 1), 100 * (number + 1) + 4)),
                     pcpuset=sorted(cpu for core in cores for cpu in core),
-                    pinned_cpus=[cpu for core in cores[values["free"] :] for cpu in core],
+                    pinned_cpus=[cpu for core in cores[0 if is_full else values["free"] :] for cpu in core],
                     siblings=cores,
                     memory=65536,
-                    memory_usage=0,
+                    memory_usage=16384 if is_full else 0,
                     cpu_usage=0,
-                    mempages=[wrap("NUMAPagesTopology", size_kb=4, total=16777216, used=0, reserved=0)],
+                    mempages=[wrap("NUMAPagesTopology", size_kb=4, total=16777216, used=4194304 * is_full, reserved=0)],
                     socket=number,
                 )
             )
@@ -217,6 +267,31 @@ def test_dedicated_cpus_of_one_numa_cell_choose_the_host(capfd: pytest.CaptureFi
     describe_hosts(compute02={"free": 3}, compute01={"free": 3}, compute03={"free": 3})
     assert run_command_line(["plan"]) == 1
     assert 'No host has free NUMA cells for the flavor "worker.large"' in read(capfd)
+
+
+@pytest.mark.parametrize(
+    ("properties", "image"),
+    [
+        ({"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}, {}),  # 9 CPUs of a cell
+        ({"hw:cpu_policy": "dedicated"}, {"hw_numa_nodes": "2", "hw_numa_cpus.0": "0-3", "hw_numa_cpus.1": "4-7"}),
+        ({}, {"hw_cpu_policy": "dedicated", "hw_numa_nodes": "1", "hw_cpu_thread_policy": "require"}),
+        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0-2"}, {}),  # 5 dedicated CPUs
+    ],
+)
+def test_cells_of_the_flavor_and_of_the_image_choose_the_host(
+    properties: dict[str, str], image: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """compute02 has too few free CPUs in each cell."""
+    configure(NUMA)
+    change("flavors", 0, Properties=properties)
+    change("servers", 0, **{"Flavor Name": "other", "Flavor": "other"})
+    memory = {"hw_numa_mem.0": "2048", "hw_numa_mem.1": "14336"} if "hw_numa_cpus.0" in image else {}
+    set_image(image | memory)
+    describe_hosts(compute02={"free": 1})
+    assert set(hosts(capfd).values()) == {"compute01", "compute03"}
+    describe_hosts(compute01={"free": 1}, compute02={"free": 1}, compute03={"free": 1})
+    assert run_command_line(["plan"]) == 1
+    assert "No host has free NUMA cells for the flavor" in read(capfd)
 
 
 def test_pci_devices_by_count_choose_the_host(capfd: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,9 @@ from msgspec import Struct, json
 
 from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms, ProgramProblem, open_programs
 from nexusform.domains.openstack.scheduling.host_usage import SERVER_RECORD
-from nexusform.domains.openstack.scheduling.nova_profile import DEFAULT_FILTERS
+from nexusform.domains.openstack.scheduling.nova_hosts import build_sku_name
+from nexusform.domains.openstack.scheduling.nova_profile import DEFAULT_FILTERS, build_settings
+from nexusform.domains.openstack.scheduling.recorded_decisions import build_hosts_without_servers
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -106,6 +108,10 @@ class _SiteReplay:
         vms = site.base.list_vms() if site.base is not None else ()
         self._first_servers = {_name_server(vm.handle): self._build_server(vm.sku, vm.placement.machine) for vm in vms}
         self._servers = dict(self._first_servers)
+        records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}
+        self._hosts = build_hosts_without_servers(
+            self._attributes["inventory"], build_settings(self._attributes), records
+        )
         # Convert the operations of the plan to requests.
         released: list[str] = []
         for operation in self._site.operations:
@@ -141,19 +147,30 @@ class _SiteReplay:
         """Build a server. One of the inventory has its NUMA cells and PCI devices in its host already."""
         server: Body = {"host": host, "vcpus": sku.vcpus, "memory_mib": sku.memory_mib, "disk_gib": sku.disk_gib}
         inventory: Body = self._attributes["inventory"]
-        if sku.record in (inventory.get("flavors") or {}):
-            server["properties"] = inventory["flavors"][sku.record]["properties"]
-        elif sku.record:
+        if sku.record.startswith(SERVER_RECORD):
             key = sku.record.removeprefix(SERVER_RECORD)
-            server["dedicated_vcpus"] = inventory["servers"][key].get("dedicated_vcpus") or 0
+            figures = ("dedicated_vcpus", "emulator_vcpus")
+            server |= {name: inventory["servers"][key].get(name) or 0 for name in figures}
+        elif sku.record:
+            server["properties"], server["image"] = self._find_properties(sku.record)
         return server
+
+    def _find_properties(self, sku_name: str) -> tuple[Body, Body]:
+        """Return the properties of the flavor and of the image of a SKU."""
+        inventory: Body = self._attributes["inventory"]
+        flavors, images = inventory.get("flavors") or {}, inventory.get("images") or {}
+        if sku_name in flavors:
+            return flavors[sku_name].get("properties") or {}, {}
+        names = ((flavor, image) for flavor in flavors for image in images)
+        flavor, image = next((pair for pair in names if build_sku_name(*pair) == sku_name), ("", ""))
+        return flavors.get(flavor, {}).get("properties") or {}, images.get(image) or {}
 
     def _build_site(self) -> Body:
         attributes = self._attributes
         names = ("enabled_filters", "weight_multipliers", "host_subset_size", "pci_aliases")
         settings = {name: attributes[name] for name in names if attributes.get(name) is not None}
         settings.setdefault("enabled_filters", list(DEFAULT_FILTERS))
-        return {"hosts": attributes["inventory"]["hosts"], "settings": settings}
+        return {"hosts": self._hosts, "settings": settings}
 
     def _add_request(self, operation: PlaceOperation | OccupyOperation, released: list[str]) -> None:
         """Add the request for a VM. Without a decision, or with several groups, it only takes its capacity."""
@@ -177,12 +194,12 @@ class _SiteReplay:
             sku = operation.sku
         inventory: Body = self._attributes["inventory"]
         size = {name: value for name, value in self._build_server(sku, host).items() if name != "host"}
-        properties = (inventory.get("flavors") or {}).get(sku.name, {}).get("properties") or {}
+        properties, sku_image = self._find_properties(sku.name)
         flavor = {**size, "properties": properties}
         image = (inventory.get("images") or {}).get(image_name)
         body = {
             "flavor": flavor,
-            "image": image or {},
+            "image": image or sku_image,
             "group": group,
             "zones": zones,
             "host": host,

@@ -4,8 +4,8 @@ It runs in an environment of its own: `pip install nova==34.0.0 openstack-placem
 sites, one JSON document per line, and the file of answers (default: stdin and stdout). The first answer has the
 versions. A site has `hosts`, `servers`, `settings` and `requests`. The answer to a request are its best hosts: Nova
 draws among these. The new server is added to the request's `host`, by default the first best one. Before, the servers
-`released` by the request are removed. Servers with `properties` of their flavor take NUMA cells and PCI devices; the
-`dedicated_vcpus` of other servers are pinned in the `numa_cells` of their host already.
+`released` by the request are removed. Servers with `properties` of their flavor or of their `image` take NUMA cells and
+PCI devices; the `dedicated_vcpus` of other servers are pinned in the `numa_cells` of their host already.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from typing import Any
 
 os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "true"
 
+import sqlalchemy
 import webob
 from jsonschema import Draft202012Validator
-from nova import context, objects
+from nova import context, exception, objects
 from nova.conf import CONF
 from nova.pci import request as pci_request
 from nova.scheduler import filters, host_manager, weights
+from nova.scheduler.utils import ResourceRequest
 from nova.virt import hardware
 from oslo_config import cfg
 from oslo_db.sqlalchemy import engines
 from placement import conf as placement_conf
 from placement import db_api, deploy
-from placement.db.sqlalchemy import migration
+from placement.db.sqlalchemy import migration, models
 
 CLASSES = {"vcpus": "VCPU", "memory_mib": "MEMORY_MB", "disk_gib": "DISK_GB"}
 TOLERANCE = 1e-9
@@ -69,6 +71,30 @@ class PlacementService:
         answer: dict[str, Any] = json.loads(response.body) if response.body else {}
         return answer
 
+    def insert(self, model: Any, rows: list[dict[str, Any]]) -> None:
+        """Insert rows into a table of Placement. Its calls for the same would take most of the time."""
+        if rows:
+            with db_api.get_placement_engine().begin() as connection:
+                connection.execute(model.__table__.insert(), rows)
+
+    def delete(self, model: Any, **values: Any) -> None:
+        """Delete the rows with these values, by default all."""
+        with db_api.get_placement_engine().begin() as connection:
+            connection.execute(model.__table__.delete().filter_by(**values))
+
+    def read_ids(self, model: Any) -> dict[str, int]:
+        """Return the ids of the rows by name."""
+        table = model.__table__
+        with db_api.get_placement_engine().begin() as connection:
+            return {row.name: row.id for row in connection.execute(sqlalchemy.select(table.c.name, table.c.id))}
+
+    def read_trait_ids(self, names: set[str]) -> dict[str, int]:
+        """Return the ids of traits, after creating the missing ones."""
+        ids = self.read_ids(models.Trait)
+        for name in names - ids.keys():
+            self.call("PUT", f"/traits/{name}")
+        return self.read_ids(models.Trait) if names - ids.keys() else ids
+
 
 class Site:
     """Hosts and servers of one site, in Placement and as Nova's host states."""
@@ -78,6 +104,8 @@ class Site:
         self.document = document
         self.states: dict[str, Any] = {}
         self.providers: dict[str, str] = {}
+        self.numbers: dict[str, int] = {}
+        self.classes: dict[str, int] = {}
         self.servers: dict[str, dict[str, Any]] = {}
         settings = document.get("settings", {})
         for name, value in settings.get("weight_multipliers", {}).items():
@@ -85,8 +113,7 @@ class Site:
         aliases = [{**fields, "name": name} for name, fields in (settings.get("pci_aliases") or {}).items()]
         CONF.set_override("alias", [json.dumps(alias) for alias in aliases], group="pci")
         pci_request.get_alias_from_config.cache_clear()
-        for name, host in document["hosts"].items():
-            self.create_provider(name, host)
+        self.create_providers()
         for name, server in document.get("servers", {}).items():
             self.servers[name] = {**server, "uuid": str(uuid.uuid4()), "resources": self.compute_resources(server)}
         self.allocate(self.servers.values())
@@ -100,26 +127,49 @@ class Site:
                 item.servicegroup_api.service_is_up = lambda service: service["is_up"]
         self.weighers = [weigher() for weigher in weights.all_weighers() if weigher.__name__ != "CrossCellWeigher"]
 
-    def create_provider(self, name: str, host: dict[str, Any]) -> None:
-        """Create the resource provider of a host, with its inventories, traits and zone."""
-        provider = self.providers[name] = str(uuid.uuid4())
-        url = f"/resource_providers/{provider}"
-        self.placement.call("POST", "/resource_providers", {"name": provider, "uuid": provider})
-        body: dict[str, Any] = {"resource_provider_generation": 0, "inventories": host["resources"]}
-        self.placement.call("PUT", f"{url}/inventories", body)
-        generation = 1
-        for trait in host.get("traits", ()):
-            if trait.startswith("CUSTOM_"):
-                self.placement.call("PUT", f"/traits/{trait}")
-        if host.get("traits"):
-            body = {"resource_provider_generation": generation, "traits": list(host["traits"])}
-            self.placement.call("PUT", f"{url}/traits", body)
-            generation += 1
-        if any(request.get("zones") for request in self.document["requests"]):
-            zone = compute_zone_id(host["availability_zone"])
-            self.placement.call(
-                "PUT", f"{url}/aggregates", {"resource_provider_generation": generation, "aggregates": [zone]}
-            )
+    def create_providers(self) -> None:
+        """Create the resource providers of the hosts, with their inventories, traits and zones."""
+        hosts, insert = self.document["hosts"], self.placement.insert
+        self.providers = {name: str(uuid.uuid4()) for name in hosts}
+        numbers = self.numbers = {name: number for number, name in enumerate(hosts, start=1)}
+        zones = {
+            zone: number for number, zone in enumerate(sorted({host["availability_zone"] for host in hosts.values()}))
+        }
+        classes = self.classes = self.placement.read_ids(models.ResourceClass)
+        trait_ids = self.placement.read_trait_ids(
+            {trait for host in hosts.values() for trait in host.get("traits", ())}
+        )
+        insert(
+            models.ResourceProvider,
+            [
+                {"id": numbers[name], "uuid": identifier, "name": name, "root_provider_id": numbers[name]}
+                for name, identifier in self.providers.items()
+            ],
+        )
+        insert(
+            models.Inventory,
+            [
+                {"resource_provider_id": numbers[name], "resource_class_id": classes[resource], **figures}
+                for name, host in hosts.items()
+                for resource, figures in host["resources"].items()
+            ],
+        )
+        insert(
+            models.ResourceProviderTrait,
+            [
+                {"resource_provider_id": numbers[name], "trait_id": trait_ids[trait]}
+                for name, host in hosts.items()
+                for trait in host.get("traits", ())
+            ],
+        )
+        insert(models.PlacementAggregate, [{"id": zones[zone], "uuid": compute_zone_id(zone)} for zone in zones])
+        insert(
+            models.ResourceProviderAggregate,
+            [
+                {"resource_provider_id": numbers[name], "aggregate_id": zones[host["availability_zone"]]}
+                for name, host in hosts.items()
+            ],
+        )
 
     def build_state(self, name: str) -> None:
         """Build the state of a host with its servers."""
@@ -170,61 +220,65 @@ class Site:
 
     def allocate(self, servers: Any) -> None:
         """Create the allocations of servers."""
-        body = {}
-        for server in servers:
-            if server["resources"]:
-                body[server["uuid"]] = {
-                    "allocations": {self.providers[server["host"]]: {"resources": server["resources"]}},
-                    "project_id": "p",
-                    "user_id": "u",
-                    "consumer_generation": None,
-                    "consumer_type": "INSTANCE",
-                }
-        if body:
-            self.placement.call("POST", "/allocations", body)
+        rows = [
+            {
+                "resource_provider_id": self.numbers[server["host"]],
+                "consumer_id": server["uuid"],
+                "resource_class_id": self.classes[resource],
+                "used": amount,
+            }
+            for server in servers
+            for resource, amount in server["resources"].items()
+        ]
+        self.placement.insert(models.Allocation, rows)
 
     def compute_resources(self, server: dict[str, Any]) -> dict[str, int]:
         """Return the resources allocated by Placement for an existing server."""
+        if has_properties(server):
+            spec = build_spec(server, str(uuid.uuid4()))
+            has_dedicated = "PCPU" in self.document["hosts"][server["host"]]["resources"]
+            resources: dict[str, int] = ResourceRequest.from_request_spec(spec, has_dedicated).merged_resources()
+            return resources
         amounts = {name: server[key] for key, name in CLASSES.items()}
         amounts["PCPU"] = server.get("dedicated_vcpus") or 0
-        if is_pinned(server) and "PCPU" in self.document["hosts"][server["host"]]["resources"]:
-            amounts["PCPU"], amounts["VCPU"] = amounts["VCPU"], 0
         return {name: amount for name, amount in amounts.items() if amount}
 
     def release(self, name: str) -> None:
         """Remove a server."""
         server = self.servers.pop(name)
-        if server["resources"]:
-            self.placement.call("DELETE", f"/allocations/{server['uuid']}")
+        self.placement.delete(models.Allocation, consumer_id=server["uuid"])
         self.build_state(server["host"])
 
     def delete(self) -> None:
         """Remove the site from Placement, and its settings from Nova."""
-        for server in self.servers.values():
-            if server["resources"]:
-                self.placement.call("DELETE", f"/allocations/{server['uuid']}")
-        for provider in self.providers.values():
-            self.placement.call("DELETE", f"/resource_providers/{provider}")
+        for model in (
+            models.Allocation,
+            models.Inventory,
+            models.ResourceProviderTrait,
+            models.ResourceProviderAggregate,
+            models.PlacementAggregate,
+            models.ResourceProvider,
+        ):
+            self.placement.delete(model)
         for name in self.document.get("settings", {}).get("weight_multipliers", {}):
             CONF.clear_override(f"{name}_weight_multiplier", group="filter_scheduler")
 
-    def list_candidates(self, flavor: dict[str, Any], zones: list[str]) -> dict[str, list[Any]]:
-        """Return Placement's allocation candidates by host. Dedicated CPUs are PCPU, then VCPU."""
-        required = [
-            key[6:] if value == "required" else f"!{key[6:]}"
-            for key, value in flavor.get("properties", {}).items()
-            if key.startswith("trait:")
-        ]
-        policy = flavor.get("properties", {}).get("hw:cpu_thread_policy")
-        threads = {"require": ["HW_CPU_HYPERTHREADING"], "isolate": ["!HW_CPU_HYPERTHREADING"]}.get(policy, [])
-        queries = [({**CLASSES, "vcpus": "PCPU"}, [*required, *threads])] if is_pinned(flavor) else []
+    def list_candidates(self, spec: Any, zones: list[str]) -> dict[str, list[Any]]:
+        """Return Placement's allocation candidates by host. Like Nova, dedicated CPUs are PCPU, then VCPU."""
+        request = ResourceRequest.from_request_spec(spec)
+        queries = [request.to_querystring()]
+        if request.cpu_pinning_requested:
+            queries.append(ResourceRequest.from_request_spec(spec, enable_pinning_translate=False).to_querystring())
         candidates: dict[str, list[Any]] = {}
-        for classes, traits in [*queries, (CLASSES, required)]:
-            amounts = ",".join(f"{name}:{flavor[key]}" for key, name in classes.items() if flavor[key])
-            query = f"/allocation_candidates?resources={amounts}" + (f"&required={','.join(traits)}" if traits else "")
+        for text in queries:
+            query = f"/allocation_candidates?{text}"
             if zones:
                 query += "&member_of=in:" + ",".join(map(compute_zone_id, zones))
-            for candidate in self.placement.call("GET", query)["allocation_requests"]:
+            try:
+                found = self.placement.call("GET", query)["allocation_requests"]
+            except RuntimeError:
+                continue  # like Nova, no host for conflicting traits
+            for candidate in found:
                 for provider in candidate["allocations"]:
                     candidates.setdefault(provider, []).append(candidate)
         return {name: candidates[provider] for name, provider in self.providers.items() if provider in candidates}
@@ -236,11 +290,14 @@ class Site:
                 self.release(name)
         flavor, group = request["flavor"], request.get("group")
         instance_group = self.build_group(group) if group else None
-        spec = build_spec(flavor, str(uuid.uuid4()), instance_group, request.get("image"))
-        candidates = self.list_candidates(flavor, request.get("zones") or [])
+        try:
+            spec = build_spec({**flavor, "image": request.get("image")}, str(uuid.uuid4()), instance_group)
+        except (exception.NovaException, ValueError):
+            return []  # Nova's API rejects the server
+        candidates = self.list_candidates(spec, request.get("zones") or [])
         states = [self.states[name] for name in sorted(candidates)]
         for state in states:
-            state.allocation_candidates = candidates[state.host]
+            state.allocation_candidates = list(candidates[state.host])
         states = list(filters.HostFilterHandler().get_filtered_objects(self.filters, states, spec) or ())
         weighed = weights.HostWeightHandler().get_weighed_objects(self.weighers, states, spec)
         size = self.document.get("settings", {}).get("host_subset_size", 1)
@@ -249,9 +306,11 @@ class Site:
         host = request.get("host", hosts[0] if hosts else None)
         if host:
             sizes = {key: flavor[key] for key in (*CLASSES, "properties") if key in flavor}
+            sizes["image"] = request.get("image")
             server = {"host": host, **sizes, "uuid": spec.instance_uuid, "group": group and group["name"]}
             provider = self.providers[host]
-            choice = candidates.get(host, [])[:1]
+            # Like Nova's claim: the first candidate that passed the filters.
+            choice = self.states[host].allocation_candidates[:1] if host in candidates else []
             server["resources"] = (
                 choice[0]["allocations"][provider]["resources"] if choice else self.compute_resources(server)
             )
@@ -278,20 +337,20 @@ class Site:
         return result
 
 
-def is_pinned(flavor: dict[str, Any]) -> bool:
-    """Return whether a flavor has dedicated CPUs."""
-    return bool(flavor.get("properties", {}).get("hw:cpu_policy") == "dedicated")
+def has_properties(server: dict[str, Any]) -> bool:
+    """Return whether the properties of the flavor or of the image of a server are known."""
+    return bool(server.get("properties") or server.get("image"))
 
 
 def consume(state: Any, server: dict[str, Any]) -> None:
     """Subtract a server from the free capacity of a host state."""
-    vcpus = server["vcpus"] + (server.get("dedicated_vcpus") or 0)
+    vcpus = server["vcpus"] + (server.get("dedicated_vcpus") or 0) - (server.get("emulator_vcpus") or 0)
     state.consume_from_request(build_spec({**server, "vcpus": vcpus}, server["uuid"]))
     state.instances[server["uuid"]] = None
 
 
-def build_spec(flavor: dict[str, Any], instance: str, group: Any = None, image: dict[str, str] | None = None) -> Any:
-    """Build the request for a server, with the NUMA cells and PCI devices of its flavor."""
+def build_spec(flavor: dict[str, Any], instance: str, group: Any = None) -> Any:
+    """Build the request for a server, with the NUMA cells and PCI devices of its flavor and `image`."""
     size = objects.Flavor(
         vcpus=flavor["vcpus"],
         memory_mb=flavor["memory_mib"],
@@ -300,8 +359,8 @@ def build_spec(flavor: dict[str, Any], instance: str, group: Any = None, image: 
         swap=0,
         extra_specs=flavor.get("properties", {}),
     )
-    meta = objects.ImageMeta(properties=objects.ImageMetaProps.from_dict(image or {}))
-    affinity = size.extra_specs.get("hw:pci_numa_affinity_policy")
+    meta = objects.ImageMeta(properties=objects.ImageMetaProps.from_dict(dict(flavor.get("image") or {})))
+    affinity = hardware.get_pci_numa_policy_constraint(size, meta)
     return objects.RequestSpec(
         context.get_admin_context(),
         flavor=size,

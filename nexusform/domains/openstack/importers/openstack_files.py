@@ -20,7 +20,7 @@ from nexusform.domains.openstack.importers.capture_script import (
     TRAITS,
 )
 from nexusform.domains.openstack.importers.node_details import parse_details, parse_topology
-from nexusform.domains.openstack.scheduling.flavor_requests import parse_flavor
+from nexusform.domains.openstack.scheduling.flavor_requests import FlavorRequest, parse_flavor, select_image_requests
 from nexusform.domains.openstack.scheduling.nova_hosts import DISK, MEMORY, PCPU, VCPU, Flavor
 
 INVALID: Final = "invalid-openstack-file"
@@ -195,7 +195,7 @@ def _iterate_images(tables: Mapping[str, Rows]) -> Iterator[tuple[str, dict[str,
 
 
 def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackReading) -> Iterator[tuple[str, dict[str, Any]]]:
-    requests = {name: parse_flavor(Flavor(name=name, **values), {}) for name, values in reading.flavors.items()}
+    flavors = {name: Flavor(name=name, **values) for name, values in reading.flavors.items()}
     unknown = []
     for row in tables["servers"]:
         host, status = str(row.get("host") or ""), str(row.get("status")).upper()
@@ -207,11 +207,13 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackReading) -> I
             reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
         size = reading.flavors.get(flavor, {"vcpus": 0, "memory_mib": 0, "disk_gib": 0})
         figures = {name: size[name] for name in ("vcpus", "memory_mib", "disk_gib")}
-        request = requests.get(flavor)
+        image = str(row.get("image_id") or row.get("image") or "")
+        properties = reading.images.get(image, {})
+        request = parse_flavor(flavors[flavor], {}, properties) if flavor in flavors else FlavorRequest()
         has_dedicated = PCPU in reading.hosts.get(host, {}).get("resources", {})
-        dedicated = request.dedicated_vcpus if request is not None and has_dedicated else 0
+        dedicated, emulator = (request.dedicated_vcpus, request.emulator_vcpus) if has_dedicated else (0, 0)
         topology = tables.get(f"{TOPOLOGY}-{key}")
-        if request is not None and request.numa is not None and not topology:
+        if request.numa is not None and not topology:
             unknown.append(str(row["name"]))
         yield (
             key,
@@ -219,10 +221,12 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackReading) -> I
                 "name": str(row["name"]),
                 "host": host,
                 **figures,
-                "vcpus": figures["vcpus"] - dedicated,
+                "vcpus": figures["vcpus"] + emulator - dedicated,
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,
                 "numa_cells": parse_topology(topology[0]) if topology else [],
+                **({"emulator_vcpus": emulator} if emulator else {}),
+                **({"image": image} if select_image_requests(properties) else {}),
             },
         )
     if unknown:

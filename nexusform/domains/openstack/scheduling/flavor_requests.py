@@ -1,49 +1,79 @@
-"""Requests in the properties of a flavor: dedicated CPUs, NUMA cells, memory pages, PCI devices."""
+"""Requests in the properties of a flavor and of an image: dedicated CPUs, NUMA cells, memory pages, PCI devices.
+
+Source: nova/virt/hardware.py (numa_get_constraints) and nova/scheduler/utils.py (ResourceRequest) of Nova 34.0.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import count
 from typing import Final
 
 from msgspec import Struct
 
 from nexusform.domains.openstack.scheduling.nova_hosts import Flavor
-from nexusform.domains.openstack.scheduling.numa_fit import DEDICATED, ISOLATE, PAGE_SIZES, REQUIRE, NumaRequest
-from nexusform.domains.openstack.scheduling.pci_devices import POLICIES, DeviceAlias, DeviceRequest
+from nexusform.domains.openstack.scheduling.numa_fit import (
+    ANY,
+    DEDICATED,
+    ISOLATE,
+    LARGE,
+    MIXED,
+    PAGE_SIZES,
+    REQUIRE,
+    SHARED,
+    CellRequest,
+    NumaRequest,
+)
+from nexusform.domains.openstack.scheduling.pci_devices import POLICIES, SOCKET, DeviceAlias, DeviceRequest
 
 HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
+_SOCKET_TRAIT: Final = "COMPUTE_SOCKET_PCI_NUMA_AFFINITY"
+TRAIT: Final = "trait:"
 _POLICY: Final = "hw:cpu_policy"
 _THREADS: Final = "hw:cpu_thread_policy"
-_THREAD_POLICIES: Final = ("prefer", ISOLATE, REQUIRE)
+_PREFER: Final = "prefer"
+_EMULATOR: Final = "hw:emulator_threads_policy"
+_MASK: Final = "hw:cpu_dedicated_mask"
 _NODES: Final = "hw:numa_nodes"
+_CPUS, _MEMORY = "hw:numa_cpus", "hw:numa_mem"
 _PAGE_SIZE: Final = "hw:mem_page_size"
 _ALIAS: Final = "pci_passthrough:alias"
 _AFFINITY: Final = "hw:pci_numa_affinity_policy"
+_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
+    _POLICY: (SHARED, DEDICATED, MIXED),
+    _THREADS: (_PREFER, ISOLATE, REQUIRE),
+    _EMULATOR: (ISOLATE, "share"),
+    _AFFINITY: POLICIES,
+}
+_IMAGE_REQUESTS: Final = (_POLICY, _THREADS, _NODES, _CPUS, _MEMORY, _PAGE_SIZE, _AFFINITY)
 # Properties with an effect on placement that is not predicted.
 _UNPREDICTED: Final = (
-    "hw:cpu_dedicated_mask",
     "hw:cpu_realtime",
-    "hw:emulator_threads_policy",
     "hw:maxphysaddr",
     "hw:mem_encryption",
-    "hw:numa_cpus",
-    "hw:numa_mem",
     "hw:pmem",
+    "hw:tpm_",
     "resources",
     "group_policy",
     "accel:device_profile",
     "capabilities:",
 )
+_SECURE_BOOT: Final = "os:secure_boot"
 _KIB_BY_UNIT: Final = {"": 1 / 1024, "K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
 
 
 class FlavorRequest(Struct, frozen=True):
-    """Requests of a flavor besides its size. `problem` is a reason why no host can be predicted, else ""."""
+    """Requests of a flavor and an image besides the size. `dedicated_vcpus` are PCPU with the `emulator_vcpus`;
+    `fallback_vcpus` are VCPU on hosts without PCPU. `problem` is a reason why no host can be predicted, else "".
+    """
 
     numa: NumaRequest | None = None
     devices: tuple[DeviceRequest, ...] = ()
     dedicated_vcpus: int = 0
+    emulator_vcpus: int = 0
+    fallback_vcpus: int = 0
+    traits: frozenset[str] = frozenset()
     unknown_alias: str = ""
     problem: str = ""
 
@@ -53,58 +83,165 @@ class FlavorRequest(Struct, frozen=True):
         return self.numa is not None or bool(self.devices) or bool(self.unknown_alias)
 
 
-def parse_flavor(flavor: Flavor, aliases: Mapping[str, DeviceAlias]) -> FlavorRequest:
-    """Parse the properties of a flavor. `aliases` are those of nova.conf by name."""
-    properties = flavor.properties
-    unpredicted = next((key for key in properties if key.startswith(_UNPREDICTED)), "")
-    if unpredicted:
-        return FlavorRequest(problem=f"the flavor has {unpredicted}, and its effect is not predicted")
-    policy, affinity = properties.get(_POLICY, ""), properties.get(_AFFINITY, "")
-    if policy not in ("", "shared", DEDICATED):
-        return FlavorRequest(problem=f"the flavor has {_POLICY}={policy}, and its effect is not predicted")
+def select_image_requests(image: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of an image that are requests, under the names of a flavor's properties."""
+    selected = {}
+    for name, value in image.items():
+        key = name.replace("hw_", "hw:", 1)
+        if key.partition(".")[0] in _IMAGE_REQUESTS or (name.startswith(TRAIT) and value == "required"):
+            selected[key] = str(value)
+    return selected
+
+
+def parse_flavor(
+    flavor: Flavor, aliases: Mapping[str, DeviceAlias], image: Mapping[str, str] | None = None
+) -> FlavorRequest:
+    """Parse the properties of a flavor and of an image. `aliases` are those of nova.conf by name."""
     try:
-        numa = _parse_numa(flavor, is_dedicated=policy == DEDICATED)
-        counts = _parse_aliases(properties.get(_ALIAS, ""))
+        return _parse(flavor, aliases, select_image_requests(image or {}))
     except ValueError as problem:
         return FlavorRequest(problem=str(problem))
-    if affinity and affinity not in POLICIES:
-        return FlavorRequest(problem=_format_invalid(_AFFINITY, affinity))
+
+
+def _parse(flavor: Flavor, aliases: Mapping[str, DeviceAlias], image: Mapping[str, str]) -> FlavorRequest:
+    """Parse the properties. Raises ValueError."""
+    properties = flavor.properties
+    unpredicted = next((key for key in properties if key.startswith(_UNPREDICTED)), "")
+    if properties.get(_SECURE_BOOT) == "required":
+        unpredicted = f"{_SECURE_BOOT}=required"
+    if unpredicted:
+        raise ValueError(f"the flavor has {unpredicted}, and its effect is not predicted")
+    for values in (properties, image):
+        for key, known in _VALUES.items():
+            if values.get(key) and values[key] not in known:
+                raise ValueError(_format_invalid(key, values[key]))
+    numa = _parse_numa(flavor, image)
+    affinity = properties.get(_AFFINITY) or image.get(_AFFINITY) or ""
+    if image.get(_AFFINITY, affinity) != affinity:
+        raise ValueError(_format_conflict(_AFFINITY))
+    counts = _parse_aliases(properties.get(_ALIAS, ""))
     devices = tuple(
-        DeviceRequest(aliases[name], count, affinity or aliases[name].numa_policy)
-        for name, count in counts
+        DeviceRequest(aliases[name], number, affinity or aliases[name].numa_policy)
+        for name, number in counts
         if name in aliases
     )
-    unknown = next((name for name, _ in counts if name not in aliases), "")
-    return FlavorRequest(numa, devices, flavor.vcpus if policy == DEDICATED else 0, unknown)
+    traits = {key.removeprefix(TRAIT) for key in image if key.startswith(TRAIT)}
+    dedicated = sum(cell.dedicated_vcpus for cell in numa.cells) if numa is not None else 0
+    emulator = numa.emulator_cpus if numa is not None else 0
+    return FlavorRequest(
+        numa=numa,
+        devices=devices,
+        dedicated_vcpus=dedicated + emulator,
+        emulator_vcpus=emulator,
+        fallback_vcpus=dedicated if numa is not None and numa.cpu_policy == DEDICATED else 0,
+        traits=frozenset(traits | ({_SOCKET_TRAIT} if affinity == SOCKET else set())),
+        unknown_alias=next((name for name, _ in counts if name not in aliases), ""),
+    )
 
 
-def _parse_numa(flavor: Flavor, *, is_dedicated: bool) -> NumaRequest | None:
+def _parse_numa(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest | None:
     """Return the requested cells; CPUs and pages of a policy need one cell. Raises ValueError."""
-    properties = flavor.properties
-    nodes, page_size = properties.get(_NODES, ""), _parse_page_size(properties.get(_PAGE_SIZE, ""))
-    thread_policy = _parse_thread_policy(properties)
-    if thread_policy and not is_dedicated:
-        raise ValueError(f"the flavor has {_THREADS} without {_POLICY}={DEDICATED}: Nova rejects its servers")
-    if not (nodes or page_size or is_dedicated):
-        return None
+    policy, thread_policy = _parse_policy(flavor.properties, image), _parse_thread_policy(flavor.properties, image)
+    is_pinned, is_isolated = policy in (DEDICATED, MIXED), flavor.properties.get(_EMULATOR) == ISOLATE
+    for key, is_set in ((_THREADS, thread_policy), (_EMULATOR, is_isolated)):
+        if is_set and not is_pinned:
+            raise ValueError(f"{key} needs {_POLICY}={DEDICATED} or {MIXED}: Nova rejects its servers")
+    dedicated = _parse_mask(flavor, policy)
+    nodes, page_size = _select_one(flavor.properties, image, _NODES), _parse_page_size(flavor.properties, image)
     if nodes and (not nodes.isdigit() or int(nodes) < 1):
         raise ValueError(_format_invalid(_NODES, nodes))
-    cells = int(nodes or 1)
-    if flavor.vcpus % cells or flavor.memory_mib % cells:
-        raise ValueError(f"the flavor has {_NODES}={cells}, and its vCPUs or memory cannot be divided by it")
-    return NumaRequest(cells, flavor.vcpus // cells, flavor.memory_mib // cells, page_size, is_dedicated, thread_policy)
+    if not (nodes or page_size or is_pinned):
+        return None
+    cells = _parse_cells(flavor, image, int(nodes or 1), dedicated)
+    return NumaRequest(cells, page_size, policy, thread_policy, int(is_isolated))
 
 
-def _parse_thread_policy(properties: Mapping[str, str]) -> str:
-    policy = properties.get(_THREADS, "")
-    if policy and policy not in _THREAD_POLICIES:
-        raise ValueError(_format_invalid(_THREADS, policy))
-    by_trait = {"forbidden": ISOLATE, "required": REQUIRE}
-    return by_trait.get(properties.get(f"trait:{HYPERTHREADING}", "") if properties.get(_POLICY) else "", policy)
+def _parse_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
+    policy, of_image = properties.get(_POLICY, ""), image.get(_POLICY, "")
+    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}
+    if of_image in rejected.get(policy, ()):
+        raise ValueError(_format_conflict(_POLICY))
+    return policy or of_image
 
 
-def _parse_page_size(text: str) -> int | None:
+def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
+    policy, of_image = properties.get(_THREADS, ""), image.get(_THREADS, "")
+    if policy not in ("", _PREFER) and of_image not in ("", policy):
+        raise ValueError(_format_conflict(_THREADS))
+    policy = of_image or policy if policy in ("", _PREFER) else policy
+    trait = image.get(f"{TRAIT}{HYPERTHREADING}", "")
+    trait = properties.get(f"{TRAIT}{HYPERTHREADING}", trait)
+    if policy and trait:
+        raise ValueError(f"{_THREADS} is set beside {TRAIT}{HYPERTHREADING}: Nova rejects its servers")
+    return {"forbidden": ISOLATE, "required": REQUIRE}.get(trait, policy)
+
+
+def _parse_mask(flavor: Flavor, policy: str) -> frozenset[int]:
+    """Return the vCPUs with dedicated CPUs."""
+    mask, vcpus = flavor.properties.get(_MASK, "").strip(), frozenset(range(flavor.vcpus))
+    if bool(mask) is not (policy == MIXED):
+        raise ValueError(f"{_POLICY}={MIXED} and {_MASK} need each other: Nova rejects its servers")
+    if not mask:
+        return vcpus if policy == DEDICATED else frozenset()
+    dedicated = _parse_cpus(f"0-{flavor.vcpus - 1},{mask}" if mask.startswith("^") else mask, _MASK)
+    if not dedicated < vcpus or not dedicated:
+        raise ValueError(_format_invalid(_MASK, mask))
+    return dedicated
+
+
+def _parse_cells(
+    flavor: Flavor, image: Mapping[str, str], nodes: int, dedicated: frozenset[int]
+) -> tuple[CellRequest, ...]:
+    """Return the cells: of equal sizes, or with the CPUs and memory of each."""
+    cpus = [_parse_cpus(text, _CPUS) for text in _select_list(flavor.properties, image, _CPUS)]
+    memory = [_parse_number(text, _MEMORY) for text in _select_list(flavor.properties, image, _MEMORY)]
+    if not cpus and not memory:
+        if flavor.vcpus % nodes or flavor.memory_mib % nodes:
+            raise ValueError(f"{_NODES} is {nodes}, and the vCPUs or memory of the flavor cannot be divided by it")
+        size = flavor.vcpus // nodes
+        cpus = [frozenset(range(node * size, (node + 1) * size)) for node in range(nodes)]
+        memory = [flavor.memory_mib // nodes] * nodes
+    if not len(cpus) == len(memory) == nodes:
+        raise ValueError(f"{_CPUS}.N and {_MEMORY}.N are not set for each of {nodes} cells: Nova rejects its servers")
+    if sorted(cpu for cell in cpus for cpu in cell) != list(range(flavor.vcpus)) or sum(memory) != flavor.memory_mib:
+        raise ValueError(
+            f"{_CPUS}.N and {_MEMORY}.N are not the vCPUs and memory of the flavor: Nova rejects its servers"
+        )
+    return tuple(CellRequest(len(cell), len(cell & dedicated), size) for cell, size in zip(cpus, memory, strict=True))
+
+
+def _select_one(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> str:
+    """Return a property of the flavor or of the image. Raises ValueError if both have it."""
+    if properties.get(key) and image.get(key):
+        raise ValueError(_format_conflict(key))
+    return properties.get(key) or image.get(key) or ""
+
+
+def _select_list(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> list[str]:
+    """Return the properties key.0, key.1 and so on. Raises ValueError if flavor and image have them."""
+    if f"{key}.0" in properties and f"{key}.0" in image:
+        raise ValueError(_format_conflict(key))
+    values = properties if f"{key}.0" in properties else image
+    texts = []
+    for number in count():
+        text = values.get(f"{key}.{number}")
+        if text is None:
+            break
+        texts.append(text)
+    return texts
+
+
+def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) -> int | None:
     """Return the page size in KiB, or one of PAGE_SIZES. Raises ValueError."""
+    size, of_image = (_parse_size(values.get(_PAGE_SIZE, "")) for values in (properties, image))
+    if of_image is None:
+        return size
+    if size not in (ANY, LARGE):
+        raise ValueError(f"the image has {_PAGE_SIZE}, and the flavor neither any nor large: Nova rejects its servers")
+    return of_image
+
+
+def _parse_size(text: str) -> int | None:
     if text in PAGE_SIZES or not text:
         return PAGE_SIZES.get(text)
     match = re.fullmatch(r"(\d+)([KMGT]?)B", text)
@@ -115,16 +252,38 @@ def _parse_page_size(text: str) -> int | None:
     return int(int(match[1]) * _KIB_BY_UNIT[match[2]])
 
 
+def _parse_cpus(text: str, key: str) -> frozenset[int]:
+    """Return CPUs such as "0-3,^2". Raises ValueError."""
+    cpus: set[int] = set()
+    excluded: set[int] = set()
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        match = re.fullmatch(r"(\^?)\s*(\d+)(?:\s*-\s*(\d+))?", part)
+        if match is None or int(match[2]) > int(match[3] or match[2]):
+            raise ValueError(_format_invalid(key, text))
+        (excluded if match[1] else cpus).update(range(int(match[2]), int(match[3] or match[2]) + 1))
+    return frozenset(cpus - excluded)
+
+
+def _parse_number(text: str, key: str) -> int:
+    if not text.strip().isdigit():
+        raise ValueError(_format_invalid(key, text))
+    return int(text)
+
+
 def _parse_aliases(text: str) -> list[tuple[str, int]]:
     """Return (alias, count) pairs. Raises ValueError."""
     pairs = []
     for part in filter(None, (part.strip() for part in text.split(","))):
-        name, _, count = part.rpartition(":")
-        if not name or not count.strip().isdigit():
+        name, _, number = part.rpartition(":")
+        if not name or not number.strip().isdigit():
             raise ValueError(_format_invalid(_ALIAS, text))
-        pairs.append((name.strip(), int(count)))
+        pairs.append((name.strip(), int(number)))
     return pairs
 
 
 def _format_invalid(key: str, value: str) -> str:
-    return f"the flavor has {key}={value}, and Nova rejects this value"
+    return f"{key} is {value}, and Nova rejects this value"
+
+
+def _format_conflict(key: str) -> str:
+    return f"{key} of the flavor conflicts with {key.replace(':', '_')} of the image: Nova rejects its servers"

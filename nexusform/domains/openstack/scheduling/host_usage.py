@@ -12,9 +12,11 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.openstack.scheduling.flavor_requests import FlavorRequest
+from nexusform.domains.openstack.scheduling.flavor_requests import HYPERTHREADING, FlavorRequest
 from nexusform.domains.openstack.scheduling.nova_hosts import DISK, MEMORY, PCPU, VCPU, NovaHost, NovaServer, Resource
 from nexusform.domains.openstack.scheduling.numa_fit import (
+    ISOLATE,
+    REQUIRE,
     GuestCell,
     HostCell,
     HostRatios,
@@ -28,13 +30,16 @@ SERVER_RECORD: Final = "server "
 
 
 class HostUsage(Struct, frozen=True):
-    """Use of a host. `dedicated_vcpus` are PCPU, `fallback_vcpus` VCPU of VMs with dedicated CPUs."""
+    """Use of a host. `dedicated_vcpus` are PCPU, `fallback_vcpus` VCPU of VMs with dedicated CPUs. The PCPU of
+    emulator threads are no vCPUs of a VM: Nova's weigher ignores them.
+    """
 
     host: NovaHost
     cells: tuple[HostCell, ...]
     pools: tuple[DevicePool, ...]
     dedicated_vcpus: int = 0
     fallback_vcpus: int = 0
+    emulator_vcpus: int = 0
 
     @property
     def free_devices(self) -> int:
@@ -46,7 +51,30 @@ class HostUsage(Struct, frozen=True):
         """PCPU without a VM."""
         return get_resource(self.host, PCPU).capacity - self.dedicated_vcpus
 
-    def fit_numa(self, request: FlavorRequest) -> list[GuestCell] | None:
+    @property
+    def pinned_vcpus(self) -> int:
+        """Number of vCPUs with dedicated CPUs."""
+        return self.dedicated_vcpus + self.fallback_vcpus - self.emulator_vcpus
+
+    def has_dedicated_vcpus(self, request: FlavorRequest) -> bool:
+        """Return whether Placement has the dedicated CPUs of a VM as PCPU, with the trait of its thread policy."""
+        count, policy = request.dedicated_vcpus, request.numa.thread_policy if request.numa is not None else ""
+        has_trait = HYPERTHREADING in self.host.traits
+        if (policy == ISOLATE and has_trait) or (policy == REQUIRE and not has_trait):
+            return False
+        return self.free_dedicated_vcpus >= count and not get_resource(self.host, PCPU).find_unit_problem(count)
+
+    def has_fallback_vcpus(self, request: FlavorRequest, free_vcpus: int) -> bool:
+        """Return whether Placement has the dedicated CPUs of a VM as VCPU, which Nova asks for as well."""
+        amount = request.fallback_vcpus
+        return 0 < amount <= free_vcpus and not get_resource(self.host, VCPU).find_unit_problem(amount)
+
+    def can_fit_numa(self, request: FlavorRequest, free_vcpus: int) -> bool:
+        """Return whether the NUMA cells of a VM fit."""
+        has_both = self.has_dedicated_vcpus(request) and self.has_fallback_vcpus(request, free_vcpus)
+        return self.fit_numa(request, attempts=2 if has_both else 1) is not None
+
+    def fit_numa(self, request: FlavorRequest, attempts: int = 1) -> list[GuestCell] | None:
         """Return the NUMA cells of a VM, None if they do not fit."""
         assert request.numa is not None, "the flavor has no NUMA cells"
         ratios = HostRatios(
@@ -56,7 +84,7 @@ class HostUsage(Struct, frozen=True):
         for pool in self.pools:
             devices_by_cell[pool.numa_node] = devices_by_cell.get(pool.numa_node, 0) + pool.count
         check = (lambda cells: self.take_devices(request.devices, cells) is not None) if request.devices else None
-        return fit_numa_cells(self.cells, request.numa, ratios, devices_by_cell, check)
+        return fit_numa_cells(self.cells, request.numa, ratios, devices_by_cell, check, attempts)
 
     def take_devices(self, requests: Sequence[DeviceRequest], cells: Sequence[int] = ()) -> list[DevicePool] | None:
         """Return the PCI devices left by requests, None if there are too few."""
@@ -65,13 +93,21 @@ class HostUsage(Struct, frozen=True):
     def add(self, request: FlavorRequest) -> HostUsage:
         """Return the use with one more VM; unsuitable cells and devices stay free."""
         usage = self
-        cells: list[GuestCell] = []
-        if request.dedicated_vcpus:
-            is_dedicated = self.free_dedicated_vcpus >= request.dedicated_vcpus
-            key = "dedicated_vcpus" if is_dedicated else "fallback_vcpus"
-            usage = replace(usage, **{key: getattr(usage, key) + request.dedicated_vcpus})
+        cells = self.fit_numa(request) if request.numa is not None else []
+        # If only the second attempt of Nova succeeds, its candidate has VCPU.
+        is_first = cells is not None or not self.cells
+        if request.dedicated_vcpus and (
+            request.fallback_vcpus == 0 or (is_first and self.has_dedicated_vcpus(request))
+        ):
+            usage = replace(
+                usage,
+                dedicated_vcpus=self.dedicated_vcpus + request.dedicated_vcpus,
+                emulator_vcpus=self.emulator_vcpus + request.emulator_vcpus,
+            )
+        else:
+            usage = replace(usage, fallback_vcpus=self.fallback_vcpus + request.fallback_vcpus)
+        cells = cells or []
         if request.numa is not None:
-            cells = self.fit_numa(request) or []
             usage = replace(usage, cells=take_cells(self.cells, cells, request.numa.thread_policy))
         pools = self.take_devices(request.devices, [cell.id for cell in cells])
         return usage if pools is None else replace(usage, pools=tuple(pools))
@@ -108,7 +144,11 @@ class UsageTable:
             if server.host != host.name:
                 continue
             if f"{SERVER_RECORD}{key}" in present:
-                usage = replace(usage, dedicated_vcpus=usage.dedicated_vcpus + server.dedicated_vcpus)
+                usage = replace(
+                    usage,
+                    dedicated_vcpus=usage.dedicated_vcpus + server.dedicated_vcpus,
+                    emulator_vcpus=usage.emulator_vcpus + server.emulator_vcpus,
+                )
             else:
                 usage = self._subtract_server(usage, server)
         for record in records[1:]:
@@ -122,13 +162,13 @@ class UsageTable:
     def build_record(self, key: str) -> str:
         """Return the record of a server of the inventory, "" if only its size counts."""
         server = self._servers[key]
-        request = self._requests.get(server.flavor, FlavorRequest())
+        request = self._requests.get(server.sku_name, FlavorRequest())
         is_recorded = server.dedicated_vcpus or server.numa_cells or request.needs_details
         return f"{SERVER_RECORD}{key}" if is_recorded else ""
 
     def _subtract_server(self, usage: HostUsage, server: NovaServer) -> HostUsage:
-        request = self._requests.get(server.flavor, FlavorRequest())
-        numa = request.numa or NumaRequest(0, 0, 0)
+        request = self._requests.get(server.sku_name, FlavorRequest())
+        numa = request.numa or NumaRequest()
         usage = replace(usage, cells=take_cells(usage.cells, server.numa_cells, numa.thread_policy, sign=-1))
         pools = list(usage.pools)
         for device in request.devices:

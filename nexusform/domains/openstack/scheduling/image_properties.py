@@ -15,18 +15,14 @@ _CANONICAL_VALUES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 # Properties with an effect on placement that is not predicted.
 _UNPREDICTED: Final = (
-    "hw_cpu_policy",
-    "hw_cpu_thread_policy",
-    "hw_emulator_threads_policy",
+    "hw_firmware_stateless",
     "hw_maxphysaddr",
     "hw_mem_encryption",
-    "hw_mem_page_size",
-    "hw_numa_",
-    "hw_pci_numa_affinity_policy",
+    "hw_tpm_",
     "img_hv_requested_version",
     "hypervisor_version_requires",
-    "trait:",
 )
+_SECURE_BOOT: Final = "os_secure_boot"
 
 
 def select_properties(properties: Mapping[str, str]) -> dict[str, str]:
@@ -40,11 +36,16 @@ def select_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return selected
 
 
+def find_unpredicted_property(properties: Mapping[str, str]) -> str:
+    """Return why no host can be predicted for an image, or ""."""
+    unpredicted = next((name for name in properties if name.startswith(_UNPREDICTED)), "")
+    if properties.get(_SECURE_BOOT) == "required":
+        unpredicted = f"{_SECURE_BOOT}=required"
+    return unpredicted and f"the image has {unpredicted}, and its effect is not predicted"
+
+
 def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequence[str]]) -> str:
     """Return why a host with these supported instances rejects an image, or ""."""
-    unpredicted = next((name for name in properties if name.startswith(_UNPREDICTED)), "")
-    if unpredicted:
-        return f"the image has {unpredicted}, and its effect is not predicted"
     selected = select_properties(properties)
     if not selected or any(all(value in instance for value in selected.values()) for instance in supported):
         return ""

@@ -58,7 +58,9 @@ class NovaHost(Struct, frozen=True):
 
 
 class NovaServer(Struct, frozen=True):
-    """Server on a host. `dedicated_vcpus` are PCPU in Placement; `numa_cells` are those of its host with its share."""
+    """Server on a host. `dedicated_vcpus` are PCPU in Placement, `emulator_vcpus` those of its emulator threads;
+    `numa_cells` are those of its host with its share. `image` is "" for an image without requests.
+    """
 
     host: str
     name: str = ""
@@ -68,6 +70,13 @@ class NovaServer(Struct, frozen=True):
     disk_gib: int = 0
     flavor: str = ""
     numa_cells: tuple[GuestCell, ...] = ()
+    emulator_vcpus: int = 0
+    image: str = ""
+
+    @property
+    def sku_name(self) -> str:
+        """Name of its flavor with its image."""
+        return build_sku_name(self.flavor, self.image)
 
 
 class Flavor(Struct, frozen=True):
@@ -78,6 +87,11 @@ class Flavor(Struct, frozen=True):
     memory_mib: int
     disk_gib: int
     properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def build_sku_name(flavor: str, image: str) -> str:
+    """Return the name of a flavor for the servers of an image with requests of its own."""
+    return f"{flavor} with image {image}" if image else flavor
 
 
 def build_host(name: str, values: Mapping[str, Any]) -> NovaHost:

@@ -8,11 +8,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from nexusform.domains.openstack.scheduling.flavor_requests import HYPERTHREADING, FlavorRequest, parse_flavor
+import msgspec
+
+from nexusform.domains.openstack.scheduling.flavor_requests import (
+    TRAIT,
+    FlavorRequest,
+    parse_flavor,
+    select_image_requests,
+)
 from nexusform.domains.openstack.scheduling.host_usage import HostUsage, UsageTable, get_resource, list_amounts
-from nexusform.domains.openstack.scheduling.image_properties import find_image_rejection, select_properties
-from nexusform.domains.openstack.scheduling.nova_hosts import DISK, MEMORY, PCPU, VCPU, Flavor, NovaHost, NovaServer
-from nexusform.domains.openstack.scheduling.numa_fit import ISOLATE, REQUIRE
+from nexusform.domains.openstack.scheduling.image_properties import (
+    find_image_rejection,
+    find_unpredicted_property,
+    select_properties,
+)
+from nexusform.domains.openstack.scheduling.nova_hosts import (
+    DISK,
+    MEMORY,
+    PCPU,
+    VCPU,
+    Flavor,
+    NovaHost,
+    NovaServer,
+    build_host,
+    build_server,
+    build_sku_name,
+)
 from nexusform.domains.openstack.scheduling.pci_devices import DeviceAlias, build_alias
 from nexusform.scheduling.racks.layout import Layout, MachineCapacity
 from nexusform.scheduling.racks.profile import MACHINE_KEYS, RACK_KEYS, Profile
@@ -62,7 +83,6 @@ DEFAULT_MULTIPLIERS: Final[Mapping[str, float]] = {
     "soft_affinity": 1.0,
     "soft_anti_affinity": 1.0,
 }
-_TRAIT: Final = "trait:"
 _SCOPED_SPEC: Final = "aggregate_instance_extra_specs:"
 _MAX_DEVICES: Final = 100
 
@@ -90,16 +110,16 @@ def build_machine(host: NovaHost, slot: int) -> Machine:
     )
 
 
-def build_sku(flavor: Flavor) -> VmSku:
-    """Return a flavor as a VM SKU."""
-    request = parse_flavor(flavor, {})
+def build_sku(flavor: Flavor, image: str = "", properties: Mapping[str, str] | None = None) -> VmSku:
+    """Return a flavor as a VM SKU. `image` is one with requests in its `properties`."""
+    request, name = parse_flavor(flavor, {}, properties), build_sku_name(flavor.name, image)
     return VmSku(
-        flavor.name,
+        name,
         flavor.vcpus,
-        0,
+        request.emulator_vcpus,
         convert_to_gib(flavor.memory_mib),
         flavor.disk_gib,
-        record=flavor.name if request.needs_details else "",
+        record=name if request.needs_details else "",
         dedicated_vcpus=request.dedicated_vcpus,
     )
 
@@ -180,35 +200,33 @@ class _Rules(NamedTuple):
             problem = get_resource(host, name).find_unit_problem(amount)
             if problem:
                 return f"{name} {amount:,}: {problem}"
-        if request.problem:
-            return request.problem
+        image = self.images.get(demand.constraints.image)
+        problem = request.problem or (find_unpredicted_property(image) if image is not None else "")
+        if problem:
+            return problem
+        missing = sorted(request.traits - host.traits)
+        if missing:
+            return f"trait {missing[0]} is required"
         flavor = self.flavors.get(demand.sku.name)
         for key, value in flavor.properties.items() if flavor is not None else ():
             reason = self._check_property(key, value, host)
             if reason:
                 return reason
-        image = self.images.get(demand.constraints.image)
         if IMAGE in self.enabled and image is not None and host.has_details:
             return find_image_rejection(image, host.supported_instances)
         return ""
 
     def find_cpu_rejection(self, sku: VmSku, usage: HostUsage, free_vcpus: int) -> str:
         """Return why Placement has too few dedicated CPUs: PCPU, or else VCPU as Nova's fallback; or ""."""
-        count = sku.dedicated_vcpus
-        policy = getattr(self.get_request(sku).numa, "thread_policy", "")
-        has_trait = HYPERTHREADING in usage.host.traits
-        if not (policy == ISOLATE and has_trait) and not (policy == REQUIRE and not has_trait):
-            dedicated = get_resource(usage.host, PCPU)
-            if usage.free_dedicated_vcpus >= count and not dedicated.find_unit_problem(count):
-                return ""
-        if free_vcpus >= count and not get_resource(usage.host, VCPU).find_unit_problem(count):
+        request = self.get_request(sku)
+        if usage.has_dedicated_vcpus(request) or usage.has_fallback_vcpus(request, free_vcpus):
             return ""
-        return f"{PCPU}: {max(usage.free_dedicated_vcpus, 0):,} of {count:,} free"
+        return f"{PCPU}: {max(usage.free_dedicated_vcpus, 0):,} of {sku.dedicated_vcpus:,} free"
 
     def _check_property(self, key: str, value: str, host: NovaHost) -> str:
         """Return why a property of the flavor rejects the host, or ""."""
-        if key.startswith(_TRAIT):
-            trait = key.removeprefix(_TRAIT)
+        if key.startswith(TRAIT):
+            trait = key.removeprefix(TRAIT)
             if (value == "required") is not (trait in host.traits) and value in ("required", "forbidden"):
                 return f"trait {trait} is {value}"
         if AGGREGATES in self.enabled and (":" not in key or key.startswith(_SCOPED_SPEC)):
@@ -248,7 +266,7 @@ def _build_capacity_filter(rules: _Rules) -> CapacityFilter:
 
 
 def _build_usage_filter(
-    rules: _Rules, name: str, finds_room: Callable[[HostUsage, FlavorRequest], bool], subject: str
+    rules: _Rules, name: str, finds_room: Callable[[HostUsage, FlavorRequest, int], bool], subject: str
 ) -> CapacityFilter:
     """Build a filter on NUMA cells or PCI devices; hosts without details pass."""
 
@@ -257,7 +275,8 @@ def _build_usage_filter(
 
         def find_rejection(capacity: MachineCapacity) -> str | None:
             usage = rules.table.get_usage(capacity.records)
-            return None if not usage.host.has_details or finds_room(usage, request) else f"{subject} do not fit"
+            vcpus = capacity.cpus[0] - usage.fallback_vcpus
+            return None if not usage.host.has_details or finds_room(usage, request, vcpus) else f"{subject} do not fit"
 
         return find_rejection
 
@@ -329,9 +348,8 @@ def _count_group(demand: Demand, machine: str, *, is_affinity: bool) -> int:
 
 
 def _compute_vcpus(usage: HostUsage, load: MachineLoad) -> float:
-    dedicated = usage.dedicated_vcpus + usage.fallback_vcpus
     resource = get_resource(usage.host, VCPU)
-    return resource.total * resource.allocation_ratio - resource.reserved - (load.vcpus + dedicated)
+    return resource.total * resource.allocation_ratio - resource.reserved - (load.vcpus + usage.pinned_vcpus)
 
 
 _WEIGHERS: Final = (
@@ -424,8 +442,34 @@ class NovaSite(NamedTuple):
         return UsageTable({host.name: host for host in self.hosts}, self.parse_requests(aliases), self.servers)
 
     def parse_requests(self, aliases: Mapping[str, DeviceAlias]) -> dict[str, FlavorRequest]:
-        """Return the requests of the flavors by name."""
-        return {flavor.name: parse_flavor(flavor, aliases) for flavor in self.flavors}
+        """Return the requests of the flavors, and of flavors with images, by name of the SKU."""
+        return {
+            build_sku_name(flavor.name, image): parse_flavor(flavor, aliases, self.images.get(image))
+            for flavor, image in self.list_sizes()
+        }
+
+    def list_sizes(self) -> list[tuple[Flavor, str]]:
+        """Return the flavors, alone and with the images that have requests."""
+        images = [name for name, properties in self.images.items() if select_image_requests(properties)]
+        return [(flavor, image) for flavor in self.flavors for image in ("", *images)]
+
+    def build_skus(self) -> dict[str, VmSku]:
+        """Return the SKUs of the flavors, alone and with images, by name."""
+        skus = (build_sku(flavor, image, self.images.get(image)) for flavor, image in self.list_sizes())
+        return {sku.name: sku for sku in skus}
+
+
+def build_site(source: Mapping[str, Any]) -> NovaSite:
+    """Build a site from plain data, as of data openstack_inventory. Raises ValueError if it is invalid."""
+    return NovaSite(
+        [build_host(name, values) for name, values in sorted(source["hosts"].items())],
+        [
+            msgspec.convert({**values, "name": name}, Flavor, strict=False)
+            for name, values in sorted((source.get("flavors") or {}).items())
+        ],
+        {name: build_server(values) for name, values in (source.get("servers") or {}).items()},
+        source.get("images") or {},
+    )
 
 
 def build_nova_profile(site: NovaSite, settings: NovaSettings) -> Profile:
@@ -433,7 +477,7 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> Profile:
     enabled = frozenset(settings.enabled_filters)
     rules = _Rules(
         {host.name: host for host in site.hosts},
-        {flavor.name: flavor for flavor in site.flavors},
+        {build_sku_name(flavor.name, image): flavor for flavor, image in site.list_sizes()},
         site.parse_requests(settings.aliases),
         site.images,
         site.build_usage_table(settings.aliases),
@@ -459,9 +503,9 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> Profile:
     )
 
 
-def _can_fit_numa(usage: HostUsage, request: FlavorRequest) -> bool:
-    return request.numa is None or usage.fit_numa(request) is not None
+def _can_fit_numa(usage: HostUsage, request: FlavorRequest, free_vcpus: int) -> bool:
+    return request.numa is None or usage.can_fit_numa(request, free_vcpus)
 
 
-def _can_take_devices(usage: HostUsage, request: FlavorRequest) -> bool:
+def _can_take_devices(usage: HostUsage, request: FlavorRequest, _free_vcpus: int) -> bool:
     return usage.take_devices(request.devices) is not None

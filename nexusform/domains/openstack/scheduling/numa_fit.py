@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 SMALL, LARGE, ANY = -1, -2, -3
 PAGE_SIZES: Final[Mapping[str, int]] = {"small": SMALL, "large": LARGE, "any": ANY}
-DEDICATED: Final = "dedicated"
+DEDICATED, MIXED, SHARED = "dedicated", "mixed", "shared"
 REQUIRE, ISOLATE = "require", "isolate"
 _KIB: Final = 1024
 
@@ -58,28 +58,54 @@ class HostCell(Struct, frozen=True):
 
 
 class GuestCell(Struct):
-    """NUMA cell of a VM. `id` is the one of its host cell once it fits; `page_size` in KiB, or SMALL, LARGE, ANY."""
+    """NUMA cell of a VM. `id` is the one of its host cell once it fits; `page_size` in KiB, or SMALL, LARGE, ANY.
+    `pins` are the CPUs of its dedicated vCPUs, `emulator_pins` the one of its emulator threads.
+    """
 
     id: int
     vcpus: int
     memory_mib: int
     page_size: int | None = None
     pins: tuple[int, ...] = ()
+    dedicated_vcpus: int = 0
+    emulator_pins: tuple[int, ...] = ()
+
+    @property
+    def shared_vcpus(self) -> int:
+        """Number of vCPUs without dedicated CPUs."""
+        return self.vcpus - len(self.pins)
+
+
+class CellRequest(Struct, frozen=True):
+    """One NUMA cell of a flavor: its vCPUs, those with dedicated CPUs, and its memory."""
+
+    vcpus: int
+    dedicated_vcpus: int
+    memory_mib: int
 
 
 class NumaRequest(Struct, frozen=True):
-    """NUMA cells requested by a flavor, all of one size."""
+    """NUMA cells requested by a flavor and an image. `cpu_policy` is "", SHARED, DEDICATED or MIXED. With
+    `emulator_cpus` the first cell has one more dedicated CPU.
+    """
 
-    cells: int
-    vcpus: int
-    memory_mib: int
+    cells: tuple[CellRequest, ...] = ()
     page_size: int | None = None
-    is_dedicated: bool = False
+    cpu_policy: str = ""
     thread_policy: str = ""
+    emulator_cpus: int = 0
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether vCPUs have dedicated CPUs."""
+        return self.cpu_policy in (DEDICATED, MIXED)
 
     def build_guest_cells(self) -> list[GuestCell]:
         """Build the cells before they fit on a host."""
-        return [GuestCell(number, self.vcpus, self.memory_mib, self.page_size) for number in range(self.cells)]
+        return [
+            GuestCell(number, cell.vcpus, cell.memory_mib, self.page_size, (), cell.dedicated_vcpus)
+            for number, cell in enumerate(self.cells)
+        ]
 
 
 class HostRatios(Struct, frozen=True):
@@ -95,42 +121,58 @@ def fit_numa_cells(
     ratios: HostRatios,
     devices_by_cell: Mapping[int | None, int],
     fit_devices: Callable[[Sequence[int]], bool] | None = None,
+    attempts: int = 1,
 ) -> list[GuestCell] | None:
     """Return the cells of the VM with their host cells, None if they do not fit. `fit_devices` checks the PCI devices
-    of the VM near host cells; None if it has none.
+    of the VM near host cells; None if it has none. Nova makes an `attempt` per allocation candidate of a host, and
+    the next one begins with the cells as the one before left them.
     """
-    if len(cells) < request.cells:
+    if len(cells) < len(request.cells):
         return None
     ordered = _sort_cells(cells, request, devices_by_cell, has_devices=fit_devices is not None)
     guests = request.build_guest_cells()
+    for _ in range(attempts):
+        if _fit_guests(guests, ordered, request, ratios, fit_devices):
+            return guests
+    return None
+
+
+def _fit_guests(
+    guests: Sequence[GuestCell],
+    cells: Sequence[HostCell],
+    request: NumaRequest,
+    ratios: HostRatios,
+    fit_devices: Callable[[Sequence[int]], bool] | None,
+) -> bool:
+    """Return whether the guest cells fit on host cells, and set their host cells."""
     # Like Nova, pairs of ids are remembered, and a guest cell that fits takes the id of its host cell.
     unfit: set[tuple[int, int]] = set()
     fit: set[tuple[int, int]] = set()
-    for candidates in permutations(ordered, request.cells):
-        for cell, guest in zip(candidates, guests, strict=True):
+    for candidates in permutations(cells, len(guests)):
+        for position, (cell, guest) in enumerate(zip(candidates, guests, strict=True)):
             pair = (cell.id, guest.id)
             if pair in unfit:
                 break
             if pair not in fit:
-                if not _fit_cell(cell, guest, request, ratios):
+                if not _fit_cell(cell, guest, request, ratios, 0 if position else request.emulator_cpus):
                     unfit.add(pair)
                     break
                 fit.add(pair)
             guest.id = cell.id
         else:
             if fit_devices is None or fit_devices([guest.id for guest in guests]):
-                return guests
-    return None
+                return True
+    return False
 
 
 def _sort_cells(
     cells: Sequence[HostCell], request: NumaRequest, devices_by_cell: Mapping[int | None, int], *, has_devices: bool
 ) -> Sequence[HostCell]:
     """Sort the host cells if the VM needs fewer: most free memory, then CPUs, then PCI devices only if needed."""
-    if len(cells) == request.cells:
+    if len(cells) == len(request.cells):
         return cells
     ordered = sorted(cells, key=lambda cell: cell.free_memory_mib, reverse=True)
-    if request.is_dedicated:
+    if request.is_pinned:
         ordered.sort(key=lambda cell: len(cell.free_cpus), reverse=True)
     else:
         ordered.sort(key=lambda cell: cell.used_vcpus)
@@ -138,22 +180,25 @@ def _sort_cells(
     return ordered
 
 
-def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: HostRatios) -> bool:
+def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: HostRatios, emulator_cpus: int) -> bool:
     """Return whether a guest cell fits on a host cell, and set its page size and its CPUs."""
-    if not _fit_memory(cell, guest, is_dedicated=request.is_dedicated):
+    shared_vcpus = guest.vcpus - guest.dedicated_vcpus
+    if not _fit_memory(cell, guest, is_pinned=request.is_pinned) or shared_vcpus > len(cell.shared):
         return False
-    if request.is_dedicated:
-        pins = _pick_cpus(cell, guest.vcpus, request.thread_policy)
-        guest.pins = pins or guest.pins
-        return pins is not None
-    return (
-        guest.vcpus <= len(cell.shared)
-        and cell.used_vcpus + guest.vcpus <= len(cell.shared) * ratios.cpu
+    if request.is_pinned:
+        packed = _pack_cpus(cell, guest.dedicated_vcpus, emulator_cpus, request.thread_policy)
+        if packed is None:
+            return False
+        # Like Nova, the cell keeps its CPUs even if a limit rejects it afterwards.
+        guest.pins, guest.emulator_pins = packed
+        guest.id = cell.id
+    return request.cpu_policy == DEDICATED or (
+        cell.used_vcpus + shared_vcpus <= len(cell.shared) * ratios.cpu
         and cell.used_memory_mib + guest.memory_mib <= cell.memory_mib * ratios.memory
     )
 
 
-def _fit_memory(cell: HostCell, guest: GuestCell, *, is_dedicated: bool) -> bool:
+def _fit_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> bool:
     pages = {item.size_kib: item for item in cell.pages}
     sizes = sorted(pages, reverse=True)
     if guest.page_size:
@@ -164,13 +209,17 @@ def _fit_memory(cell: HostCell, guest: GuestCell, *, is_dedicated: bool) -> bool
                 return True
         return False
     if sizes:
-        return pages[sizes[-1]].can_fit(guest.memory_mib, is_free=is_dedicated)
-    return guest.memory_mib <= (cell.free_memory_mib if is_dedicated else cell.memory_mib)
+        return pages[sizes[-1]].can_fit(guest.memory_mib, is_free=is_pinned)
+    return guest.memory_mib <= (cell.free_memory_mib if is_pinned else cell.memory_mib)
 
 
-def _pick_cpus(cell: HostCell, count: int, thread_policy: str) -> tuple[int, ...] | None:
-    """Return the CPUs for a dedicated guest cell, None if too few are free under the policy for threads."""
-    if count > len(cell.free_cpus):
+def _pack_cpus(
+    cell: HostCell, count: int, emulator_cpus: int, thread_policy: str
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return the CPUs for dedicated vCPUs and those for emulator threads, None if too few are free under the policy
+    for threads.
+    """
+    if count + emulator_cpus > len(cell.free_cpus):
         return None
     threads_per_core = max(map(len, cell.siblings), default=1)
     free = [core & cell.free_cpus for core in cell.siblings]
@@ -178,21 +227,33 @@ def _pick_cpus(cell: HostCell, count: int, thread_policy: str) -> tuple[int, ...
         threads: [core for core in free if len(core) >= threads]
         for threads in range(max(map(len, free), default=0), 0, -1)
     }
+    cores = by_threads.get(1, [])
+    pins: tuple[int, ...] | None = None
+    emulator: tuple[int, ...] = ()
     if thread_policy == ISOLATE:
         if threads_per_core not in by_threads or (threads_per_core != 1 and cell.dedicated != cell.shared):
             return None
-        return _pick_threads(by_threads[threads_per_core], 1, count)
-    if thread_policy == REQUIRE and threads_per_core <= 1:
-        return None
-    for threads, cores in by_threads.items():
-        if thread_policy == REQUIRE and threads <= 1:
-            continue
-        pins = _pick_threads(cores, threads, count)
-        if pins is not None:
-            return pins
-    if thread_policy == REQUIRE:
-        return None
-    return _pick_threads([frozenset({cpu}) for core in by_threads.get(1, []) for cpu in sorted(core)], 1, count)
+        pins = _pick_threads(by_threads[threads_per_core], 1, count) or None
+        emulator = _pick_emulator_cpus(
+            [core for core in cores if not core.intersection(pins or ())], pins, emulator_cpus
+        )
+    elif thread_policy != REQUIRE or threads_per_core > 1:
+        for threads, full_cores in by_threads.items():
+            if thread_policy == REQUIRE and threads <= 1:
+                continue
+            pins = _pick_threads(full_cores, threads, count)
+            emulator = _pick_emulator_cpus(cores, pins, emulator_cpus)
+            if pins is not None and len(emulator) == emulator_cpus:
+                break
+        if thread_policy != REQUIRE and not pins:
+            pins = _pick_threads([frozenset({cpu}) for core in cores for cpu in sorted(core)], 1, count)
+            emulator = _pick_emulator_cpus(cores, pins, emulator_cpus)
+    return None if pins is None or len(emulator) < emulator_cpus else (pins, emulator)
+
+
+def _pick_emulator_cpus(cores: Iterable[frozenset[int]], pins: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
+    """Return free CPUs for emulator threads, none without dedicated vCPUs."""
+    return tuple(cpu for core in cores for cpu in sorted(core.difference(pins or ())))[:count] if pins else ()
 
 
 def _pick_threads(cores: Sequence[Iterable[int]], threads: int, count: int) -> tuple[int, ...] | None:
@@ -221,13 +282,13 @@ def _take_cell(cell: HostCell, guest: GuestCell, sign: int, *, has_cores: bool) 
         else item
         for item in cell.pages
     )
-    pins = frozenset(guest.pins)
+    pins = frozenset((*guest.pins, *guest.emulator_pins))
     if has_cores:
         pins = pins.union(*(core for core in cell.siblings if core & pins))
     return replace(
         cell,
         pages=pages,
         used_memory_mib=max(cell.used_memory_mib + sign * guest.memory_mib, 0),
-        used_vcpus=max(cell.used_vcpus + sign * (0 if guest.pins else guest.vcpus), 0),
+        used_vcpus=max(cell.used_vcpus + sign * guest.shared_vcpus, 0),
         pinned=cell.pinned | pins if sign > 0 else cell.pinned - pins,
     )

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 import msgspec
 
-from nexusform.domains.openstack.scheduling.nova_hosts import Flavor, build_host, build_server
+from nexusform.domains.openstack.scheduling.host_usage import SERVER_RECORD
+from nexusform.domains.openstack.scheduling.nova_hosts import Flavor, build_host, build_server, build_sku_name
 from nexusform.domains.openstack.scheduling.nova_profile import (
+    NovaSettings,
     NovaSite,
     build_machine,
     build_nova_profile,
     build_server_sku,
     build_settings,
-    build_sku,
+    build_site,
 )
+from nexusform.domains.openstack.scheduling.numa_fit import HostCell
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement, PlacementConstraints, VmName
+from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement, PlacementConstraints, VmName, VmSku
+
+_FLAVOR: Final = "flavor"
 
 
 def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,14 +34,16 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     `properties` of their flavor. Raises KeyError, TypeError and ValueError if a case is incomplete.
     """
     hosts = [build_host(name, values) for name, values in snapshot["hosts"].items()]
-    flavor = msgspec.convert({**request["flavor"], "name": "flavor"}, Flavor)
-    flavors = {
-        name: msgspec.convert({**server, "name": f"flavor of {name}"}, Flavor)
-        for name, server in snapshot["servers"].items()
-        if server.get("properties")
-    }
-    servers = {name: build_server({**server, "name": name}) for name, server in snapshot["servers"].items()}
-    site = NovaSite(hosts, [flavor, *flavors.values()], servers, {"image": request.get("image") or {}})
+    servers = {}
+    flavors = {_FLAVOR: msgspec.convert({**request["flavor"], "name": _FLAVOR}, Flavor)}
+    images = {_FLAVOR: request.get("image") or {}}
+    for name, server in snapshot["servers"].items():
+        servers[name] = build_server({**server, "name": name, "image": ""})
+        if server.get("properties") or server.get("image"):
+            flavors[f"flavor of {name}"] = msgspec.convert({**server, "name": f"flavor of {name}"}, Flavor)
+            images[f"flavor of {name}"] = server.get("image") or {}
+    site = NovaSite(hosts, list(flavors.values()), servers, images)
+    skus = site.build_skus()
     settings = build_settings(snapshot["settings"])
     profile = build_nova_profile(site, settings)
     table = site.build_usage_table(settings.aliases)
@@ -47,8 +54,8 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     group = request.get("group")
     for name, server in snapshot["servers"].items():
         host = server["host"]
-        own_flavor = flavors.get(name)
-        sku = build_sku(own_flavor) if own_flavor else build_server_sku(servers[name], table.build_record(name))
+        key = f"flavor of {name}"
+        sku = _find_sku(skus, key) if key in flavors else build_server_sku(servers[name], table.build_record(name))
         vm = VmName(name, name, name, 0)
         if server.get("is_building"):
             only_host = Hint(True, True, HintScope.MACHINE, frozenset({host}), frozenset(), name, ((host, 1),))
@@ -58,9 +65,53 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
         if group and server.get("group") == group["name"]:
             members[host] = members.get(host, 0) + 1
     zone_names = frozenset(request.get("zones") or ()) or None
-    constraints = PlacementConstraints(zone_names, build_server_group_hint(group, members), "image")
-    answer = scheduler.try_place(Demand(VmName("v", "v", "p", 0), build_sku(flavor), constraints))
+    constraints = PlacementConstraints(zone_names, build_server_group_hint(group, members), _FLAVOR)
+    answer = scheduler.try_place(Demand(VmName("v", "v", "p", 0), _find_sku(skus, _FLAVOR), constraints))
     return {"host": answer[1].machine if answer is not None else None}
+
+
+def build_hosts_without_servers(
+    source: Mapping[str, Any], settings: NovaSettings, records: Collection[str]
+) -> dict[str, Any]:
+    """Return the hosts of an inventory as plain data. Their NUMA cells and PCI devices are used only by servers with
+    one of these records; the other servers are counted by their flavors.
+    """
+    site = build_site(source)
+    table = site.build_usage_table(settings.aliases)
+    hosts = {}
+    for host in site.hosts:
+        servers = [f"{SERVER_RECORD}{key}" for key, server in site.servers.items() if server.host == host.name]
+        usage = table.get_usage((host.name, *(record for record in servers if record in records)))
+        hosts[host.name] = {
+            **source["hosts"][host.name],
+            "numa_cells": [_describe_cell(cell) for cell in usage.cells],
+            "device_pools": msgspec.to_builtins(usage.pools),
+        }
+    return hosts
+
+
+def _describe_cell(cell: HostCell) -> dict[str, Any]:
+    """Return a NUMA cell as plain data of `build_host`."""
+    sets = {name: _format_cpus(getattr(cell, name)) for name in ("shared", "dedicated", "pinned")}
+    siblings = [_format_cpus(core) for core in cell.siblings]
+    return {
+        **{name: getattr(cell, name) for name in _CELL_FIGURES},
+        **sets,
+        "siblings": siblings,
+        "pages": msgspec.to_builtins(cell.pages),
+    }
+
+
+_CELL_FIGURES: Final = ("id", "memory_mib", "used_memory_mib", "used_vcpus", "socket")
+
+
+def _format_cpus(cpus: Collection[int]) -> str:
+    return ",".join(map(str, sorted(cpus)))
+
+
+def _find_sku(skus: Mapping[str, VmSku], name: str) -> VmSku:
+    """Return the SKU of a flavor with its image of the same name, if that has requests."""
+    return skus.get(build_sku_name(name, name)) or skus[name]
 
 
 def build_server_group_hint(group: Mapping[str, Any] | None, members: Mapping[str, int]) -> tuple[Hint, ...]:

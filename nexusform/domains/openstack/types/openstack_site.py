@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
-from nexusform.domains.openstack.scheduling.nova_hosts import Flavor, NovaHost, NovaServer, build_host, build_server
+from nexusform.domains.openstack.scheduling.nova_hosts import NovaHost, NovaServer
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
     DEFAULT_MULTIPLIERS,
     FILTERS,
-    NovaSite,
     build_machine,
     build_nova_profile,
     build_server_sku,
     build_settings,
-    build_sku,
+    build_site,
 )
 from nexusform.domains.openstack.scheduling.pci_devices import POLICIES
 from nexusform.interfaces.plugins import ResourceType
@@ -133,28 +130,21 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inv
     if not isinstance(source, Mapping) or not isinstance(source.get("hosts"), Mapping):
         return []
     try:
-        hosts = [build_host(name, values) for name, values in sorted(source["hosts"].items())]
-        flavors = _convert_entries(source.get("flavors") or {}, Flavor)
-        servers = {name: build_server(values) for name, values in (source.get("servers") or {}).items()}
+        site = build_site(source)
     except ValueError as problem:
         detail = f"The inventory is not one of data openstack_inventory: {problem}."
         return [Problem(("inventory",), "invalid-openstack-inventory", detail)]
-    site, settings = NovaSite(hosts, flavors, servers, source.get("images") or {}), build_settings(attributes)
+    settings = build_settings(attributes)
     inventory.sites[address] = InventorySite(site_id, site_id, profile=build_nova_profile(site, settings))
-    for flavor in flavors:
-        inventory.skus[f"{address} {flavor.name}"] = build_sku(flavor)
-    _add_racks(hosts, site_id, address, inventory)
+    inventory.skus.update({f"{address} {name}": sku for name, sku in site.build_skus().items()})
+    _add_racks(site.hosts, site_id, address, inventory)
     table = site.build_usage_table(settings.aliases)
-    occupied = (_build_occupied(server, table.build_record(key)) for key, server in servers.items())
+    occupied = (_build_occupied(server, table.build_record(key)) for key, server in site.servers.items())
     inventory.unmanaged.setdefault(site_id, []).extend(occupied)
     return []
 
 
-def _convert_entries(entries: Mapping[str, Any], kind: Any) -> list[Any]:
-    return [msgspec.convert({**values, "name": name}, kind, strict=False) for name, values in sorted(entries.items())]
-
-
-def _add_racks(hosts: list[NovaHost], site_id: str, address: str, inventory: Inventory) -> None:
+def _add_racks(hosts: Sequence[NovaHost], site_id: str, address: str, inventory: Inventory) -> None:
     slots = {host.name: slot for slot, host in enumerate(hosts, start=1)}
     zones = sorted({host.availability_zone for host in hosts})
     for index, zone in enumerate(zones):

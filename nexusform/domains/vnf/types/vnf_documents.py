@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError, Problem, Severity, suggest_name
 from nexusform.diagnostics.summaries import get_summary
+from nexusform.domains.openstack.scheduling.nova_hosts import build_sku_name
 from nexusform.domains.vnf.importers.vnf_model import Vdu, Vnf, VnfSources
 from nexusform.interfaces.plugins import FileProblem, Files, ResourceContext
 from nexusform.json_data.plain_data import Path, has_unknown
@@ -286,20 +287,30 @@ def resolve_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) ->
     """Return the size of one VM of a VDU as a VM SKU."""
     name = block.get("vm_sku_name")
     if name:
-        sku = context.find_sku(str(name))
+        sku = _find_sku(str(name), vdu, block, context)
         known_names = context.list_sku_names()
         return (
             sku
             if sku is not None
             else build_unknown_sku_problem(str(name), ("vdu", vdu.name, "vm_sku_name"), known_names)
         )
-    flavor_sku = context.find_sku(vdu.flavor) if _has_flavor_size(vdu, block) else None
+    flavor_sku = _find_sku(vdu.flavor, vdu, block, context) if _has_flavor_size(vdu, block) else None
     if flavor_sku is not None:
         return flavor_sku
     vcpus, memory, disk = resolve_size(vdu, block)
     if vcpus is None or memory is None:
         return build_missing_size_problem(vdu, vcpus, memory)
     return VmSku(name=format_sku(vdu, block), vcpus=vcpus, emulator_vcpus=0, memory_gib=memory, disk_gib=disk)
+
+
+def _find_sku(name: str, vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) -> VmSku | None:
+    """Return the SKU of a flavor with the image of the VDU, else of the flavor alone."""
+    return context.find_sku(build_sku_name(name, get_image(vdu, block))) or context.find_sku(name)
+
+
+def get_image(vdu: Vdu, block: Mapping[str, Any]) -> str:
+    """Return the image of a VDU, "" if it is unknown."""
+    return str(block.get("image") or vdu.image)
 
 
 def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None) -> Problem:
