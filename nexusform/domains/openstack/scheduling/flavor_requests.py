@@ -84,7 +84,7 @@ class FlavorRequest(Struct, frozen=True):
 
 
 def select_image_requests(image: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of an image that are requests, under the names of a flavor's properties."""
+    """Return the requests of an image under the names of a flavor's properties."""
     selected = {}
     for name, value in image.items():
         key = name.replace("hw_", "hw:", 1)

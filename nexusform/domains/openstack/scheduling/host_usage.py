@@ -65,7 +65,7 @@ class HostUsage(Struct, frozen=True):
         return self.free_dedicated_vcpus >= count and not get_resource(self.host, PCPU).find_unit_problem(count)
 
     def has_fallback_vcpus(self, request: FlavorRequest, free_vcpus: int) -> bool:
-        """Return whether Placement has the dedicated CPUs of a VM as VCPU, which Nova asks for as well."""
+        """Return whether Placement has the dedicated CPUs of a VM as VCPU, Nova's second query."""
         amount = request.fallback_vcpus
         return 0 < amount <= free_vcpus and not get_resource(self.host, VCPU).find_unit_problem(amount)
 

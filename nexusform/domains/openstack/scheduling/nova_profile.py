@@ -449,7 +449,7 @@ class NovaSite(NamedTuple):
         }
 
     def list_sizes(self) -> list[tuple[Flavor, str]]:
-        """Return the flavors, alone and with the images that have requests."""
+        """Return the flavors, alone and with the images with requests."""
         images = [name for name, properties in self.images.items() if select_image_requests(properties)]
         return [(flavor, image) for flavor in self.flavors for image in ("", *images)]
 

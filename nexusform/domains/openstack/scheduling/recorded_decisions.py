@@ -110,7 +110,7 @@ def _format_cpus(cpus: Collection[int]) -> str:
 
 
 def _find_sku(skus: Mapping[str, VmSku], name: str) -> VmSku:
-    """Return the SKU of a flavor with its image of the same name, if that has requests."""
+    """Return the SKU of a flavor with its image of the same name, else of the flavor alone."""
     return skus.get(build_sku_name(name, name)) or skus[name]
 
 
