@@ -30,7 +30,9 @@ FAULTS: dict[str, dict[str, str]] = {
     "degraded": {"detailedStatusMessage": "Degraded: port down", "cordonStatus": "Cordoned"},
     "by azure": {"cordonStatus": "Cordoned", "detailedStatusMessage": "Machine is Degraded"},
     "by a colleague": {"cordonStatus": "Cordoned"},
+    "by us": {},  # the configuration cordons it
 }
+OVERRIDE = Path("machines_override.nf.hcl")
 VM = """resource "nexus_virtual_machine" "NAME" {
   provider   = azure
   site_id    = SITE
@@ -136,21 +138,48 @@ def test_a_site_with_broken_machines(
     out_before = {row["machine"] for row in read_plan(nexusform)["out_of_service"]}
     for machine, _, kind in broken.values():
         machine["properties"].update(FAULTS[kind])
+    ours = {name for name, (_, _, kind) in broken.items() if kind == "by us"}
+    if ours:
+        cordon(nexusform, ours)
     assert nexusform("plan", "-detailed-exitcode", "-samples=0") == 0, nexusform.said
     assert "No changes." in nexusform.said
-    out = {row["machine"] for row in read_plan(nexusform)["out_of_service"]}
+    rows = read_plan(nexusform)["out_of_service"]
+    out = {row["machine"] for row in rows}
     assert out == out_before | broken.keys(), (out, out_before, broken.keys())
+    assert {row["machine"] for row in rows if row["cordoned_by"] == "nexusform"} == ours
 
     outcome = scale_out(nexusform, server, out)
     print(folder.parent.name, folder.name, f"{len(machines)} machines", f"{len(broken)} broken", outcome)
 
-    for machine, before, _ in broken.values():
+    if ours:
+        OVERRIDE.unlink()
+        assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+        assert len([path for _, path in server.site.taken if path.endswith("/uncordon")]) == len(ours)
+    out -= ours
+    for machine, before, kind in broken.values():
+        if kind == "by us":
+            assert machine["properties"]["cordonStatus"] == "Uncordoned"
+            continue
         machine["properties"].clear()
         machine["properties"].update(before)
         out.discard(machine["name"])
         assert {row["machine"] for row in read_plan(nexusform)["out_of_service"]} == out
     assert nexusform("plan", "-detailed-exitcode", "-samples=0") == 0, nexusform.said
     assert "No changes." in nexusform.said
+
+
+def cordon(nexusform: Told, names: set[str]) -> None:
+    """Cordon machines by the configuration."""
+    main = Path("main.nf.hcl")
+    main.write_text(main.read_text().replace("}\n", "  act_on_machines = true\n}\n"))
+    blocks = re.findall(
+        r'resource "nexus_bare_metal_machine" "([^"]+)" {[^}]*?\n  name +=  *"([^"]+)"', Path("site.nf.hcl").read_text()
+    )
+    labels = [label for label, name in blocks if name in names]
+    assert len(labels) == len(names)
+    text = "".join(f'resource "nexus_bare_metal_machine" "{label}" {{\n  cordoned = true\n}}\n' for label in labels)
+    OVERRIDE.write_text(text)
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
 
 
 def scale_out(nexusform: Told, server: ArmServer, out: set[str]) -> str:
