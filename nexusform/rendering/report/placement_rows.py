@@ -205,15 +205,7 @@ def _get_action(row: PlacementChange) -> PlacementAction:
 
 def _build_summary(kind: str, actions: Counter[PlacementAction], effects: tuple[EffectCount, ...]) -> PlacementSummary:
     return PlacementSummary(
-        kind,
-        place=actions[PlacementAction.PLACE],
-        move=actions[PlacementAction.MOVE],
-        remove=actions[PlacementAction.REMOVE],
-        keep=actions[PlacementAction.KEEP],
-        update=actions[PlacementAction.UPDATE],
-        lose=actions[PlacementAction.LOSE],
-        forget=actions[PlacementAction.FORGET],
-        effects=effects,
+        kind, effects=effects, **{action.name.lower(): actions[action] for action in PlacementAction}
     )
 
 

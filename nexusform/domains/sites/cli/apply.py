@@ -32,7 +32,7 @@ from nexusform.domains.sites.cli.plan import FORMATS
 from nexusform.domains.sites.cli.site_flags import EngineFlags
 from nexusform.domains.sites.engines.engine_choice import PROCESSES, make_engine
 from nexusform.domains.sites.ports import EngineError
-from nexusform.domains.sites.rendering.apply_report import build_apply_report
+from nexusform.domains.sites.rendering.status_report import build_apply_report
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus

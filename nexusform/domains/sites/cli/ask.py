@@ -47,14 +47,15 @@ class ReplayArguments(Struct, frozen=True, kw_only=True):
 
 def simulate_failure(arguments: FailureArguments) -> int:
     """Simulate the loss of each rack of the matching sites, one at a time; return the exit code."""
-    if arguments.answer.plan or arguments.state or arguments.variables:
+    question = arguments.question
+    if question.answer.plan or question.state or question.variables:
         raise click.UsageError("-plan, -state and variables need one site, not -site=*.")
     targets = QuestionTargetFlags(
         selection=SelectionFlags(site=(arguments.site,), wave=""),
         sources=SourceFlags(allow_source=arguments.allow_source),
         engine=EngineFlags(engine=arguments.engine or PROCESSES, workers=arguments.workers),
     )
-    return _run_question(Question(QuestionKind.FAILURE), targets, arguments.answer, arguments.view)
+    return _run_question(Question(QuestionKind.FAILURE), targets, question.answer, question.view)
 
 
 @define_command("replay", ReplayArguments)

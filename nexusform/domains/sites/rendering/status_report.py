@@ -1,12 +1,12 @@
-"""Report of the status of all sites, folded."""
+"""Reports of the status of all sites, and of applying their plan, folded."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.sites.rendering.fleet_summary import group_by_reason
 from nexusform.domains.sites.rendering.lock_text import format_age
 from nexusform.domains.sites.rendering.name_list import format_names
@@ -16,6 +16,7 @@ from nexusform.domains.sites.rendering.question_report import (
     select_failed_results,
 )
 from nexusform.domains.sites.rendering.undeclared_report import build_undeclared_document, build_undeclared_sections
+from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteLock, SiteResult, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
@@ -27,37 +28,66 @@ _STATUS_TEXTS = {
     SiteStatus.REFUSED: "cannot be read",
     SiteStatus.SKIPPED: "nothing applied yet",
 }
+_APPLY_TEXTS = {
+    SiteStatus.APPLIED: "applied",
+    SiteStatus.UNCHANGED: "unchanged",
+    SiteStatus.REFUSED: "refused",
+    SiteStatus.FAILED: "failed",
+    SiteStatus.SKIPPED: "skipped",
+}
 
 
 def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[SiteResult] = ()) -> Report:
     """Build the report: counts by wave, problems, locks, and certainty of placements if requested."""
     failed = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED)
-    sections = []
-    if failed:
-        lines = tuple(f"{format_names(names)}: {reason}" for reason, names in group_by_reason(failed))
-        sections.append(Section("To review", lines, is_finding=True))
+    sections = _build_failed_section("To review", failed)
     sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
-    heads = ("wave", "sites", *_STATUS_TEXTS.values())
-    rows = []
-    for wave in plan.waves:
-        statuses = [site.result.status for site in plan.select_wave(wave.name)]
-        figures = [len(statuses), *(statuses.count(status) for status in _STATUS_TEXTS)]
-        rows.append(Row((wave.name, *(f"{figure:,}" for figure in figures))))
-    sections.append(Section("Waves", table=Table(heads, tuple(rows), frozenset(range(1, len(heads))))))
+    sections.append(_build_wave_section(plan, plan.waves, _STATUS_TEXTS))
     sections += _build_lock_section(plan.sites, now)
-    figures_text = [
-        f"{len(plan.select_by_status(status)):,} {status_text}"
-        for status, status_text in _STATUS_TEXTS.items()
-        if plan.select_by_status(status)
-    ]
-    if plan.undeclared:
-        figures_text.append(f"{len(plan.undeclared):,} no longer declared")
+    figures = _count_statuses(plan, _STATUS_TEXTS)
     failed_questions = select_failed_results(certainty)
     if certainty:
         certainty_report = build_question_report(QuestionKind.CERTAINTY, certainty)
         sections += (Section(certainty_report.title, (certainty_report.verdict,)), *certainty_report.sections)
     title = f"States of {format_count(len(plan.sites), 'site')}"
-    return Report(title, f"{', '.join(figures_text)}.", bool(failed or failed_questions), (), tuple(sections))
+    return Report(title, f"{', '.join(figures)}.", bool(failed or failed_questions), (), tuple(sections))
+
+
+def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
+    """Build the report of an apply: counts, failures with reasons, and waves."""
+    failed = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED)
+    title = f"{format_count(len(failed), 'site')} {select_word_form(len(failed), 'was', 'were')} not applied"
+    sections = _build_failed_section(title, failed)
+    sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
+    waves = [wave for wave in plan.waves if plan.select_wave(wave.name)]
+    sections.append(_build_wave_section(plan, waves, _APPLY_TEXTS))
+    title = f"Applied {len(plan.select_by_status(SiteStatus.APPLIED)):,} of {format_count(len(plan.sites), 'site')}"
+    verdict = f"{format_list(_count_statuses(plan, _APPLY_TEXTS))}."
+    return Report(title, verdict, is_stopped or bool(failed), (), tuple(sections))
+
+
+def _build_failed_section(title: str, failed: Sequence[PlannedSite]) -> list[Section]:
+    """Build the section of failed sites by reason, none without failures."""
+    lines = tuple(f"{format_names(names)}: {reason}" for reason, names in group_by_reason(failed))
+    return [Section(title, lines, is_finding=True)] if failed else []
+
+
+def _build_wave_section(plan: FleetPlan, waves: Iterable[Wave], status_texts: Mapping[SiteStatus, str]) -> Section:
+    """Build the section with one row per wave."""
+    heads = ("wave", "sites", *status_texts.values())
+    rows = []
+    for wave in waves:
+        statuses = [site.result.status for site in plan.select_wave(wave.name)]
+        figures = [len(statuses), *(statuses.count(status) for status in status_texts)]
+        rows.append(Row((wave.name, *(f"{figure:,}" for figure in figures))))
+    return Section("Waves", table=Table(heads, tuple(rows), frozenset(range(1, len(heads)))))
+
+
+def _count_statuses(plan: FleetPlan, status_texts: Mapping[SiteStatus, str]) -> list[str]:
+    """Return the number of sites of each status, and of those no longer declared."""
+    counts = {text: len(plan.select_by_status(status)) for status, text in status_texts.items()}
+    counts["no longer declared"] = len(plan.undeclared)
+    return [f"{count:,} {text}" for text, count in counts.items() if count]
 
 
 def _build_lock_section(sites: Sequence[PlannedSite], now: datetime) -> list[Section]:

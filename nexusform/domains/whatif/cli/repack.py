@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from nexusform.cli.answer_output import Answer, AnswerFlags
+from nexusform.cli.answer_output import Answer
 from nexusform.cli.arguments import declare_flag_group, declare_number, declare_repeatable_text, declare_text
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.phrases import format_installation
-from nexusform.domains.whatif.cli.simulate import require_lookup, run_question
+from nexusform.domains.whatif.cli.simulate import QuestionFlags, require_lookup, run_question
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.workflow.simulation_input import SimulationInput
 from nexusform.snapshots.snapshot import Snapshot
@@ -35,10 +34,7 @@ class RepackArguments(Struct, frozen=True, kw_only=True):
         "Keep all VMs of this resource, or one (ADDR:OBJECT)", metavar="ADDR", flag="not"
     )
     time: int | None = declare_number("Stop after N seconds with the best result", default=None, minimum=1)
-    answer: AnswerFlags = declare_flag_group(AnswerFlags)
-    state: str = declare_state_flag()
-    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    view: ViewFlags = declare_flag_group(ViewFlags)
+    question: QuestionFlags = declare_flag_group(QuestionFlags)
 
 
 @define_command("repack", RepackArguments)
@@ -54,7 +50,7 @@ def repack(arguments: RepackArguments) -> int:
         raise click.UsageError("No VM SKU given. Use -sku=SKU, and -want=N for the number.")
     if not is_solver_installed():
         message = f"Error: simulate repack needs the extra optimize: {format_installation('optimize')}."
-        arguments.view.create_screen().print_error(message)
+        arguments.question.view.create_screen().print_error(message)
         return 1
 
     time_budget = _start_time_budget(arguments.time)
@@ -94,9 +90,7 @@ def repack(arguments: RepackArguments) -> int:
 
         return Answer("repack", inputs.origin, report, build_repack_document(result), plays=build_plays)
 
-    return run_question(
-        create_context(arguments.state, arguments.variables), arguments.answer, arguments.view, build_answer
-    )
+    return run_question(arguments.question, build_answer)
 
 
 def _start_time_budget(seconds: int | None) -> TimeBudget:

@@ -75,38 +75,42 @@ def require_lookup(result: Found | Diagnostic) -> Found:
     return result
 
 
+class QuestionFlags(Struct, frozen=True, kw_only=True):
+    """Flags of all questions: the answer, and the configuration and state that it starts from."""
+
+    answer: AnswerFlags = declare_flag_group(AnswerFlags)
+    state: str = declare_state_flag()
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
+    view: ViewFlags = declare_flag_group(ViewFlags)
+
+    def create_context(self) -> CommandContext:
+        """Create the context of the command."""
+        return create_context(self.state, self.variables)
+
+
 def run_question(
-    location: CommandContext,
-    flags: AnswerFlags,
-    view_flags: ViewFlags,
-    build_answer: Callable[[Snapshot, SimulationInput], Answer],
-    *,
-    has_pods: bool = True,
+    flags: QuestionFlags, build_answer: Callable[[Snapshot, SimulationInput], Answer], *, has_pods: bool = True
 ) -> int:
     """Read the input, answer the question and print the answer or diagnostics. Without `pods`, machines only."""
-    inputs = open_snapshot(location, flags.plan, has_pods=has_pods)
-    return build_and_write_answer(location, flags, view_flags, inputs, build_answer)
+    inputs = open_snapshot(flags.create_context(), flags.answer.plan, has_pods=has_pods)
+    return build_and_write_answer(flags, inputs, build_answer)
 
 
 def build_and_write_answer(
-    location: CommandContext,
-    flags: AnswerFlags,
-    view_flags: ViewFlags,
-    inputs: SimulationInput,
-    build_answer: Callable[[Snapshot, SimulationInput], Answer],
+    flags: QuestionFlags, inputs: SimulationInput, build_answer: Callable[[Snapshot, SimulationInput], Answer]
 ) -> int:
     """Build the answer to a question and print it, or diagnostics."""
-    screen = view_flags.create_screen()
-    screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=flags.is_document)
+    screen = flags.view.create_screen()
+    screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=flags.answer.is_document)
     if inputs.snapshot is None:
         return 1
     try:
         answer = build_answer(inputs.snapshot, inputs)
     except DiagnosticsError as rejection:
-        diagnostics, sources = locate_diagnostics(location, rejection.diagnostics)
+        diagnostics, sources = locate_diagnostics(flags.create_context(), rejection.diagnostics)
         screen.print_diagnostics(diagnostics, {**inputs.sources, **sources})
         return 1
-    return write_answer(answer, flags, screen)
+    return write_answer(answer, flags.answer, screen)
 
 
 def _select_sites(snapshot: Snapshot, site: str) -> tuple[SiteSnapshot, ...]:
@@ -125,10 +129,7 @@ class CapacityArguments(Struct, frozen=True, kw_only=True):
     zones: str = declare_text("Count only racks in these availability zones", metavar="Z,...")
     mix: str = declare_text("Count sets of VMs", metavar="NxSKU,...")
     site: str = declare_text("Use only this site", metavar="ID")
-    answer: AnswerFlags = declare_flag_group(AnswerFlags)
-    state: str = declare_state_flag()
-    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    view: ViewFlags = declare_flag_group(ViewFlags)
+    question: QuestionFlags = declare_flag_group(QuestionFlags)
 
 
 @define_command("capacity", CapacityArguments)
@@ -161,8 +162,7 @@ def capacity(arguments: CapacityArguments) -> int:
 
         return Answer("capacity", inputs.origin, report, build_capacity_document(capacities), plays=build_plays)
 
-    location = create_context(arguments.state, arguments.variables)
-    return run_question(location, arguments.answer, arguments.view, build_answer, has_pods=False)
+    return run_question(arguments.question, build_answer, has_pods=False)
 
 
 class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
@@ -176,10 +176,7 @@ class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
         "Limit machines down at once (default: update_strategy)", default=None, minimum=1
     )
     drain: bool = declare_switch("Power machines off without a drain", default=True)
-    answer: AnswerFlags = declare_flag_group(AnswerFlags)
-    state: str = declare_state_flag()
-    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    view: ViewFlags = declare_flag_group(ViewFlags)
+    question: QuestionFlags = declare_flag_group(QuestionFlags)
 
 
 @define_command("runtime-upgrade", RuntimeUpgradeArguments)
@@ -215,9 +212,7 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
         document = build_runtime_upgrade_document(upgrades)
         return Answer("runtime-upgrade", inputs.origin, report, document, plays=build_plays)
 
-    return run_question(
-        create_context(arguments.state, arguments.variables), arguments.answer, arguments.view, build_answer
-    )
+    return run_question(arguments.question, build_answer)
 
 
 class KubernetesUpgradeArguments(Struct, frozen=True, kw_only=True):
@@ -225,10 +220,7 @@ class KubernetesUpgradeArguments(Struct, frozen=True, kw_only=True):
 
     cluster: tuple[str, ...] = declare_positionals(required=True)
     to: str = declare_text("Upgrade to version V, one minor version at a time", metavar="V")
-    answer: AnswerFlags = declare_flag_group(AnswerFlags)
-    state: str = declare_state_flag()
-    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    view: ViewFlags = declare_flag_group(ViewFlags)
+    question: QuestionFlags = declare_flag_group(QuestionFlags)
 
 
 @define_command("kubernetes-upgrade", KubernetesUpgradeArguments)
@@ -254,9 +246,7 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
             else _build_upgrade_answer(*selected[0], inputs)
         )
 
-    return run_question(
-        create_context(arguments.state, arguments.variables), arguments.answer, arguments.view, build_answer
-    )
+    return run_question(arguments.question, build_answer)
 
 
 def _build_upgrade_answer(site: SiteSnapshot, cluster: ClusterSnapshot, inputs: SimulationInput) -> Answer:
@@ -316,10 +306,7 @@ class FailureArguments(Struct, frozen=True, kw_only=True):
     allow_source: tuple[str, ...] = declare_repeatable_text(
         "Allow module sources below DIR (many sites)", metavar="DIR"
     )
-    answer: AnswerFlags = declare_flag_group(AnswerFlags)
-    state: str = declare_state_flag()
-    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    view: ViewFlags = declare_flag_group(ViewFlags)
+    question: QuestionFlags = declare_flag_group(QuestionFlags)
 
 
 @define_command("failure", FailureArguments)
@@ -342,12 +329,9 @@ def failure(arguments: FailureArguments) -> int:
     if arguments.engine or arguments.workers or arguments.allow_source:
         raise click.UsageError("-engine, -workers and -allow-source need -site=*.")
 
-    location = create_context(arguments.state, arguments.variables)
     if arguments.node:
-        inputs = open_observed_clusters(location, arguments.answer.plan)
-        return build_and_write_answer(
-            location, arguments.answer, arguments.view, inputs, partial(_simulate_drain, arguments)
-        )
+        inputs = open_observed_clusters(arguments.question.create_context(), arguments.question.answer.plan)
+        return build_and_write_answer(arguments.question, inputs, partial(_simulate_drain, arguments))
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         from nexusform.domains.whatif.rendering.failure_report import FAILURE, build_failure_report
@@ -362,7 +346,7 @@ def failure(arguments: FailureArguments) -> int:
 
         return Answer("failure", inputs.origin, report, FAILURE(loss), plays=build_plays)
 
-    return run_question(location, arguments.answer, arguments.view, build_answer)
+    return run_question(arguments.question, build_answer)
 
 
 def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: SimulationInput) -> Answer:
@@ -432,10 +416,7 @@ class FleetArguments(Struct, frozen=True, kw_only=True):
         "Set a property; NAME- removes one", metavar="MEMBER:NAME=VALUE"
     )
     health: tuple[str, ...] = declare_repeatable_text("Set the health, such as Unhealthy", metavar="MEMBER:HEALTH")
-    answer: AnswerFlags = declare_flag_group(AnswerFlags)
-    state: str = declare_state_flag()
-    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    view: ViewFlags = declare_flag_group(ViewFlags)
+    question: QuestionFlags = declare_flag_group(QuestionFlags)
 
 
 @define_command("fleet", FleetArguments)
@@ -454,9 +435,10 @@ def fleet(arguments: FleetArguments) -> int:
     if not any(flags.values()):
         flag_list = ", ".join(f"-{verb}" for verb in EditKind)
         raise click.UsageError(f"No change given. Specify one or more of {flag_list}.")
-    screen = arguments.view.create_screen()
-    snapshot, inputs = open_fleet(create_context(arguments.state, arguments.variables), arguments.answer.plan)
-    screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=arguments.answer.is_document)
+    question = arguments.question
+    screen = question.view.create_screen()
+    snapshot, inputs = open_fleet(question.create_context(), question.answer.plan)
+    screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=question.answer.is_document)
     if snapshot is None:
         return 1
     edits, problems = parse_edits(flags)
@@ -472,4 +454,4 @@ def fleet(arguments: FleetArguments) -> int:
         return render_fleet_page(simulation, report)
 
     answer = Answer("fleet", inputs.origin, report, FLEET(simulation), page=render_page)
-    return write_answer(answer, arguments.answer, screen)
+    return write_answer(answer, question.answer, screen)
