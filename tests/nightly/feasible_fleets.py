@@ -14,6 +14,7 @@ from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_file
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from nexusform.resources.address import AddressPattern
+from tests.domains.fleet.workload_texts import MEMBER, PLACEMENT
 from tests.domains.pods.importers import cluster_objects
 from tests.nightly.live_cluster import Body
 from tests.nightly.pod_worlds import NODE_INFO
@@ -30,29 +31,10 @@ resource "nexus_rack" "rack" {
   machine_count = 6
 }
 """
-_CLUSTER = """
-resource "nexus_kubernetes_cluster" "NAME" {
-  name    = "NAME"
-  site_id = nexus_site.lab.id
-  control_plane {
-    count       = 1
-    vm_sku_name = "NC_G6_28_v1"
-  }
-  agent_pool "small" {
+_SMALL_POOL = """agent_pool "small" {
     count       = 1
     vm_sku_name = "NC_P4_28_v1"
-  }
-  agent_pool "workers" {
-    count       = COUNT
-    vm_sku_name = "NC_P10_56_v1"
-  }
-  depends_on = [nexus_rack.rack]
-}
-resource "fleet_member_cluster" "NAME" {
-  name                  = "NAME"
-  kubernetes_cluster_id = nexus_kubernetes_cluster.NAME.id
-}
-"""
+  }"""
 _DUMPED = """
 resource "fleet_member_cluster" "NAME" {
   kubernetes_cluster_id = "NAME"
@@ -62,23 +44,11 @@ data "kubernetes_nodes" "NAME" {
   cluster_id = "NAME"
 }
 """
-_PLACEMENT = """
+_MANIFEST = """
 resource "fleet_hub_manifest" "NAME" {
   yaml_body = <<-EOT
 TEXT
 EOT
-}
-resource "fleet_cluster_resource_placement" "NAME" {
-  name = "NAME"
-  resource_selector {
-    version = "v1"
-    kind    = "Namespace"
-    name    = "NAME"
-  }
-  policy {
-    POLICY
-  }
-  depends_on = [fleet_hub_manifest.NAME]
 }
 """
 
@@ -122,7 +92,9 @@ def build_fleet(seed: int) -> Fleet:
     dumped = {name for name in members if draw.random() < 0.5}
     parts = [_SITE.replace("RACKS", str(draw.randint(2, 3)))]
     for name in members:
-        text = _DUMPED if name in dumped else _CLUSTER.replace("COUNT", str(draw.randint(1, 2)))
+        text = (
+            _DUMPED if name in dumped else MEMBER.replace("MORE", _SMALL_POOL).replace("COUNT", str(draw.randint(1, 2)))
+        )
         parts.append(text.replace("NAME", name))
     workloads: dict[str, list[Body]] = {}
     for number in range(draw.randint(1, 4)):
@@ -130,7 +102,7 @@ def build_fleet(seed: int) -> Fleet:
         workloads[name] = [_build_workload(draw, name, f"w{index}") for index in range(draw.choice((1, 1, 2)))]
         text = "\n---\n".join(json.dumps(body) for body in (build_namespace(name), *workloads[name]))
         policy = _draw_policy(draw, members)
-        parts.append(_PLACEMENT.replace("NAME", name).replace("TEXT", text).replace("POLICY", policy))
+        parts.append((_MANIFEST + PLACEMENT).replace("NAME", name).replace("TEXT", text).replace("POLICY", policy))
     objects = {name: _build_objects(draw) for name in members if name in dumped}
     return Fleet("".join(parts), objects, workloads)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from nexusform.diagnostics.source import Position, SourceFile, Span
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.plans.plan import (
@@ -193,3 +195,15 @@ def separation_verdict(name: str, enforcement: str, holds: str, *violations: Sep
     """What a plan says of nexus_separation_rule.NAME."""
     rule = address("nexus_separation_rule", name)
     return SeparationVerdict(rule, "machine", enforcement, holds, violations)
+
+
+# Plans of the fixture `plans` with changes of objects, and all of them.
+CHANGE_PLANS = (
+    "added_cluster",
+    "changed_placements",
+    pytest.param("fleet_and_pods", marks=pytest.mark.of_domains("fleet")),
+    "every_action",
+    "every_shape",
+    "blocks",
+)
+ALL_PLANS = (*CHANGE_PLANS, "drifted", "refresh_only", "outputs_only")

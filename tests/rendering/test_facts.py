@@ -20,6 +20,7 @@ from nexusform.rendering.report.plan_view import PlanView
 from nexusform.rendering.report.report_tree import Section, Text, get_plain_text
 from nexusform.rendering.text.plan_options import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan
+from tests.rendering.pieces import CHANGE_PLANS
 from tests.rendering.real_plans import REGISTRIES, RealPlan, of_examples
 
 Builder = Callable[[PlanView], Section | None]
@@ -54,14 +55,6 @@ PAGE: tuple[Builder, ...] = (
     parts.build_count_section,
     placements.build_all_pools_section,
 )
-HAND_MADE = [
-    "added_cluster",
-    "changed_placements",
-    pytest.param("fleet_and_pods", marks=pytest.mark.of_domains("fleet")),
-    "every_action",
-    "every_shape",
-    "blocks",
-]
 EXAMPLES = of_examples(
     "quickstart",
     "inventory",
@@ -116,7 +109,7 @@ def check_screens(plan: Plan, sources: Mapping[str, SourceFile], registries: Plu
     assert find_missing(view, PAGE, read_page(render_html(plan, sources, registries))) == []
 
 
-@pytest.mark.parametrize("name", HAND_MADE)
+@pytest.mark.parametrize("name", CHANGE_PLANS)
 def test_no_screen_loses_a_fact(name: str, plans: SimpleNamespace) -> None:
     check_screens(getattr(plans, name)(), plans.files, plans.registries)
 

@@ -15,6 +15,7 @@ from nexusform.rendering.report.placement_rows import PlacementDetail
 from nexusform.rendering.text.plan_options import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan
 from nexusform.schemas.value_types import DYNAMIC
+from tests.rendering.pieces import ALL_PLANS
 
 Golden = Callable[[str, str], None]
 
@@ -23,27 +24,14 @@ def detailed(**more: Any) -> PlanTextOptions:
     return PlanTextOptions(details=True, **more)
 
 
-CASES = [
-    "added_cluster",
-    "changed_placements",
-    pytest.param("fleet_and_pods", marks=pytest.mark.of_domains("fleet")),
-    "every_action",
-    "every_shape",
-    "blocks",
-    "drifted",
-    "refresh_only",
-    "outputs_only",
-]
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL_PLANS)
 def test_plan_reads_as_reviewed(name: str, plans: SimpleNamespace, golden: Golden) -> None:
     plan = getattr(plans, name)()
     options = detailed(width=110, registries=plans.registries)
     golden(f"plan/{name}.txt", render_plan(plan, plans.files, options))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL_PLANS)
 @pytest.mark.parametrize("detail", list(PlacementDetail))
 def test_colour_adds_escapes_and_nothing_else(name: str, detail: PlacementDetail, plans: SimpleNamespace) -> None:
     plan = getattr(plans, name)()
@@ -65,7 +53,7 @@ def test_all_placements_and_none(plans: SimpleNamespace, golden: Golden) -> None
     assert "see below" not in nothing
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL_PLANS)
 @pytest.mark.parametrize("width", [50, 64, 80])
 def test_no_line_ends_in_blanks(name: str, width: int, plans: SimpleNamespace) -> None:
     lines = render_plan(getattr(plans, name)(), plans.files, detailed(width=width)).split("\n")

@@ -25,19 +25,7 @@ from nexusform.rendering.text.plan_options import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from tests.planning.harness import RACKS, all_types, cluster, good, plan, pool, state_of
-from tests.rendering.pieces import D, address, change, table, vm_row
-
-CASES = [
-    "added_cluster",
-    "changed_placements",
-    pytest.param("fleet_and_pods", marks=pytest.mark.of_domains("fleet")),
-    "every_action",
-    "every_shape",
-    "blocks",
-    "drifted",
-    "refresh_only",
-    "outputs_only",
-]
+from tests.rendering.pieces import ALL_PLANS, D, address, change, table, vm_row
 
 
 def short(plan: Plan, plans: SimpleNamespace, **more: object) -> str:
@@ -45,12 +33,12 @@ def short(plan: Plan, plans: SimpleNamespace, **more: object) -> str:
     return render_plan(plan, plans.files, options)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL_PLANS)
 def test_short_plan_reads_as_reviewed(name: str, plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
     golden(f"short/plans/{name}.txt", short(getattr(plans, name)(), plans))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL_PLANS)
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_no_line_is_wider_than_the_screen_and_no_name_is_broken(name: str, width: int, plans: SimpleNamespace) -> None:
     plan = getattr(plans, name)()
@@ -61,7 +49,7 @@ def test_no_line_is_wider_than_the_screen_and_no_name_is_broken(name: str, width
     assert all(word in unbroken for word in names)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL_PLANS)
 @pytest.mark.parametrize("detail", list(PlacementDetail))
 def test_colour_adds_escapes_and_nothing_else(name: str, detail: PlacementDetail, plans: SimpleNamespace) -> None:
     plan = getattr(plans, name)()

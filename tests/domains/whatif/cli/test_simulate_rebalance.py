@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.fleet.workload_texts import DEPLOYMENT
+from tests.domains.fleet.workload_texts import DEPLOYMENT, MEMBER, PLACEMENT
 
 SITE = """
 resource "nexus_site" "lab" {}
@@ -20,44 +20,13 @@ resource "nexus_rack" "rack" {
   machine_count = 8
 }
 """
-MEMBER = """
-resource "nexus_kubernetes_cluster" "NAME" {
-  name    = "NAME"
-  site_id = nexus_site.lab.id
-  control_plane {
-    count       = 1
-    vm_sku_name = "NC_G6_28_v1"
-  }
-  agent_pool "workers" {
-    count       = 1
-    vm_sku_name = "NC_P10_56_v1"
-  }
-  depends_on = [nexus_rack.rack]
-}
-resource "fleet_member_cluster" "NAME" {
-  name                  = "NAME"
-  kubernetes_cluster_id = nexus_kubernetes_cluster.NAME.id
-}
-"""
-PLACEMENT = """
+MANIFEST = """
 variable "NAME" {
   type    = number
   default = 1
 }
 resource "fleet_hub_manifest" "NAME" {
   yaml_body = templatefile("pods.yaml", { name = "NAME", replicas = var.NAME, cpu = 2 })
-}
-resource "fleet_cluster_resource_placement" "NAME" {
-  name = "NAME"
-  resource_selector {
-    version = "v1"
-    kind    = "Namespace"
-    name    = "NAME"
-  }
-  policy {
-    POLICY
-  }
-  depends_on = [fleet_hub_manifest.NAME]
 }
 """
 FIXED = 'placement_type = "PickFixed"\n    cluster_names  = ["west"]'
@@ -73,9 +42,13 @@ resource "fleet_placement_disruption_budget" "orders" {
 Capture = pytest.CaptureFixture[str]
 
 
+def _build_member(name: str) -> str:
+    return MEMBER.replace("NAME", name).replace("COUNT", "1").replace("MORE", "")
+
+
 def write(members: tuple[str, ...] = ("west", "east"), **policies: str) -> None:
-    parts = [SITE, *(MEMBER.replace("NAME", name) for name in members)]
-    parts += [PLACEMENT.replace("NAME", name).replace("POLICY", text) for name, text in policies.items()]
+    parts = [SITE, *(_build_member(name) for name in members)]
+    parts += [(MANIFEST + PLACEMENT).replace("NAME", name).replace("POLICY", text) for name, text in policies.items()]
     Path("main.nf.hcl").write_text("".join(parts))
     Path("pods.yaml").write_text(DEPLOYMENT)
 
