@@ -76,7 +76,7 @@ def require_lookup(result: Found | Diagnostic) -> Found:
 
 
 class QuestionFlags(Struct, frozen=True, kw_only=True):
-    """Flags of all questions: the answer, and the configuration and state that it starts from."""
+    """Flags of all questions: output of the answer, configuration and state."""
 
     answer: AnswerFlags = declare_flag_group(AnswerFlags)
     state: str = declare_state_flag()
