@@ -47,6 +47,15 @@ class Account(Struct, frozen=True):
         """URL of the server, without a trailing slash."""
         return str(self.cluster["server"]).rstrip("/")
 
+    def explain_unverified_server(self) -> str:
+        """Return a warning if the certificate of the server is not verified, else ""."""
+        if not self.cluster.get("insecure-skip-tls-verify"):
+            return ""
+        return (
+            f"The certificate of {self.server} is not verified (insecure-skip-tls-verify in the kubeconfig): "
+            "another server could answer and receive the credentials. Set certificate-authority-data instead."
+        )
+
 
 class KubeconfigTrust(Struct, frozen=True):
     """Trust in the kubeconfigs of a run. In a confined run a kubeconfig of the work tree is untrusted.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
+from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.azure.providers.azure_changes import compute_max_unavailable
 from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmClient, ArmOperation, ArmTarget
@@ -145,6 +146,18 @@ def _read_name(node: Mapping[str, Any]) -> str:
 def _read_pool(node: Mapping[str, Any]) -> str:
     pool_id = str(node.get("agentPoolId") or "")
     return pool_id.rpartition("/")[2] if pool_id else CONTROL_PLANE
+
+
+def list_unverified_servers(trust: KubeconfigTrust) -> Iterator[Problem]:
+    """Yield a warning for each kubeconfig that deletes nodes on a server with an unverified certificate."""
+    directory = read_variable(KUBECONFIGS_VARIABLE)
+    for path in sorted(Path(directory).glob("*.yaml")) if directory else ():
+        try:
+            detail = read_account([path], trust=trust).explain_unverified_server()
+        except KubeconfigProblem:  # an error of the step that needs it
+            continue
+        if detail:
+            yield Problem((), "unverified-server", f"{path.name}: {detail}", Severity.WARNING, brief=path.name)
 
 
 # --- deleting a node -----------------------------------------------------------------------------

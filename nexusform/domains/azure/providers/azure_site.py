@@ -23,6 +23,7 @@ from nexusform.domains.azure.providers.azure_machines import build_cordon_change
 from nexusform.domains.azure.providers.azure_nodes import (
     describe_node_deletion,
     find_recreated_nodes,
+    list_unverified_servers,
     plan_node_recreations,
     recreate_nodes,
 )
@@ -120,6 +121,10 @@ class AzureSites(ObservedSites):
         self._created_groups: dict[str, str] = {}  # resource groups of objects created by this run, by id
         self._index_lock = Lock()
         self._index: _ArmIndex | None = None
+
+    def list_warnings(self) -> list[Problem]:
+        """Collect warnings about the sites, and about servers to delete nodes."""
+        return [*super().list_warnings(), *list_unverified_servers(self._kubeconfig_trust)]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create the object, or resume its creation. Raises ProviderProblem."""

@@ -122,7 +122,7 @@ class HubClient:
         self._timing = timing or Timing()
         account = _read_account(location)
         self._client, self.server = _make_client(account), account.server
-        self.verifies_server = not account.cluster.get("insecure-skip-tls-verify")
+        self.unverified_server = account.explain_unverified_server()
         self.context = account.context
         # clients with expired credentials; other threads may still use them
         self._expired_clients: list[ApiClient] = []
@@ -467,13 +467,8 @@ class HubConnection(Struct):
 
     def list_warnings(self) -> list[Problem]:
         """Return a warning about an unverified server."""
-        if self._client is None or self._client.verifies_server:
-            return []
-        detail = (
-            f"The certificate of {self._client.server} is not verified (insecure-skip-tls-verify in the kubeconfig): "
-            "another server could answer and receive the credentials. Set certificate-authority-data instead."
-        )
-        return [Problem((), "unverified-server", detail, Severity.WARNING)]
+        detail = self._client.unverified_server if self._client is not None else ""
+        return [Problem((), "unverified-server", detail, Severity.WARNING)] if detail else []
 
     def close(self) -> None:
         """Close the client if it was opened."""

@@ -267,6 +267,12 @@ def test_one_node_is_made_anew_by_a_client(
         "users": [{"name": "u", "user": {}}],
     }
     (tmp_path / "kube" / "c.yaml").write_text(json.dumps(config))
+    assert nexusform("plan") == 0, nexusform.said
+    assert "is not verified" not in nexusform.said
+    config["clusters"] = [{"name": "c", "cluster": {"server": address, "insecure-skip-tls-verify": True}}]
+    (tmp_path / "kube" / "c.yaml").write_text(json.dumps(config))
+    assert nexusform("plan", "-details") == 0, nexusform.said
+    assert f"c.yaml: The certificate of {address} is not verified" in nexusform.said
     try:
         assert nexusform("apply", "-resume") == 0, nexusform.said
     finally:
