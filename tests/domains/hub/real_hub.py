@@ -36,6 +36,14 @@ class RealHub(ApiPrograms):
         self._ended = threading.Event()
         self._names: set[str] = set()  # of members that ever joined
         self.runtime: MemberRuntime | None = None
+        try:
+            self._start_controllers()
+        except BaseException:
+            self._end_processes()
+            raise
+
+    def _start_controllers(self) -> None:
+        where = self.where
         self._start(
             "kube-controller-manager",
             f"--kubeconfig={self.kubeconfig}",
