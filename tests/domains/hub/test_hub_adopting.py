@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
-from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_fleet_provider import write, written
+from tests.domains.hub.test_hub_runs import EVICTION, add
 
 THEIRS = {
     "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
@@ -20,6 +22,13 @@ THEIRS = {
         "policy": {"placementType": "PickAll"},
     },
 }
+_MEMBER = """
+resource "fleet_member_cluster" "fra1" {
+  provider = fleet
+  name     = "fra1"
+  labels   = { tier = "1" }
+}
+"""
 STAGED = """
 resource "fleet_cluster_resource_placement" "staged" {
   provider = fleet
@@ -152,3 +161,23 @@ def test_objects_of_another_manager_are_not_imported(hub: Front, told: Told) -> 
     code, said = told("import", "fleet_hub_manifest.web", "web")
     assert (code, "ConfigMap web/settings was not applied by the field manager nexusform" in said) == (1, True), said
     assert told("import", "fleet_hub_manifest.web", "web", "-take-ownership")[0] == 0
+
+
+@pytest.mark.our_hub_alone
+def test_lost_records_and_members_are_imported_into_their_blocks(
+    hub: Front, controller: Controller, told: Told
+) -> None:
+    controller.evicts = True
+    write(number=3)
+    add(_MEMBER)
+    assert told("apply", "-auto-approve")[0] == 0
+    add(EVICTION)
+    assert told("apply", "-auto-approve")[0] == 0
+    addresses = told("state", "list")[1]
+    shutil.rmtree("state")
+    hub.log.clear()
+    code, said = told("import", "-from=hub", "-generate-config-out=new.nf.hcl")
+    assert code == 0, said
+    assert told("state", "list")[1] == addresses
+    assert told("plan", "-detailed-exitcode")[0] == 0
+    assert written(hub) == []

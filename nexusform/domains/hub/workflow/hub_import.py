@@ -49,7 +49,16 @@ from nexusform.workflow.runs.provider_identity import check_identities
 from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run, build_base_request
 
 PROVIDER: Final = "fleet"
-# Types of user-created objects in planning order. Evictions, runs and approvals are records of past actions.
+# Types of user-created objects in planning order. Members, and records of past actions, are imported into existing
+# blocks only.
+_BLOCK_TYPES: Final = {
+    "fleet_member_cluster": "MemberCluster",
+    "fleet_cluster_staged_update_run": "ClusterStagedUpdateRun",
+    "fleet_staged_update_run": "StagedUpdateRun",
+    "fleet_cluster_approval_request": "ClusterApprovalRequest",
+    "fleet_approval_request": "ApprovalRequest",
+    "fleet_placement_eviction": "ClusterResourcePlacementEviction",
+}
 _IMPORTED_TYPES: Final = {
     "fleet_cluster_resource_override": "ClusterResourceOverride",
     "fleet_resource_override": "ResourceOverride",
@@ -66,6 +75,7 @@ _HEADING: Final = """\
 """
 _DATA_BLOCK: Final = 'data "fleet_hub" "hub" {}\n'
 _MAX_NAMES: Final = 6
+_LABELS: Final = "labels"
 ImportedObjects = dict[Address, tuple[str, Mapping[str, Any]]]
 
 
@@ -131,8 +141,9 @@ def _read_objects(
     names: Counter[tuple[str, str]] = Counter((address.type, address.name) for address in state.instances)
     imported: ImportedObjects = {}
     skipped: list[str] = []
-    for type_name, object_id, body in _list_user_objects(hub):
-        if (type_name, object_id) in existing:
+    for type_name, object_id, body in _list_user_objects(hub, configuration):
+        block = _find_block(configuration, type_name, object_id)
+        if (type_name, object_id) in existing or (block is None and type_name in _BLOCK_TYPES):
             continue
         manager = find_tool_manager(body)
         if manager and (manager == AZURE_MANAGER or not location.take_ownership):
@@ -140,7 +151,6 @@ def _read_objects(
             continue
         match = provider.find(type_name, object_id)
         if match is not None:
-            block = _find_block(configuration, type_name, object_id)
             if block is not None:
                 address = Address((), "managed", type_name, block.name)
             else:
@@ -168,9 +178,14 @@ def _build_object_id(block: ResourceBlock) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
-def _list_user_objects(hub: HubClient) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield type, id and body of user-created objects."""
-    for type_name, kind in _IMPORTED_TYPES.items():
+def _list_user_objects(
+    hub: HubClient, configuration: Configuration | None
+) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield type, id and body of user-created objects; those of `_BLOCK_TYPES` only if a block has the type."""
+    blocks = configuration.root.resources.values() if configuration is not None else ()
+    configured_types = {block.type for block in blocks}
+    further_types = {name: kind for name, kind in _BLOCK_TYPES.items() if name in configured_types}
+    for type_name, kind in {**_IMPORTED_TYPES, **further_types}.items():
         for body in hub.list_objects(KINDS[kind].collection):
             metadata = body.get("metadata") or {}
             if metadata.get("deletionTimestamp"):
@@ -285,9 +300,12 @@ def _plan_import(run: Run, imports: Mapping[Address, ImportedObject]) -> Plan:
 
 
 def _add_predictions(imported: ImportedObject, planned: Mapping[str, Any]) -> ImportedObject:
-    """Return an object with its predicted attributes."""
-    values = {name: planned[name] for name in PREDICTED_ATTRIBUTES if name in planned}
+    """Return an object with its predicted attributes, the approvals of its block, and only the labels of its block."""
     current = imported.object
+    values = {name: planned[name] for name in (*PREDICTED_ATTRIBUTES, "approvals") if name in planned}
+    labels, planned_labels = current.attributes.get(_LABELS) or {}, planned.get(_LABELS) or {}
+    if labels:
+        values[_LABELS] = {name: value for name, value in labels.items() if name in planned_labels}
     return replace(imported, object=replace(current, attributes={**current.attributes, **values}))
 
 
