@@ -149,12 +149,12 @@ def _read_pool(node: Mapping[str, Any]) -> str:
 
 
 def list_unverified_servers(trust: KubeconfigTrust) -> Iterator[Problem]:
-    """Yield a warning for each kubeconfig that deletes nodes on a server with an unverified certificate."""
+    """Yield a warning for each kubeconfig for node deletions on an unverified server."""
     directory = read_variable(KUBECONFIGS_VARIABLE)
     for path in sorted(Path(directory).glob("*.yaml")) if directory else ():
         try:
             detail = read_account([path], trust=trust).explain_unverified_server()
-        except KubeconfigProblem:  # an error of the step that needs it
+        except KubeconfigProblem:  # an error of its step
             continue
         if detail:
             yield Problem((), "unverified-server", f"{path.name}: {detail}", Severity.WARNING, brief=path.name)
