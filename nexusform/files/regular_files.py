@@ -122,7 +122,7 @@ UNCONFINED: Final = Confinement()
 def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
     """Open an existing regular file; without `follow` no link. Raises OSError, NotRegularFile."""
     try:
-        descriptor = os.open(path, flags | _OPEN_FLAGS | (0 if follow else _NO_FOLLOW))
+        descriptor = os.open(path, flags | _OPEN_FLAGS | (0 if follow else _NO_FOLLOW), PRIVATE)
     except OSError as problem:
         # A link without `follow`; a pipe or a directory opened for writing.
         if problem.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR):

@@ -64,7 +64,7 @@ def build_cases(site: Body, answers: list[list[str]], version: str) -> Iterator[
         if hosts:
             size = {name: flavor[name] for name in ("vcpus", "memory_mib", "disk_gib", "properties")}
             new = {"host": hosts[0], **size, "group": group and group["name"], "is_building": True}
-            servers[f"r{number}"] = new
+            servers[f"r{number}"] = new | ({"image": request["image"]} if request.get("image") else {})
 
 
 class NovaProcess:

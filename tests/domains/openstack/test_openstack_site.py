@@ -294,6 +294,19 @@ def test_cells_of_the_flavor_and_of_the_image_choose_the_host(
     assert "No host has free NUMA cells for the flavor" in read(capfd)
 
 
+def test_devices_without_a_prediction_are_named(capfd: pytest.CaptureFixture[str], here: Path) -> None:
+    configure('pci_aliases = { gpu = { resource_class = "CUSTOM_GPU" } }')
+    assert run_command_line(["plan"]) == 1
+    assert "PCI devices in Placement (resource_class) are not predicted" in read(capfd)
+    configure("")
+    port = '  port:\n    type: OS::Neutron::Port\n    properties: {network: n, "binding:vnic_type": direct}\n'
+    (here / "base.yaml").write_text(HOT + port)
+    assert run_command_line(["plan", "-details"]) == 0
+    text = read(capfd)
+    assert "base_hot:15" in text
+    assert 'the port "port" has binding:vnic_type direct: its PCI device is ignored' in text
+
+
 def test_pci_devices_by_count_choose_the_host(capfd: pytest.CaptureFixture[str]) -> None:
     configure(f"{NUMA}\n{ALIAS}")
     change("flavors", 0, Properties={"pci_passthrough:alias": "nic:2"})

@@ -192,6 +192,8 @@ def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: Ho
         # Like Nova, the cell keeps its CPUs even if a limit rejects it afterwards.
         guest.pins, guest.emulator_pins = packed
         guest.id = cell.id
+        if not guest.vcpus:  # Nova takes a cell without vCPUs for none
+            return False
     return request.cpu_policy == DEDICATED or (
         cell.used_vcpus + shared_vcpus <= len(cell.shared) * ratios.cpu
         and cell.used_memory_mib + guest.memory_mib <= cell.memory_mib * ratios.memory

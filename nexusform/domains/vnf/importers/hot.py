@@ -21,6 +21,7 @@ from nexusform.domains.vnf.importers.hot_servers import (
     add_server,
     build_aspects,
     build_rules,
+    check_port,
     compute_group_repetition,
     find_first_property,
     get_properties,
@@ -111,6 +112,8 @@ def _parse_resource(
         add_server(reading, template, name, get_properties(body), repeat, hints)
     elif kind in _GROUPS or kind == "OS::Heat::ResourceGroup":
         _parse_scaling_group(reading, template, resource, repeat, hints, depth)
+    elif kind == "OS::Neutron::Port":
+        check_port(name, get_properties(body), template)
     elif kind == "OS::Nova::ServerGroup":
         reading.groups[Reference(template.scope, name)] = parse_server_group(name, body, template)
     elif kind in {"OS::Heat::ScalingPolicy", "AWS::AutoScaling::ScalingPolicy"}:

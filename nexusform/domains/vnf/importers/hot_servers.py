@@ -348,6 +348,10 @@ def _parse_count(template: Template, node: Node) -> int | None:
     return None
 
 
+_VNIC_TYPE: Final = "binding:vnic_type"
+_SOFTWARE_VNIC_TYPES: Final = ("normal", "baremetal", "smart-nic")
+
+
 # --- servers -----------------------------------------------------------------------------------
 
 
@@ -403,6 +407,18 @@ def add_server(
         text = f"{repeat.unknown_count.description}; set it in parameters. Until then, the minimum (or 1) is used."
         repeat.unknown_count.notes.add_warning(repeat.unknown_count.node, WITHOUT_A_NUMBER, text)
     _add_membership(reading, template, vdu_name, properties, hints)
+
+
+def check_port(name: str, properties: Node, template: Template) -> None:
+    """Report a port with a PCI device."""
+    node = properties.get_node(_VNIC_TYPE)
+    vnic_type = template.resolve_value(node)
+    if isinstance(vnic_type, str) and vnic_type not in _SOFTWARE_VNIC_TYPES:
+        detail = (
+            f'the port "{name}" has {_VNIC_TYPE} {vnic_type}: its PCI device is ignored. On OpenStack, Nova may choose '
+            "other hosts; on Nexus, set sriov_vfs."
+        )
+        template.notes.add_warning(node, IGNORED, detail)
 
 
 def _add_membership(

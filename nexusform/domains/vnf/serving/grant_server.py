@@ -107,9 +107,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif path not in _GRANTS:
             self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
         else:
-            self._handle_grant(body)
+            self._handle_grant(path, body)
 
-    def _handle_grant(self, body: bytes) -> None:
+    def _handle_grant(self, path: str, body: bytes) -> None:
         try:
             request = json.loads(body)
         except (ValueError, RecursionError) as problem:
@@ -122,7 +122,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._reject(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
             return
         log_event("info", "grant request", status=status, detail=str(answer.get("detail", answer.get("id"))))
-        location = {"Location": f"{self.server.url}{_GRANTS[0]}/{answer['id']}"} if "id" in answer else {}
+        location = {}
+        if "id" in answer:
+            own_path = f"{path}/{answer['id']}"
+            location = {"Location": f"{self.server.url}{own_path}"}
+            answer = {**answer, "_links": {**answer["_links"], "self": {"href": own_path}}}
         self._send_json(HTTPStatus(status), answer, location)
 
     def _send_token(self) -> None:

@@ -109,6 +109,16 @@ def test_a_request_of_the_plan_is_granted_with_a_host_for_each_vm(tmp_path: Path
     assert all(row["zoneId"] in zones for row in answer["addResources"])
 
 
+def test_the_link_of_a_grant_has_the_version_of_the_request(tmp_path: Path) -> None:
+    with serving(tmp_path, planned_grants()) as client:
+        for version in ("v1", "v2"):
+            _, text = client.send("POST", f"/grant/{version}/grants", request())
+            answer = json.loads(text)
+            assert answer["_links"]["self"]["href"] == f"/grant/{version}/grants/{answer['id']}"
+    (journal,) = tmp_path.glob("*.grants")
+    assert journal.stat().st_mode & 0o777 == 0o600
+
+
 def test_the_default_user_data_gets_the_shared_zone(tmp_path: Path) -> None:
     # Tacker would put all VMs of a VDU on the host of the first grant.
     with serving(tmp_path, planned_grants("Other")) as client:

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.of_domains("vnf"), pytest.mark.skipif(TACKER is None, 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "openstack-tacker"
 # Without settings three stories run; the nightly check sets both.
 RANDOM_STORIES = int(os.environ.get("NEXUSFORM_TACKER_STORIES", "1"))
+FIRST_SEED = int(os.environ.get("NEXUSFORM_TACKER_FIRST_SEED", "0"))
 MINUTES = float(os.environ.get("NEXUSFORM_TACKER_MINUTES", "30"))
 ENDS_AT = time.monotonic() + 60 * MINUTES
 nightly = pytest.mark.skipif(
@@ -261,7 +262,7 @@ def build_random_spec(seed: int) -> PackageSpec:
     return PackageSpec(f"random-{seed}", vdus, tuple(rules), is_standard=draw.random() < 0.6)
 
 
-@pytest.mark.parametrize("seed", range(RANDOM_STORIES))
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + RANDOM_STORIES))
 def test_random_vnfds(bed: TackerBed, capfd: pytest.CaptureFixture[str], seed: int) -> None:
     if time.monotonic() > ENDS_AT:
         pytest.skip(f"the time of the random stories is over ({MINUTES} minutes)")
