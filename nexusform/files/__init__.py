@@ -3,6 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "external_files": "explain_untrusted_file find_untrusted_files is_untrusted list_program_files",
+    "native_output": "discard_native_output",
     "log": "log_duration log_event start_log",
     "regular_files": (
         "Confinement create_file NotRegularFile open_regular open_to_read OutsideConfinement PRIVATE "

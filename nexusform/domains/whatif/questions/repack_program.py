@@ -5,13 +5,9 @@ row with a count; their possible changes are columns. The optimum is a lower bou
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from math import ceil, isfinite
-from pathlib import Path
 from typing import Any, Final, cast
 
 from msgspec import Struct, field
@@ -27,6 +23,7 @@ from nexusform.domains.whatif.questions.repack_cells import (
     assign_groups,
 )
 from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine, RepackRequest
+from nexusform.files.native_output import discard_native_output
 from nexusform.scheduling.racks.vms import VmSku
 
 # Node limit without a time limit, so that the answer is the same on every computer.
@@ -545,7 +542,7 @@ def run_solver(
     lp.a_matrix_.index_ = np.array([row for column in columns for row in column.entries], dtype=np.int32)
     lp.a_matrix_.value_ = np.array([value for column in columns for value in column.entries.values()], dtype=np.double)
     lp.integrality_ = [highspy.HighsVarType.kInteger] * len(columns)
-    with _discard_native_output():
+    with discard_native_output():
         highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     options: dict[str, Any] = {
         "output_flag": False,
@@ -570,20 +567,6 @@ def run_solver(
     values = [round(value) for value in highs.getSolution().col_value]
     objective = round(info.objective_function_value)
     return SolverAnswer(values, objective, min(objective, _round_bound(info.mip_dual_bound)), is_finished=True)
-
-
-@contextmanager
-def _discard_native_output() -> Iterator[None]:
-    """Discard native writes to standard output: HiGHS 1.16 prints a banner there before it can be disabled."""
-    sys.stdout.flush()
-    original = os.dup(1)
-    try:
-        with Path(os.devnull).open("w") as sink:
-            os.dup2(sink.fileno(), 1)
-        yield
-    finally:
-        os.dup2(original, 1)
-        os.close(original)
 
 
 def _round_bound(bound: float) -> int:
