@@ -14,14 +14,10 @@ import json
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from http import HTTPStatus
 from pathlib import Path
 from random import Random
-from threading import Thread
 from typing import Any
 
 import yaml
@@ -32,7 +28,7 @@ from nexusform.domains.vnf.serving.vnf_packages import list_packages
 from nexusform.workflow.opening.system_io import RealFiles
 from tests.conformance.case_writer import run_recorder
 from tests.domains.vnf.tacker.packages import PackageSpec, build_request, build_vnfd, write_package
-from tests.domains.vnf.tacker.tacker_bed import TackerBed
+from tests.domains.vnf.tacker.tacker_bed import TackerBed, run_server
 from tests.domains.vnf.tacker.test_tacker_stories import build_random_spec
 
 Body = dict[str, Any]
@@ -92,7 +88,7 @@ class LifeCycle:
         self._bed, self._server, self._spec = bed, server, spec
         self._levels: dict[str, int] | None = None
         self._vnfd = yaml.safe_dump(build_vnfd(spec), sort_keys=False)
-        self._id = self._post("/vnf_instances", {"vnfdId": spec.descriptor_id})["id"]
+        self._id = self._bed.post("/vnf_instances", {"vnfdId": spec.descriptor_id}, _SECONDS)["id"]
 
     def instantiate(self) -> Body:
         """Instantiate the VNF, and return the case."""
@@ -120,7 +116,7 @@ class LifeCycle:
 
     def _run(self, operation: str, body: Body, details: Body, levels: dict[str, int] | None) -> Body:
         """Run an operation, and wait for its end."""
-        self._post(f"/vnf_instances/{self._id}/{operation}", body)
+        self._bed.post(f"/vnf_instances/{self._id}/{operation}", body, _SECONDS)
         end = time.monotonic() + _SECONDS
         while True:
             mine = [row for row in self._bed.get("/vnf_lcm_op_occs") if row["vnfInstanceId"] == self._id]
@@ -144,22 +140,6 @@ class LifeCycle:
             "decision": build_decision(self._server.last_request),
             "equivalent": [],
         }
-
-    def _post(self, path: str, body: Body) -> Body:
-        headers = {"Version": "2.0.0", "Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self._bed.url}/vnflcm/v2{path}", json.dumps(body).encode(), headers)
-        end = time.monotonic() + _SECONDS
-        while True:
-            try:
-                with urllib.request.urlopen(request, timeout=60) as answer:
-                    content = answer.read()
-                break
-            except urllib.error.HTTPError as problem:
-                # The lock of the last operation is released after its end.
-                if problem.code != HTTPStatus.CONFLICT or time.monotonic() > end:
-                    raise
-                time.sleep(0.1)
-        return json.loads(content) if content else {}
 
 
 def record_decisions(minutes: float) -> Iterator[Body]:
@@ -185,14 +165,8 @@ def serve_packages(bed: TackerBed, folder: Path) -> Iterator[GrantingServer]:
     packages, problems = list_packages(str(folder), RealFiles())
     assert not problems, problems
     address = ("127.0.0.1", bed.nfvo_port)
-    with GrantingServer(address, PlannedGrants(()), None, packages, "secret") as server:  # type: ignore[arg-type]
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with run_server(GrantingServer(address, PlannedGrants(()), None, packages, "secret")) as server:  # type: ignore[arg-type]
+        yield server
 
 
 def record_life(life: LifeCycle, draw: Random) -> Iterator[Body]:

@@ -10,6 +10,7 @@ from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.slow_writes import SlowWrite
 from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_hub_order import NAMESPACED_OVERRIDE
 from tests.domains.hub.test_hub_order import OVERRIDE as CLUSTER_OVERRIDE
 
 _DEPENDENCY = "\n  depends_on = [fleet_hub_manifest.web]"
@@ -17,28 +18,7 @@ _NAMED = 'placement {\n    name = "web"\n  }\n  '
 _CLUSTER = (
     CLUSTER_OVERRIDE.replace(_NAMED, "").replace("labels/changed", "labels").replace('"yes"', '{changed = "yes"}')
 )
-_NAMESPACED = """
-resource "fleet_resource_override" "web" {
-  provider  = fleet
-  name      = "web"
-  namespace = "web"
-  resource_selector {
-    version = "v1"
-    kind    = "ConfigMap"
-    name    = "settings"
-  }
-  policy {
-    override_rule {
-      cluster_selector {}
-      json_patch_override {
-        op    = "add"
-        path  = "/data/changed"
-        value = jsonencode("yes")
-      }
-    }
-  }
-}
-"""
+_NAMESPACED = NAMESPACED_OVERRIDE.replace("NAME", "web")
 _MORE = """
 resource "fleet_hub_manifest" "more" {
   provider   = fleet

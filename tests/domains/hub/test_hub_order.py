@@ -49,6 +49,29 @@ resource "fleet_cluster_resource_override" "web" {
   }
 }
 """
+# An override of the ConfigMap `settings` in the namespace `web`; NAME is replaced.
+NAMESPACED_OVERRIDE = """
+resource "fleet_resource_override" "NAME" {
+  provider  = fleet
+  name      = "NAME"
+  namespace = "web"
+  resource_selector {
+    version = "v1"
+    kind    = "ConfigMap"
+    name    = "settings"
+  }
+  policy {
+    override_rule {
+      cluster_selector {}
+      json_patch_override {
+        op    = "add"
+        path  = "/data/changed"
+        value = jsonencode("yes")
+      }
+    }
+  }
+}
+"""
 BUDGET = """
 resource "fleet_placement_disruption_budget" "web" {
   provider      = fleet

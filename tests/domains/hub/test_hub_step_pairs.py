@@ -13,7 +13,7 @@ from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.slow_writes import SlowWrite
-from tests.domains.hub.test_hub_order import BUDGET, OVERRIDE, SECOND
+from tests.domains.hub.test_hub_order import BUDGET, NAMESPACED_OVERRIDE, OVERRIDE, SECOND
 from tests.domains.hub.test_hub_runs import EVICTION, FIRST, STRATEGY
 
 _CONFIG = """
@@ -70,28 +70,6 @@ resource "fleet_cluster_resource_placement" "{name}" {{
   }}
 }}
 """
-_OVERRIDE = """
-resource "fleet_resource_override" "settings" {
-  provider  = fleet
-  name      = "settings"
-  namespace = "web"
-  resource_selector {
-    version = "v1"
-    kind    = "ConfigMap"
-    name    = "settings"
-  }
-  policy {
-    override_rule {
-      cluster_selector {}
-      json_patch_override {
-        op    = "add"
-        path  = "/data/b"
-        value = jsonencode("yes")
-      }
-    }
-  }
-}
-"""
 _APPROVAL_REQUEST = """
 resource "fleet_cluster_approval_request" "canary" {
   provider             = fleet
@@ -115,7 +93,7 @@ def _configure(n: int) -> str:
     evictions = EVICTION + EVICTION.replace("lon1", "par1")
     runs = FIRST.format(more='approvals = ["first-after-canary"]') + SECOND.replace("  approvals ", "  # ")
     once = (BUDGET.replace("2", "3") + evictions).replace('"web"', '"api"')
-    return text + OVERRIDE + _OVERRIDE + runs + _APPROVAL_REQUEST + once
+    return text + OVERRIDE + NAMESPACED_OVERRIDE.replace("NAME", "settings") + runs + _APPROVAL_REQUEST + once
 
 
 _RUNS = ("/clusterstagedupdateruns/first", "/clusterstagedupdateruns/second")

@@ -8,12 +8,14 @@ import shutil
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 
 from nexusform.cli.main import run_command_line
 from nexusform.cli.shared_flags import create_context
@@ -27,6 +29,7 @@ from tests.domains.vnf.tacker.heat_stand_in import OpenStackStandIn
 from tests.domains.vnf.tacker.packages import PackageSpec, build_request, write_package
 
 TACKER = shutil.which(os.environ.get("NEXUSFORM_TACKER", ""))
+Server = TypeVar("Server", bound=GrantServer)
 MISSING = (
     "Tacker is not installed (pip install tacker==16.0.0 into an environment of its own, NEXUSFORM_TACKER=its python)"
 )
@@ -36,6 +39,19 @@ def find_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@contextmanager
+def run_server(server: Server) -> Iterator[Server]:
+    """Run a server in a thread, and close it at the end."""
+    with server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class TackerBed:
@@ -97,10 +113,20 @@ class TackerBed:
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.load(answer)
 
-    def post(self, path: str, body: Any) -> None:
+    def post(self, path: str, body: Any, seconds: float = 0) -> Any:
+        """Send a request, for so many seconds while the lock of the last operation is not released; its content."""
         headers = {"Version": "2.0.0", "Content-Type": "application/json"}
-        data = json.dumps(body).encode()
-        urllib.request.urlopen(urllib.request.Request(f"{self.url}/vnflcm/v2{path}", data, headers), timeout=20).close()
+        request = urllib.request.Request(f"{self.url}/vnflcm/v2{path}", json.dumps(body).encode(), headers)
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    content = answer.read()
+                return json.loads(content) if content else {}
+            except urllib.error.HTTPError as problem:
+                if problem.code != HTTPStatus.CONFLICT or time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
 
     def wait_for_failure(self) -> str:
         """The reason of the newest operation, once it ended without success."""
@@ -170,14 +196,8 @@ class Story:
         assert problems == []
         journal = GrantJournal(path, saved.digest)
         address = ("127.0.0.1", self.bed.nfvo_port)
-        with GrantServer(address, planned, journal, packages, "secret") as server:
-            thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-            thread.start()
-            try:
-                yield server
-            finally:
-                server.shutdown()
-                thread.join()
+        with run_server(GrantServer(address, planned, journal, packages, "secret")) as server:
+            yield server
 
     def apply(self, path: str, *flags: str) -> int:
         with self.serve(path):
