@@ -5,7 +5,7 @@ PUBLIC = {
     "answer_comparison": "compare_answer WrongPrediction",
     "prediction_checks": (
         "list_completed_addresses list_delegated_addresses list_ties build_prediction_records verify_predictions "
-        "verify_open_predictions PredictionResults index_vms"
+        "verify_object_predictions PredictionResults"
     ),
     "events": "Listener StepOutcome StepEvent",
     "executor": "ApplyResult execute_plan ExecutionOptions",

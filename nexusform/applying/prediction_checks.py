@@ -41,6 +41,7 @@ from nexusform.state.objects import InstanceState, ObjectState, State
 
 _SITE: Final = "nexus_site"
 _MAX_TIED: Final = 5
+_NO_PREDICTIONS: Final[Mapping[Address, OpenPredictions]] = {}
 _PLACING_ACTIONS: Final = frozenset({PlacementAction.PLACE, PlacementAction.MOVE})
 _CHANGING_ACTIONS: Final = _PLACING_ACTIONS | {PlacementAction.REMOVE}
 
@@ -66,27 +67,34 @@ def verify_predictions(
     """Verify the plan's predictions for completed objects, and open ones of earlier plans. On a site with an
     incomplete placement nothing was certain: the plan assumed its VMs.
     """
-    predictions = _collect_predictions(plan, completed)
+    objects = {
+        address: instance.current
+        for address, instance in state.instances.items()
+        if instance.current is not None and str(address) in completed
+    }
+    return verify_object_predictions(objects, types, _collect_predictions(plan, completed))
+
+
+def verify_object_predictions(
+    objects: Mapping[Address, ObjectState],
+    types: Mapping[str, ResourceType],
+    predictions: Mapping[Address, OpenPredictions] = _NO_PREDICTIONS,
+) -> PredictionResults:
+    """Verify the open predictions of observed objects, and new `predictions` instead of those of the same pools."""
     verified: dict[str, list[VerifiedPrediction]] = {}
     unverified: dict[Address, OpenPredictions] = {}
-    for address, instance in state.instances.items():
-        if instance.current is None or str(address) not in completed:
-            continue
-        before = read_open_predictions(instance.current.private)
-        new_predictions = predictions.get(address, {})
+    for address, observed in objects.items():
+        before, new_predictions = read_open_predictions(observed.private), predictions.get(address, {})
         if not before and not new_predictions:
             continue
-        vms = index_vms(instance.current, types.get(address.type))
-        replaced = {pool: predictions for pool, predictions in before.items() if pool not in new_predictions}
-        open_predictions = {**replaced, **new_predictions}
-        owner_id = str(instance.current.attributes.get("id"))
-        newly_verified, remaining = verify_open_predictions(open_predictions, vms, owner_id)
+        owner_id = str(observed.attributes.get("id"))
+        vms = index_vms(observed, types.get(address.type))
+        replaced = {pool: predicted for pool, predicted in before.items() if pool not in new_predictions}
+        newly_verified, remaining = verify_open_predictions({**replaced, **new_predictions}, vms, owner_id)
         verified.setdefault(owner_id.partition("/")[0], []).extend(newly_verified)
         if remaining != before:
             unverified[address] = remaining
-    return PredictionResults(
-        {site_id: site_predictions for site_id, site_predictions in verified.items() if site_predictions}, unverified
-    )
+    return PredictionResults({site_id: checked for site_id, checked in verified.items() if checked}, unverified)
 
 
 def verify_open_predictions(

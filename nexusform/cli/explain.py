@@ -21,7 +21,7 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_warning
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.placement_kinds.kinds import format_location_text
 from nexusform.plans.impact.pool_reason import PoolReason
 from nexusform.plans.plan import PlacementChange
@@ -58,7 +58,7 @@ def explain(arguments: ExplainArguments) -> int:
     context = create_context(arguments.state, arguments.variables)
     answer = find_explanations(context, address, arguments.name, arguments.plan)
     if answer.objects and not answer.pools:
-        names = _join_names(answer.objects)
+        names = format_first_items(answer.objects, 20)
         raise click.UsageError(f"{address} has several objects; specify one of: {names}.")
     domain_answer = answer.domain_answer or DomainAnswer()
     texts = [_render_answer(*item, arguments, screen) for item in domain_answer.answers]
@@ -129,11 +129,6 @@ def _render_report(report: Report, arguments: ExplainArguments, screen: Screen) 
     if arguments.format == "markdown":
         return render_report_markdown(report)
     return render_report_text(report, colour=screen.colour, width=screen.width)
-
-
-def _join_names(names: tuple[str, ...]) -> str:
-    first_names = ", ".join(names[:20])
-    return f"{first_names} and {len(names) - 20} more" if len(names) > 20 else first_names
 
 
 def _render_object(reason: VmExplanation, arguments: ExplainArguments, screen: Screen) -> str:

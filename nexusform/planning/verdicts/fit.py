@@ -182,9 +182,8 @@ def _format_batches(pool: PoolDemand) -> str:
 def _format_outside_targets(addresses: Sequence[str]) -> str:
     if not addresses:
         return ""
-    names = ", ".join(addresses[:MAXIMUM_NAMED])
-    more = f" and {len(addresses) - MAXIMUM_NAMED} more" if len(addresses) > MAXIMUM_NAMED else ""
-    return f" -target or -exclude excludes these from the plan, so their capacity is unknown: {names}{more}."
+    names = format_first_items(addresses, MAXIMUM_NAMED)
+    return f" -target or -exclude excludes these from the plan, so their capacity is unknown: {names}."
 
 
 # --- violated placement groups ------------------------------------------------------------------
@@ -297,13 +296,12 @@ def _has_capacity(machine: Machine, cell: int, cpus: int, mib: int) -> bool:
 
 
 def _build_overcommit_warning(instance: Instance, machines: list[str]) -> Diagnostic:
-    names = ", ".join(machines[:MAXIMUM_NAMED])
-    more = f" and {len(machines) - MAXIMUM_NAMED} more" if len(machines) > MAXIMUM_NAMED else ""
+    names = format_first_items(machines, MAXIMUM_NAMED)
     return instance.build_diagnostic(
         Problem(
             (),
             "machine-smaller-than-vms",
-            f"With these figures {names}{more} of {instance.address} cannot hold their existing VMs. The "
+            f"With these figures {names} of {instance.address} cannot hold their existing VMs. The "
             "VMs stay and are counted; the machine accepts no new VM until it has capacity again.",
             Severity.WARNING,
         )
@@ -339,13 +337,12 @@ def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
 
 
 def _build_vf_warning(instance: Instance, pool: PoolDemand, machines: list[str]) -> Diagnostic:
-    names = ", ".join(machines[:MAXIMUM_NAMED])
-    more = f" and {len(machines) - MAXIMUM_NAMED} more" if len(machines) > MAXIMUM_NAMED else ""
+    names = format_first_items(machines, MAXIMUM_NAMED)
     return instance.build_diagnostic(
         Problem(
             (*pool.path, "sriov_vfs"),
             "insufficient-cell-vfs",
-            f"With {pool.sku.vfs} VFs for each VM, cells of {names}{more} have fewer than their VMs use. "
+            f"With {pool.sku.vfs} VFs for each VM, cells of {names} have fewer than their VMs use. "
             "The VMs stay and are counted; such a cell accepts no new VM with VFs until enough are free.",
             Severity.WARNING,
         )

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
-from nexusform.diagnostics.phrases import select_word_form
+from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
@@ -385,8 +385,7 @@ def format_verdict(verdict: SeparationVerdict) -> str:
     lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_NAMED_LOCATIONS]]
     if count > _NAMED_LOCATIONS:
         remaining = [_get_shared_location(violation) for violation in verdict.violations[_NAMED_LOCATIONS:]]
-        more = f" and {len(remaining) - _LISTED_LOCATIONS} more" if len(remaining) > _LISTED_LOCATIONS else ""
-        lines.append(f" - likewise {', '.join(remaining[:_LISTED_LOCATIONS])}{more}")
+        lines.append(f" - likewise {format_first_items(remaining, _LISTED_LOCATIONS)}")
     return "\n".join(lines)
 
 
@@ -406,9 +405,7 @@ def _format_sample(verdict: SeparationVerdict) -> str:
 
 def format_violation(violation: SeparationViolation) -> str:
     """Format `rack1-bm01 (rack1): a-np1-0, b-np1-3; joined by b-np1-3 (new: ...)`."""
-    names = violation.members[:_NAMED_MEMBERS]
-    more = len(violation.members) - len(names)
-    member_text = ", ".join(names) + (f" and {more} more" if more else "")
+    member_text = format_first_items(violation.members, _NAMED_MEMBERS)
     location = _get_shared_location(violation)
     rack_text = f" ({violation.rack})" if violation.machine else ""
     trigger = violation.trigger or "already runs there"

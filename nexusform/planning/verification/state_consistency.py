@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.placements.vm_demands import PlacedVm, VmDemand
 from nexusform.planning.preparation.prior_state import PriorState
@@ -109,19 +110,16 @@ def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> l
     ]
 
 
+def _format_names(names: Iterable[str]) -> str:
+    return format_first_items(list(names), MAXIMUM_NAMED)
+
+
 def _build_contradiction_error(contradiction: str) -> Diagnostic:
     return build_error(
         "inconsistent-state",
         f"{contradiction} The state was edited by hand or damaged. `nexusform state history` lists its "
         "versions; `nexusform state rollback SERIAL` restores one.",
     )
-
-
-def _format_names(names: Iterable[str]) -> str:
-    """Format the first names, and the number of further ones."""
-    all_names = list(names)
-    further_count = len(all_names) - MAXIMUM_NAMED
-    return ", ".join(all_names[:MAXIMUM_NAMED]) + (f" and {further_count} more" if further_count > 0 else "")
 
 
 def _iterate_objects(state: State) -> Iterator[tuple[Address, ObjectState]]:

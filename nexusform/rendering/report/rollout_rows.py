@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_duration
+from nexusform.diagnostics.phrases import format_duration, format_first_items
 from nexusform.plans.plan import Plan, Rollout, RolloutStep
 from nexusform.rendering.report.report_tree import Row, Table
 
@@ -45,7 +45,4 @@ def _describe_step(step: RolloutStep) -> str:
         approval_text = {"waiting": "waits for approval", "later": "approval"}.get(step.status, "approved:")
         return f"{approval_text} {step.waits_for}"
     verb = "delete" if step.kind == "delete" else "update"
-    hidden_count = len(step.clusters) - _MAX_CLUSTERS
-    cluster_names = ", ".join(step.clusters[:_MAX_CLUSTERS])
-    suffix = f" and {hidden_count} more" if hidden_count > 0 else ""
-    return f"{verb} {cluster_names}{suffix}"
+    return f"{verb} {format_first_items(step.clusters, _MAX_CLUSTERS)}"

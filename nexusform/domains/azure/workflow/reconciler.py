@@ -12,13 +12,7 @@ from msgspec.structs import replace
 
 import nexusform
 from nexusform.applying.answer_comparison import compare_answer
-from nexusform.applying.open_predictions import OpenPredictions, read_open_predictions
-from nexusform.applying.prediction_checks import (
-    PredictionResults,
-    build_prediction_records,
-    index_vms,
-    verify_open_predictions,
-)
+from nexusform.applying.prediction_checks import PredictionResults, build_prediction_records, verify_object_predictions
 from nexusform.applying.provider_calls import get_unfinished_change
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, convert_problem
 from nexusform.diagnostics.source import SourceFile
@@ -38,13 +32,7 @@ from nexusform.domains.azure.questions.replay import SiteReplay
 from nexusform.domains.azure.workflow.site_import import find_source
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ResourceType
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.placements.prediction_scores import (
-    TIE_PREDICTION,
-    PredictionRecord,
-    VerifiedPrediction,
-    list_wrong_certain,
-    parse_record,
-)
+from nexusform.placements.prediction_scores import TIE_PREDICTION, PredictionRecord, list_wrong_certain, parse_record
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
 from nexusform.plans.plan import PREDICTION_KEY, SeparationVerdict
@@ -169,7 +157,7 @@ class _Reconciler:
         checks = tuple(self._build_checks(observed, absent, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
         rules, problems = self._check_rules(observed)
-        settlement = self._verify_predictions(observed)
+        settlement = verify_object_predictions(observed, self.types)
         new_state = self._build_new_state(observed, replays_run, settlement)
         if new_state is not self.state and not problems:
             problems += self._write_state(new_state)
@@ -318,25 +306,6 @@ class _Reconciler:
         if not missing_nodes:
             return observed_object
         return replace(observed_object, attributes={**observed_object.attributes, "nodes": {**missing_nodes, **nodes}})
-
-    def _verify_predictions(self, observed: Mapping[Address, ObjectState]) -> PredictionResults:
-        """Verify the open predictions of applied plans."""
-        predictions: dict[str, list[VerifiedPrediction]] = {}
-        still_open: dict[Address, OpenPredictions] = {}
-        for address, observed_object in observed.items():
-            open_before = read_open_predictions(observed_object.private)
-            if not open_before:
-                continue
-            owner_id = str(observed_object.attributes.get("id"))
-            verified, open_after = verify_open_predictions(
-                open_before, index_vms(observed_object, self.types.get(address.type)), owner_id
-            )
-            predictions.setdefault(owner_id.partition("/")[0], []).extend(verified)
-            if open_after != open_before:
-                still_open[address] = open_after
-        return PredictionResults(
-            {site: site_predictions for site, site_predictions in predictions.items() if site_predictions}, still_open
-        )
 
     def _build_new_state(
         self, observed: Mapping[Address, ObjectState], replays: Sequence[SiteReplay], verification: PredictionResults

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.pod_kind import POD, PodLocation
 from nexusform.domains.pods.scheduling import pod_outcomes
@@ -227,9 +228,7 @@ def _build_reason(outcome: PodOutcome) -> str:
     if outcome.is_pending or outcome.is_failed or outcome.is_gated:
         return f"{reason}; {outcome.reason}" if reason else outcome.reason
     if outcome.victims:
-        victim_names = ", ".join(pod.name for pod in outcome.victims[:_MAX_NAMES])
-        hidden_count = len(outcome.victims) - _MAX_NAMES
-        reason = f"preempts {victim_names}{f' and {hidden_count} more' if hidden_count > 0 else ''}"
+        reason = f"preempts {format_first_items([pod.name for pod in outcome.victims], _MAX_NAMES)}"
     return reason or REASONS.get(outcome.trigger, "") or describe_condition(outcome.condition)
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, WorkloadForecast
 from nexusform.domains.pods.scheduling.rollouts import NextRollout
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
@@ -91,6 +92,4 @@ class WorkloadContext(Struct, frozen=True):
 
 def format_names(names: Sequence[str]) -> str:
     """Format the first names and the number of further ones."""
-    text = ", ".join(names[:_MOST_NAMES])
-    hidden_count = len(names) - _MOST_NAMES
-    return f"{text} and {hidden_count} more" if hidden_count > 0 else text
+    return format_first_items(names, _MOST_NAMES)
