@@ -66,11 +66,10 @@ class ExecutionOptions(Struct, frozen=True):
 
 
 class ApplyResult(Struct, frozen=True):
-    """Result of applying a plan. `end_events` are the ends of the steps in the plan's order; `added`,
-    `changed`, `destroyed` and `forgotten` count the main steps done. `hits` and `wrong_predictions` are
-    predictions observed by a provider, `ties` those with another tied machine as result,
-    `predictions` those of the plan that were verified. `problem` is the reason if the journal could not be
-    written any more, "" otherwise.
+    """Result of applying a plan. `end_events` are the ends of the steps in the plan's order; `added`, `changed`,
+    `destroyed` and `forgotten` count the main steps done. `hits` and `wrong_predictions` are predictions observed by a
+    provider, `ties` those with another tied machine as result, `predictions` those of the plan that were verified.
+    `problem` is the reason if the journal could not be written any more, "" otherwise.
     """
 
     state: State
@@ -101,9 +100,8 @@ def execute_plan(
     listener: Listener,
     options: ExecutionOptions | None = None,
 ) -> ApplyResult:
-    """Execute a plan on the recorder's state, which contains the opening records. `providers` are by the name
-    in changes. A failed step skips its dependents; the others continue. Returns when no step can run any
-    more.
+    """Execute a plan on the recorder's state, which contains the opening records. `providers` are by the name in
+    changes. A failed step skips its dependents; the others continue. Returns when no step can run any more.
     """
     run = _Execution(
         plan, recorder, providers, types, clock=clock, listener=listener, options=options or ExecutionOptions()

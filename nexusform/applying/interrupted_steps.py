@@ -29,10 +29,9 @@ from nexusform.state.objects import InstanceState, ObjectState
 def resolve_intents(
     intents: Sequence[OpenIntent], providers: Mapping[str, Provider], operations: Mapping[int, str] | None = None
 ) -> list[InstanceOutcome | RunningOperation]:
-    """Return an outcome for every open intent, in order. `providers` are by the name in objects. `operations`
-    are those reported by providers before the run ended. A step that must be repeated or continues is
-    recorded as started, with its operation. Raises ProviderProblem if a provider cannot be read: then nothing
-    may be planned.
+    """Return an outcome for every open intent, in order. `providers` are by the name in objects. `operations` are those
+    reported by providers before the run ended. A step that must be repeated or continues is recorded as started, with
+    its operation. Raises ProviderProblem if a provider cannot be read: then nothing may be planned.
     """
     answers: dict[int, ReadResult] = {}
     for name, numbers in _group_by_provider(intents).items():

@@ -41,7 +41,6 @@ from nexusform.state.objects import InstanceState, ObjectState, State
 
 _SITE: Final = "nexus_site"
 _MAX_TIED: Final = 5
-_NO_PREDICTIONS: Final[Mapping[Address, OpenPredictions]] = {}
 _PLACING_ACTIONS: Final = frozenset({PlacementAction.PLACE, PlacementAction.MOVE})
 _CHANGING_ACTIONS: Final = _PLACING_ACTIONS | {PlacementAction.REMOVE}
 
@@ -64,9 +63,8 @@ class PredictionResults(Struct, frozen=True):
 def verify_predictions(
     plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
 ) -> PredictionResults:
-    """Verify the plan's predictions for completed objects, and open ones of earlier plans. On a site with an
-    incomplete placement nothing was certain: the plan assumed its VMs.
-    """
+    """Verify the plan's predictions for completed objects, and open ones of earlier plans."""
+    # On a site with an incomplete placement nothing was certain: the plan assumed its VMs.
     objects = {
         address: instance.current
         for address, instance in state.instances.items()
@@ -76,15 +74,13 @@ def verify_predictions(
 
 
 def verify_object_predictions(
-    objects: Mapping[Address, ObjectState],
-    types: Mapping[str, ResourceType],
-    predictions: Mapping[Address, OpenPredictions] = _NO_PREDICTIONS,
+    objects: Mapping[Address, ObjectState], types: Mapping[str, ResourceType], new: Mapping[Address, OpenPredictions]
 ) -> PredictionResults:
-    """Verify the open predictions of observed objects, and new `predictions` instead of those of the same pools."""
+    """Verify the open predictions of observed objects; `new` ones replace those of the same pools."""
     verified: dict[str, list[VerifiedPrediction]] = {}
     unverified: dict[Address, OpenPredictions] = {}
     for address, observed in objects.items():
-        before, new_predictions = read_open_predictions(observed.private), predictions.get(address, {})
+        before, new_predictions = read_open_predictions(observed.private), new.get(address, {})
         if not before and not new_predictions:
             continue
         owner_id = str(observed.attributes.get("id"))
@@ -213,9 +209,8 @@ def _verify_pool(pool: str, predictions: Sequence[PredictedVm]) -> Iterator[Veri
 
 
 def _verify_vms(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[VerifiedPrediction]:
-    """Yield the verified predictions of single VMs. VMs of a pool are interchangeable, so a VM on a machine
-    counts for the prediction with the highest certainty there. Sampled results (unknown cells) were not
-    predicted as certain.
+    """Yield the verified predictions of single VMs. VMs of a pool are interchangeable, so a VM on a machine counts for
+    the prediction with the highest certainty there. Sampled results (unknown cells) were not predicted as certain.
     """
     racks = Counter(placement.rack for _, placement in observed)
     machines = Counter(placement.machine for _, placement in observed)

@@ -157,7 +157,7 @@ class _Reconciler:
         checks = tuple(self._build_checks(observed, absent, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
         rules, problems = self._check_rules(observed)
-        settlement = verify_object_predictions(observed, self.types)
+        settlement = verify_object_predictions(observed, self.types, {})
         new_state = self._build_new_state(observed, replays_run, settlement)
         if new_state is not self.state and not problems:
             problems += self._write_state(new_state)
