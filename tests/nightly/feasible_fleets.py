@@ -176,8 +176,8 @@ def _build_workload(draw: random.Random, namespace: str, name: str) -> Body:
         spec["affinity"] = {"podAntiAffinity": {_REQUIRED: [term]}}
     elif kind < 0.25:
         spec["topologySpreadConstraints"] = [{**term, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
-    elif kind < 0.3:
-        spec["nodeSelector"] = {"disk": "ssd"}
+    elif kind < 0.45:
+        spec["nodeSelector"] = {"disk": draw.choice(("hdd", "ssd"))}
     if draw.random() < 0.3:
         spec["tolerations"] = [{"key": "dedicated", "operator": "Exists"}]
     template = {"metadata": {"labels": labels}, "spec": spec}

@@ -31,7 +31,11 @@ def add_feasibility_remedies(
     plan = result.plan
     if plan.errored:
         return result
-    limit = _MAX_TRIALS if request.includes_losses else min(_MAX_TRIALS, _MAX_PLANNED_OBJECTS // len(plan.placements))
+    limit = (
+        _MAX_TRIALS
+        if request.includes_losses
+        else min(_MAX_TRIALS, _MAX_PLANNED_OBJECTS // max(1, len(plan.placements)))
+    )
     waiting = [(row.placement, row.cluster) for row in plan.feasibility if row.is_waiting]
     tested = set(waiting[:limit])
     trial_request = replace(build_trial_request(request), samples=0, verifies_certainty=False)

@@ -142,7 +142,7 @@ def list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
         pool = cluster.pools[number] if cluster.pools else _find_pool_label(node)
         if pool not in nodes or (_is_restricted(nodes[pool]) and not _is_restricted(node)):
             nodes[pool] = node
-    return nodes
+    return {**nodes, **cluster.empty_pools}
 
 
 def _is_restricted(node: Node) -> bool:

@@ -25,7 +25,7 @@ from nexusform.scheduling.kubelet import (
     list_registered_labels,
     list_reserved_cpus,
 )
-from nexusform.scheduling.racks.vms import DEFAULT_SEED, VmSku
+from nexusform.scheduling.racks.vms import DEFAULT_SEED, Placement, VmSku
 
 # Ordered: if a VNF has the id of an NKS cluster, the NKS cluster is used.
 _KINDS: Final = ("nks", "vnf")
@@ -35,9 +35,9 @@ class NodeCluster(Struct, frozen=True):
     """Cluster with known nodes. `skus` are those of its nodes in order, `total_size` the sum of their
     registered sizes. `recreated_nodes` are re-created in this plan under their old names, `new_nodes` are
     created and not observed: pods of state on either are lost. `pools` are the agent pools of its nodes in
-    order, () if not known. `seed` is the tie-break seed of its site.
-    `platform_names` maps the platform's VM names to ours. `version` is the Kubernetes version, major and
-    minor, () if unknown.
+    order, () if not known; `empty_pools` has a possible node of each pool without nodes. `seed` is the tie-break
+    seed of its site. `platform_names` maps the platform's VM names to ours. `version` is the Kubernetes version,
+    major and minor, () if unknown.
     """
 
     id: str
@@ -53,6 +53,7 @@ class NodeCluster(Struct, frozen=True):
     platform_names: Mapping[str, str] = field(default_factory=dict)
     version: tuple[int, ...] = ()
     pools: tuple[str, ...] = ()
+    empty_pools: Mapping[str, Node] = field(default_factory=dict)
 
     def find_node(self, name: str) -> Node | None:
         """Return the node of this name."""
@@ -138,8 +139,12 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
     recreated_nodes: set[str] = set()
     new_nodes: set[str] = set()
     platform_names: dict[str, str] = {}
+    empty_pools: dict[str, Node] = {}
     for part in parts:
         pools = {pool.pool: pool for pool in part.demand.pools}
+        for name in pools.keys() - {vm.pool for vm in part.vms}:
+            possible_vm = PlacedVm(name, 0, f"{cluster_id}-{name}", pools[name].sku.name, Placement("", "", "", ()))
+            empty_pools[name] = _build_part_node(part, possible_vm, pools[name], attributes)
         for vm in part.vms:
             nodes.append(_build_part_node(part, vm, pools[vm.pool], attributes))
             skus.append(pools[vm.pool].sku)
@@ -164,6 +169,7 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
         platform_names=platform_names,
         version=parse_version(str((attributes or {}).get("kubernetes_version") or "")),
         pools=tuple(pool_names),
+        empty_pools=dict(sorted(empty_pools.items())),
     )
 
 

@@ -360,3 +360,11 @@ def test_untested_fixes_of_a_large_plan_are_counted(
     _, text, (row,) = plan("-details", replicas=9)
     assert row["suggested_fixes"]
     assert "Fixes not tested" not in text
+
+
+def test_a_pool_without_nodes_counts(plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = 'agent_pool "huge" {\n    count       = 0\n    vm_sku_name = "NC_P46_224_v1"\n  }\n  agent_pool "small" {'
+    monkeypatch.setitem(globals(), "SITE", SITE.replace('agent_pool "small" {', empty))
+    _, text, (row,) = plan(replicas=1, cpu=30, machines=8)
+    assert (row["result"], row["pool"], row["missing_nodes"]) == ("runs_after", "huge", 1)
+    assert "count = 1 (now 0) in pool huge of nexus_kubernetes_cluster.west" in text
