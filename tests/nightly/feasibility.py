@@ -324,6 +324,9 @@ class FleetComparison:
 
     def _compare_fix(self, row: Feasibility, fix: Mapping[str, Any]) -> None:
         """Compare the plan with a suggested fix, and the one with one node less."""
+        if fix["kind"] == "affinity":
+            self._compare_exclusion(row, fix)
+            return
         target = fix.get("cluster", row.cluster)
         for fewer in (0, 1) if fix["kind"] == "count" else (0,):
             result = self._fleet.plan(adjustments=tuple(_read_edit(edit, fewer) for edit in fix["edits"]))
@@ -335,6 +338,16 @@ class FleetComparison:
                 self._check("runs with the fix", row, FeasibilityResult.RUNS, lambda planned=planned: planned.result)
             if planned is not None and cluster is not None:
                 self._compare_now(cluster, result, [planned])
+
+    def _compare_exclusion(self, row: Feasibility, fix: Mapping[str, Any]) -> None:
+        """Compare the plan with an affinity: the placement runs on each of its clusters, and on none left out."""
+        result = self._fleet.plan(adjustments=tuple(_read_edit(edit, 0) for edit in fix["edits"]))
+        rows = [item for item in result.plan.feasibility if item.is_selected and item.placement == row.placement]
+        expected = {FeasibilityResult.RUNS}, False
+        is_left = row.cluster in {item.cluster for item in rows}
+        self._check("runs without a cluster", row, expected, lambda: ({item.result for item in rows}, is_left))
+        for item in rows:
+            self._compare_now(get_fleet(result).outcome.clusters[item.cluster], result, [item])
 
 
 def _read_edit(edit: Mapping[str, Any], fewer: int) -> ArgumentAdjustment:
