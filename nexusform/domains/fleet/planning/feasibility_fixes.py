@@ -139,7 +139,7 @@ def _suggest_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> I
         if not clusters or (is_all and len(clusters) == len(group)):
             continue
         condition = f"{MEMBER_LABEL} NotIn {json.dumps(clusters)}"
-        text = f"without {format_list(clusters)}: a required cluster_affinity of {address} with {condition}"
+        text = f"leave out {format_list(clusters)}: required cluster_affinity of {address} with {condition}"
         if is_all:
             text += f" ({format_count(len(group) - len(clusters), 'cluster')} left)"
         change = {"excluded_clusters": clusters, "label": MEMBER_LABEL, "operator": "NotIn"}

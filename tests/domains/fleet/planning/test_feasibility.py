@@ -275,7 +275,7 @@ def test_losses_of_too_large_clusters_are_left_out(
 
 PICK_ALL = 'placement_type = "PickAll"'
 MOST_NODES = FEWEST_NODES.replace("Ascending", "Descending")
-WITHOUT_WEST = "without west: a required cluster_affinity of fleet_cluster_resource_placement.payments"
+WITHOUT_WEST = "leave out west: required cluster_affinity of fleet_cluster_resource_placement.payments"
 AFFINITY = """affinity {
       cluster_affinity {
         required_during_scheduling_ignored_during_execution {
