@@ -15,6 +15,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.domains.openstack.scheduling.flavor_requests import parse_flavor
 from nexusform.domains.openstack.scheduling.host_usage import UsageTable
 from nexusform.domains.openstack.scheduling.nova_hosts import Flavor, build_host, build_server
+from nexusform.domains.openstack.scheduling.numa_fit import HostCell, HostRatios, NumaRequest, fit_numa_cells
 
 pytestmark = pytest.mark.of_domains("vnf")
 
@@ -292,6 +293,45 @@ def test_cells_of_the_flavor_and_of_the_image_choose_the_host(
     describe_hosts(compute01={"free": 1}, compute02={"free": 1}, compute03={"free": 1})
     assert run_command_line(["plan"]) == 1
     assert "No host has free NUMA cells for the flavor" in read(capfd)
+
+
+def parse(properties: dict[str, str], image: dict[str, str]) -> NumaRequest:
+    request = parse_flavor(Flavor("f", 4, 4096, 0, properties), {}, image)
+    assert request.numa is not None, request.problem
+    return request.numa
+
+
+def test_the_flavor_precedes_the_image() -> None:
+    """The filter still rejects hosts without threads, as Nova's does."""
+    pinned = {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "prefer"}
+    numa = parse(pinned, {"hw_cpu_thread_policy": "require"})
+    assert (numa.thread_policy, numa.needs_threads) == ("prefer", True)
+    numa = parse({"hw:numa_nodes": "2", "hw:cpu_policy": "dedicated"}, {"hw_cpu_policy": "shared"})
+    assert numa.cpu_policy == "dedicated"
+    assert parse({"hw:mem_page_size": "any"}, {"hw_mem_page_size": "2MB"}).page_size == 2048
+
+
+@pytest.mark.parametrize(("attempts", "is_fit"), [(1, False), (2, True)])
+def test_a_second_candidate_is_a_second_attempt(attempts: int, is_fit: bool) -> None:
+    """Nova's memory of pairs of cells has the ids of the first attempt. A cell of 7 CPUs then fits into 4."""
+    numa = parse_flavor(Flavor("f", 8, 4096, 0, {"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2"} | CELLS), {}).numa
+    assert numa is not None
+    cells = [
+        HostCell(number, cpus, cpus, tuple(frozenset({cpu}) for cpu in cpus), 8192, ())
+        for number, cpus in enumerate((frozenset(range(4)), frozenset(range(4, 8))))
+    ]
+    assert (fit_numa_cells(cells, numa, HostRatios(1, 1), {}, attempts=attempts) is not None) is is_fit
+
+
+CELLS = {"hw:numa_cpus.0": "0", "hw:numa_cpus.1": "1-7", "hw:numa_mem.0": "1024", "hw:numa_mem.1": "3072"}
+
+
+def test_a_cell_without_vcpus_fits_nowhere() -> None:
+    properties = {"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2", "hw:numa_cpus.0": "0-3", "hw:numa_cpus.1": ""}
+    numa = parse(properties | {"hw:numa_mem.0": "4096", "hw:numa_mem.1": "0"}, {})
+    cpus = frozenset(range(8))
+    cells = [HostCell(number, cpus, cpus, tuple(frozenset({cpu}) for cpu in cpus), 8192, ()) for number in (0, 1)]
+    assert fit_numa_cells(cells, numa, HostRatios(1, 1), {}) is None
 
 
 def test_devices_without_a_prediction_are_named(capfd: pytest.CaptureFixture[str], here: Path) -> None:

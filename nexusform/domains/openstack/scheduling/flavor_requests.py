@@ -153,7 +153,9 @@ def _parse_numa(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest | None:
     if not (nodes or page_size or is_pinned):
         return None
     cells = _parse_cells(flavor, image, int(nodes or 1), dedicated)
-    return NumaRequest(cells, page_size, policy, thread_policy, int(is_isolated))
+    # The filter wants threads even if the flavor prefers them and the image requires them.
+    needs_threads = policy == DEDICATED and REQUIRE in (flavor.properties.get(_THREADS), image.get(_THREADS))
+    return NumaRequest(cells, page_size, policy, thread_policy, int(is_isolated), needs_threads)
 
 
 def _parse_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
@@ -168,7 +170,7 @@ def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]
     policy, of_image = properties.get(_THREADS, ""), image.get(_THREADS, "")
     if policy not in ("", _PREFER) and of_image not in ("", policy):
         raise ValueError(_format_conflict(_THREADS))
-    policy = of_image or policy if policy in ("", _PREFER) else policy
+    policy = policy or of_image
     trait = image.get(f"{TRAIT}{HYPERTHREADING}", "")
     trait = properties.get(f"{TRAIT}{HYPERTHREADING}", trait)
     if policy and trait:

@@ -71,6 +71,9 @@ class HostUsage(Struct, frozen=True):
 
     def can_fit_numa(self, request: FlavorRequest, free_vcpus: int) -> bool:
         """Return whether the NUMA cells of a VM fit."""
+        has_threads = any(len(core) > 1 for cell in self.cells for core in cell.siblings)
+        if request.numa is not None and request.numa.needs_threads and not has_threads:
+            return False
         has_both = self.has_dedicated_vcpus(request) and self.has_fallback_vcpus(request, free_vcpus)
         return self.fit_numa(request, attempts=2 if has_both else 1) is not None
 

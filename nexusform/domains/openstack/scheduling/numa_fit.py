@@ -86,7 +86,7 @@ class CellRequest(Struct, frozen=True):
 
 class NumaRequest(Struct, frozen=True):
     """NUMA cells requested by a flavor and an image. `cpu_policy` is "", SHARED, DEDICATED or MIXED. With
-    `emulator_cpus` the first cell has one more dedicated CPU.
+    `emulator_cpus` the first cell has one more dedicated CPU. With `needs_threads` cores of the host have threads.
     """
 
     cells: tuple[CellRequest, ...] = ()
@@ -94,6 +94,7 @@ class NumaRequest(Struct, frozen=True):
     cpu_policy: str = ""
     thread_policy: str = ""
     emulator_cpus: int = 0
+    needs_threads: bool = False
 
     @property
     def is_pinned(self) -> bool:
