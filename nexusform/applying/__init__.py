@@ -9,7 +9,6 @@ PUBLIC = {
     ),
     "events": "Listener StepOutcome StepEvent",
     "executor": "ApplyResult execute_plan ExecutionOptions",
-    "open_predictions": "read_open_predictions OpenPredictions",
     "step_results": "MachineLocations",
     "recorder": "build_opening_records Recorder",
     "interrupted_steps": "resolve_intents",
