@@ -29,6 +29,8 @@ def write_table(mark: str, document: dict[str, Any]) -> None:
     """Write the table after a mark of the page."""
     table = "\n".join(build_table(document))
     pattern = rf"(<!-- {mark} -->\n).*?(\n\n)"
+    if not re.search(pattern, _PAGE.read_text(), flags=re.DOTALL):
+        sys.exit(f"{_PAGE} has no table after `<!-- {mark} -->`")
     _PAGE.write_text(re.sub(pattern, lambda match: f"{match[1]}{table}{match[2]}", _PAGE.read_text(), flags=re.DOTALL))
     print(table)
 
