@@ -271,16 +271,16 @@ def test_dedicated_cpus_of_one_numa_cell_choose_the_host(capfd: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("properties", "image"),
+    ("properties", "image", "free"),
     [
-        ({"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}, {}),  # 9 CPUs of a cell
-        ({"hw:cpu_policy": "dedicated"}, {"hw_numa_nodes": "2", "hw_numa_cpus.0": "0-3", "hw_numa_cpus.1": "4-7"}),
-        ({}, {"hw_cpu_policy": "dedicated", "hw_numa_nodes": "1", "hw_cpu_thread_policy": "require"}),
-        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0-2"}, {}),  # 5 dedicated CPUs
+        ({"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}, {}, 4),  # 9 CPUs of a cell
+        ({"hw:cpu_policy": "dedicated"}, {"hw_numa_nodes": "2", "hw_numa_cpus.0": "0-3", "hw_numa_cpus.1": "4-7"}, 1),
+        ({}, {"hw_cpu_policy": "dedicated", "hw_numa_nodes": "1", "hw_cpu_thread_policy": "require"}, 3),
+        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0-2"}, {}, 2),  # 5 dedicated CPUs
     ],
 )
 def test_cells_of_the_flavor_and_of_the_image_choose_the_host(
-    properties: dict[str, str], image: dict[str, str], capfd: pytest.CaptureFixture[str]
+    properties: dict[str, str], image: dict[str, str], free: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """compute02 has too few free CPUs in each cell."""
     configure(NUMA)
@@ -288,9 +288,9 @@ def test_cells_of_the_flavor_and_of_the_image_choose_the_host(
     change("servers", 0, **{"Flavor Name": "other", "Flavor": "other"})
     memory = {"hw_numa_mem.0": "2048", "hw_numa_mem.1": "14336"} if "hw_numa_cpus.0" in image else {}
     set_image(image | memory)
-    describe_hosts(compute02={"free": 1})
+    describe_hosts(compute02={"free": free})
     assert set(hosts(capfd).values()) == {"compute01", "compute03"}
-    describe_hosts(compute01={"free": 1}, compute02={"free": 1}, compute03={"free": 1})
+    describe_hosts(compute01={"free": free}, compute02={"free": free}, compute03={"free": free})
     assert run_command_line(["plan"]) == 1
     assert "No host has free NUMA cells for the flavor" in read(capfd)
 
