@@ -47,7 +47,7 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
     yield from describe_fixes(selected)
     if plan.untested_bindings:
         bindings = format_count(plan.untested_bindings, "binding")
-        yield f"Fixes not tested for {bindings} with waiting pods: a plan tests up to 12, fewer for many VMs and pods"
+        yield f"Fixes not tested for {bindings} with waiting pods: the plan is large (-details tests up to 12)"
     for address, rows in placements:
         yield from _describe_losses(address.name, rows)
     candidates = [row for row in plan.feasibility if not row.is_selected]
