@@ -15,7 +15,7 @@ from tests.domains.hub.api_programs import CRDS, PROGRAMS, lacking
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.member_pods import MemberPods
 from tests.domains.hub.real_hub import RealHub
-from tests.domains.whatif.cli.test_simulate_rebalance import FIXED, MEMBER, ONE, PLACEMENT, SITE, grow
+from tests.domains.whatif.cli.test_simulate_rebalance import FIXED, MANIFEST, ONE, PLACEMENT, SITE, build_member, grow
 from tests.nightly.feasibility import build_node_body
 from tests.nightly.live_cluster import start_cluster
 from tests.planning.harness import plan
@@ -49,9 +49,9 @@ def real_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealHu
 
 def write(**policies: str) -> None:
     """Write a fleet with these placements; those on two clusters have a budget."""
-    parts = ['provider "fleet" {}\n', SITE, *(MEMBER.replace("NAME", name) for name in MEMBERS)]
+    parts = ['provider "fleet" {}\n', SITE, *map(build_member, MEMBERS)]
     for name, policy in policies.items():
-        parts.append(PLACEMENT.replace("NAME", name).replace("POLICY", policy))
+        parts.append((MANIFEST + PLACEMENT).replace("NAME", name).replace("POLICY", policy))
         if policy is TWO:
             parts.append(BUDGET.replace("orders", name))
     text = "".join(parts)
@@ -123,7 +123,7 @@ def test_a_rebalancing_ends_where_predicted_within_the_budget(real_hub: RealHub,
 @pytest.fixture
 def pods(real_hub: RealHub, tmp_path: Path) -> Iterator[MemberPods]:
     """Run the pods of all members with a scheduler and controllers, on the nodes of the configuration."""
-    text = "".join([SITE, *(MEMBER.replace("NAME", name) for name in MEMBERS)])
+    text = "".join([SITE, *map(build_member, MEMBERS)])
     fleet = find_planned_fleet(plan(text))
     assert fleet is not None
     (tmp_path / "members").mkdir()

@@ -42,12 +42,12 @@ resource "fleet_placement_disruption_budget" "orders" {
 Capture = pytest.CaptureFixture[str]
 
 
-def _build_member(name: str) -> str:
+def build_member(name: str) -> str:
     return MEMBER.replace("NAME", name).replace("COUNT", "1").replace("MORE", "")
 
 
 def write(members: tuple[str, ...] = ("west", "east"), **policies: str) -> None:
-    parts = [SITE, *(_build_member(name) for name in members)]
+    parts = [SITE, *(build_member(name) for name in members)]
     parts += [(MANIFEST + PLACEMENT).replace("NAME", name).replace("POLICY", text) for name, text in policies.items()]
     Path("main.nf.hcl").write_text("".join(parts))
     Path("pods.yaml").write_text(DEPLOYMENT)
