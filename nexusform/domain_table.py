@@ -131,6 +131,7 @@ _ALL: Final = (
     Domain(
         name="vnf",
         description="VNFs from TOSCA and HOT files",
+        dependencies=("openstack",),
         io_layer=("providers", "serving", "cli"),
         resource_types={"tacker_vnf": "tacker_vnf"},
         providers={"tacker": "providers.tacker:PROVIDER"},

@@ -106,7 +106,7 @@ class ApiServer(Front):
     def act(self) -> None:
         """Let the controller do what is to be done, and namespaces go that are deleted."""
         with self.lock:
-            for _ in range(6):
+            for _ in range(0 if self._client.is_closed else 6):
                 standing = self._standing()
                 if standing == self._at_rest:
                     return
