@@ -171,7 +171,9 @@ class LocalLock:
                 raise StateLocked(self.read_holder())
             data = os.read(descriptor, _MAXIMUM_BYTES)
             holder = locks.parse_lock(data)
-            if not _is_dead(holder, locks.read_lock_member(data, _START)):
+            if not (
+                holder.host == os.uname().nodename and is_process_dead(holder.pid, locks.read_lock_member(data, _START))
+            ):
                 raise StateLocked(holder)
             temporary_path, own_descriptor = self._prepare_file(info)
             temporary_path.replace(self._path)
@@ -213,10 +215,6 @@ class LocalLock:
 
 def _format_lock(info: LockInfo) -> bytes:
     return locks.format_lock(info, **{_START: read_start_mark(info.pid)})
-
-
-def _is_dead(holder: LockInfo, mark: str) -> bool:
-    return holder.host == os.uname().nodename and is_process_dead(holder.pid, mark)
 
 
 def read_start_mark(pid: int) -> str:

@@ -31,7 +31,7 @@ from nexusform.cli.shared_flags import (
     declare_state_flag,
     declare_variable_flags,
 )
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.diagnostic import build_error, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.placement_kinds.kinds import get_kind_noun
 from nexusform.plans.impact.effects import Effect, count_effects
@@ -188,7 +188,9 @@ def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
     """Plan, ask for approval and apply."""
     job = _create_job(flags)
     if not flags.auto_approve and not job.can_prompt():
-        job.reporter.report_diagnostics([_build_approval_error()], {})
+        job.reporter.report_diagnostics(
+            [build_error("approval-required", f"The plan needs approval, and input is disabled. {_APPROVAL_HINT}")], {}
+        )
         return 1
     context = flags.create_context()
     opened = open_project(context)
@@ -394,10 +396,6 @@ def _report_result(run: Run, job: _ApplyJob, plan: Plan, outcome: ApplyOutcome) 
 
 
 # --- questions ---------------------------------------------------------------------------------
-
-
-def _build_approval_error() -> Diagnostic:
-    return build_error("approval-required", f"The plan needs approval, and input is disabled. {_APPROVAL_HINT}")
 
 
 _APPROVAL_HINT: Final = "Add -auto-approve, or save a plan with `nexusform plan -out=FILE` and apply that file."

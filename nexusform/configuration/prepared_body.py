@@ -526,15 +526,13 @@ def _describe_violation(schema: schemas.AttributeSchema, part: Any, *, hidden: b
         hint = "" if hidden or not isinstance(part, str) else suggest_name(part, schema.choices)
         return f"must be {_format_alternatives(schema.choices)}{actual}.{hint}"
     is_number = isinstance(part, (int, float, Fraction)) and not isinstance(part, bool)
-    if is_number and not _is_in_range(part, schema.minimum, schema.maximum):
+    if is_number and not (
+        (schema.minimum is None or part >= schema.minimum) and (schema.maximum is None or part <= schema.maximum)
+    ):
         return f"must be {_describe_range(schema.minimum, schema.maximum)}{actual}."
     if schema.pattern and isinstance(part, str) and not _compile_pattern(schema.pattern).fullmatch(part):
         return f"must be {schema.pattern_hint or f'text that matches {schema.pattern}'}{actual}."
     return ""
-
-
-def _is_in_range(number: float | Fraction, low: int | None, high: int | None) -> bool:
-    return (low is None or number >= low) and (high is None or number <= high)
 
 
 def _describe_range(low: int | None, high: int | None) -> str:

@@ -170,16 +170,12 @@ def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> I
         entry = (item.get(kind) or {}) if isinstance(item, dict) else None
         if not name or not isinstance(entry, dict):
             raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}] must have a name and a {kind}.")
-        yield str(name), _resolve_paths(entry, path.absolute().parent)
-
-
-def _resolve_paths(entry: Mapping[str, Any], directory: Path) -> Mapping[str, Any]:
-    """Return a cluster or user with absolute paths; also the path of a plug-in with a slash."""
-    absolute = {key: str(directory / entry[key]) for key in _PATHS if isinstance(entry.get(key), str)}
-    plug_in = entry.get("exec")
-    if isinstance(plug_in, dict) and os.sep in str(plug_in.get("command")):
-        plug_in = {**plug_in, "command": str(directory / plug_in["command"])}
-    return {**entry, **absolute, **({"exec": plug_in} if plug_in else {})}
+        directory = path.absolute().parent
+        absolute = {key: str(directory / entry[key]) for key in _PATHS if isinstance(entry.get(key), str)}
+        plug_in = entry.get("exec")
+        if isinstance(plug_in, dict) and os.sep in str(plug_in.get("command")):
+            plug_in = {**plug_in, "command": str(directory / plug_in["command"])}
+        yield str(name), {**entry, **absolute, **({"exec": plug_in} if plug_in else {})}
 
 
 def _get_entry(
@@ -220,7 +216,11 @@ def build_api_client(account: Account) -> ApiClient:
     from nexusform.network.api_client import ApiClient, build_token_auth
     from nexusform.network.errors import check_plain_credentials
 
-    _reject_auth_provider(account)
+    if account.user.get("auth-provider"):
+        raise KubeconfigProblem(
+            f"{account.source} cannot be used: the user {account.user_name} uses an auth-provider, removed "
+            "in Kubernetes 1.26. Use an exec plug-in."
+        )
     rejection = check_plain_credentials(account.server) if account.user else ""
     if rejection:
         raise KubeconfigProblem(f"{account.source} cannot be used: {rejection}.")
@@ -244,14 +244,6 @@ def build_api_client(account: Account) -> ApiClient:
         raise KubeconfigProblem(f"{account.source} cannot be used: {reason}.") from None
     except ValueError as problem:  # of base64, of URLs
         raise KubeconfigProblem(f"{account.source} cannot be used: {problem}.") from None
-
-
-def _reject_auth_provider(account: Account) -> None:
-    if account.user.get("auth-provider"):
-        raise KubeconfigProblem(
-            f"{account.source} cannot be used: the user {account.user_name} uses an auth-provider, removed "
-            "in Kubernetes 1.26. Use an exec plug-in."
-        )
 
 
 def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str]]:

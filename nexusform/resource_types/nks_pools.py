@@ -193,6 +193,7 @@ def build_pool_demand(
     sku = add_vfs_to_sku(sku, values)
     settings = values.get("upgrade_settings") or {}
     numbers = tuple(range(count))
+    seconds = settings.get("drain_timeout")
     return (
         PoolDemand(
             pool,
@@ -206,17 +207,11 @@ def build_pool_demand(
             max_unavailable=str(settings.get("max_unavailable") or "0"),
             is_system=values.get("mode") == "System",
             is_control_plane=pool == CONTROL_PLANE,
-            drain_timeout=_get_drain_timeout(settings),
+            drain_timeout=seconds if isinstance(seconds, int) else _DRAIN_SECONDS,
             count_path=(*path, "count") if path else ("node_count",),
         ),
         [],
     )
-
-
-def _get_drain_timeout(settings: Mapping[str, Any]) -> int:
-    """Return the drain timeout, which may be unknown in a plan, because it determines no placement."""
-    seconds = settings.get("drain_timeout")
-    return seconds if isinstance(seconds, int) else _DRAIN_SECONDS
 
 
 def _build_triggers(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -20,13 +20,11 @@ def select_instances(state: State, patterns: Sequence[AddressPattern], object_id
     addresses = []
     for address, instance in state.instances.items():
         is_matched = not patterns or any(pattern.is_match(address) for pattern in patterns)
-        if is_matched and (not object_id or _has_id(instance, object_id)):
+        if is_matched and (
+            not object_id or (instance.current is not None and instance.current.attributes.get("id") == object_id)
+        ):
             addresses.append(address)
     return sorted(addresses, key=compute_address_order)
-
-
-def _has_id(instance: InstanceState, object_id: str) -> bool:
-    return instance.current is not None and instance.current.attributes.get("id") == object_id
 
 
 def remove_instances(state: State, addresses: Iterable[Address]) -> State:

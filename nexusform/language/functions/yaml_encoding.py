@@ -290,7 +290,9 @@ class _Reader:
             if is_merge:
                 items |= _collect_merged_entries(value)  # the last of equal keys counts, as in Terraform
             else:
-                items[_convert_key(key)] = value
+                if isinstance(key.raw, (tuple, dict)) or key.raw is None:
+                    raise FixedProblem("only scalar, non-null mapping keys are supported", 0)
+                items[str(key.raw) if isinstance(key.raw, str) else _render_scalar(key)] = value
         self.index += 1
         return build_object(items)
 
@@ -316,12 +318,6 @@ def _collect_merged_entries(value: Value) -> dict[str, Value]:
             entries |= part.raw
         return entries
     raise FixedProblem("cannot merge a value that is not a mapping", 0)
-
-
-def _convert_key(key: Value) -> str:
-    if isinstance(key.raw, (tuple, dict)) or key.raw is None:
-        raise FixedProblem("only scalar, non-null mapping keys are supported", 0)
-    return str(key.raw) if isinstance(key.raw, str) else _render_scalar(key)
 
 
 def _require_tag(tag: str | None, kind: str) -> None:

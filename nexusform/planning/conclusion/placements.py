@@ -199,7 +199,14 @@ def build_placement_tables(
     """Yield a row per pool of every unchanged or added cluster. The VMs of one block of plain VMs are one
     pool, as in the placement rule; its row is at the position of the first VM.
     """
-    open_racks = {site_id: _find_open_racks(site) for site_id, site in sites.items()}
+    open_racks = {
+        site_id: {
+            machine.rack: machine.availability_zone
+            for machine in site.machines.values()
+            if not machine.unschedulable_reason
+        }
+        for site_id, site in sites.items()
+    }
     rows: dict[tuple[str, str, str], list[tuple[VmObject, PoolDemand]]] = {}
     for vms in objects:
         demand = vms.request.demand
@@ -210,15 +217,6 @@ def build_placement_tables(
             rows.setdefault((demand.site_id, owner, pool.pool), []).append((vms, pool))
     for (site_id, _, _), members in rows.items():
         yield _build_table(members, open_racks.get(site_id, {}), certainty.get(site_id))
-
-
-def _find_open_racks(site: SitePlan) -> dict[str, str]:
-    """Return the racks with a schedulable machine, and their zones."""
-    return {
-        machine.rack: machine.availability_zone
-        for machine in site.machines.values()
-        if not machine.unschedulable_reason
-    }
 
 
 def _build_table(

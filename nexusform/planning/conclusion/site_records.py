@@ -367,21 +367,16 @@ def _build_site(before: OccupiedSite | None, after: OccupiedSite | None, order: 
     pools_before, pools_after = _group_by_pool(before.vms if before else ()), _group_by_pool(after.vms if after else ())
     keys = sorted(dict.fromkeys((*pools_after, *pools_before)), key=lambda key: order[key[0]])
     pools = tuple(_build_pool(pools_before.get(key, []), pools_after.get(key, [])) for key in keys)
+    both_sides = [*(before.site.racks if before else ()), *(after.site.racks if after else ())]
+    racks = {rack.name: rack for rack in both_sides}
     return SiteVms(
         present.site.id,
         present.site.name,
-        _build_racks(before, after),
+        tuple(SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in racks.values()),
         _build_machines(before, after),
         pools,
         tuple(unique_vms.values()),
     )
-
-
-def _build_racks(before: OccupiedSite | None, after: OccupiedSite | None) -> tuple[SiteRack, ...]:
-    """Build the racks of either side; a rack on both is described after the plan."""
-    both_sides = [*(before.site.racks if before else ()), *(after.site.racks if after else ())]
-    racks = {rack.name: rack for rack in both_sides}
-    return tuple(SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in racks.values())
 
 
 def _build_machines(before: OccupiedSite | None, after: OccupiedSite | None) -> tuple[SiteMachine, ...]:

@@ -50,7 +50,13 @@ def build_steps(
     for change in changes:
         vms = objects.get(change.address)
         if change.action is Action.UPDATE and vms is not None and _has_early_release(vms):
-            remaining_attributes[change.address] = _build_remaining_attributes(vms, context)
+            instance = vms.instance
+            assert instance.prior is not None
+            assert instance.type.vms is not None
+            attributes = dict(instance.prior.attributes)
+            remaining_attributes[change.address] = attributes | instance.type.vms.build_computed_attributes(
+                attributes, context, vms.list_remaining_vms(), vms.prior.unplaced
+            )
     machines = {address: compute_machine_use(vms) for address, vms in objects.items()}
     graph = build_step_graph(changes, remaining_attributes, prior, machines, types, step_order)
     add_capacity_waits(graph, machines, objects, sites)
@@ -127,17 +133,6 @@ def _add_update_steps(graph: StepGraph, index: int, change: Change, remaining: V
     graph.creation_steps.setdefault(str(address.config_address), []).append(update)
     if address in graph.release_step:
         graph.add_waits(update, [graph.release_step[address]])
-
-
-def _build_remaining_attributes(vms: VmObject, context: ResourceContext) -> dict[str, Any]:
-    """Return the object's prior attributes with the remaining VMs only."""
-    instance = vms.instance
-    assert instance.prior is not None
-    assert instance.type.vms is not None
-    attributes = dict(instance.prior.attributes)
-    return attributes | instance.type.vms.build_computed_attributes(
-        attributes, context, vms.list_remaining_vms(), vms.prior.unplaced
-    )
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:

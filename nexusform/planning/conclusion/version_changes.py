@@ -19,7 +19,7 @@ from nexusform.kubernetes.releases.versions import (
     parse_version,
 )
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.plans.plan import Change, Plan
+from nexusform.plans.plan import Change
 from nexusform.plans.site_capacity.other_capacity import Supplies, read_recorded_supplies
 
 ENDING: Final = "ending-kubernetes-version"
@@ -28,7 +28,11 @@ _PATH: Final = ("kubernetes_version",)
 
 def check_version_changes(result: PlanResult, registries: PluginRegistries) -> Iterator[Diagnostic]:
     """Yield an error for each rejected change of a version, and a warning for each version near or past its end."""
-    supplies = _collect_supplies(result.plan)
+    supplies = {
+        str((change.after or change.before or {}).get("id")): recorded
+        for change in result.plan.changes
+        if (recorded := read_recorded_supplies(change.private)) is not None
+    }
     for change in result.plan.changes:
         if (
             registries.get_kind(change.address.type) is not PlanningKind.CLUSTER
@@ -39,15 +43,6 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
         problem = _check_cluster(change, supplies.get(str(change.after.get("site_id"))), result.plan.timestamp)
         if problem is not None:
             yield result.objects[change.address].instance.build_diagnostic(problem)
-
-
-def _collect_supplies(plan: Plan) -> dict[str, Supplies]:
-    """Collect the supplies of all sites, by site id."""
-    return {
-        str((change.after or change.before or {}).get("id")): recorded
-        for change in plan.changes
-        if (recorded := read_recorded_supplies(change.private)) is not None
-    }
 
 
 def _check_cluster(change: Change, supplies: Supplies | None, today: str) -> Problem | None:

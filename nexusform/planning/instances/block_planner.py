@@ -31,14 +31,7 @@ from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.selection import Selection
 from nexusform.plans.plan import Action, CheckResult
 from nexusform.plans.site_capacity.occupancy import add_recorded_vms
-from nexusform.resources.address import (
-    Address,
-    ConfigAddress,
-    Key,
-    ModulePath,
-    compute_address_order,
-    compute_key_order,
-)
+from nexusform.resources.address import Address, Key, ModulePath, compute_address_order, compute_key_order
 from nexusform.scheduling.site_inventory import Inventory, add_observed_facts
 from nexusform.state.objects import ObjectState
 
@@ -453,7 +446,13 @@ def find_orphans(blocks: BlockPlanner) -> InstancesWithoutBlock:
         if block in configured or block.mode == "data":
             continue
         if block.type not in types:
-            diagnostics.append(_build_unknown_type_error(block))
+            diagnostics.append(
+                build_error(
+                    "unknown-resource-type-in-state",
+                    f'The state contains {block}, but this version of nexusform does not know the type "{block.type}". '
+                    f"Use the version that created it, or forget the object with `nexusform state rm {block}`.",
+                )
+            )
             continue
         from nexusform.planning.preparation.moves import is_object_kept
 
@@ -479,11 +478,3 @@ def find_orphans(blocks: BlockPlanner) -> InstancesWithoutBlock:
 def _build_creation_key(instance: Instance) -> tuple[object, ...]:
     creation = instance.prior.creation if instance.prior is not None else 0
     return creation, compute_address_order(instance.address)
-
-
-def _build_unknown_type_error(block: ConfigAddress) -> Diagnostic:
-    return build_error(
-        "unknown-resource-type-in-state",
-        f'The state contains {block}, but this version of nexusform does not know the type "{block.type}". '
-        f"Use the version that created it, or forget the object with `nexusform state rm {block}`.",
-    )

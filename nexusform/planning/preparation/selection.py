@@ -86,9 +86,11 @@ def build_selection(
             "objects stay unchanged and keep their capacity. Run `nexusform plan` without it afterwards.",
         )
         problems.append(partial_warning)
+    named_blocks = _find_named_blocks(target_patterns, order)
+    only_instances = {block for block in named_blocks if _is_named_by_instances(target_patterns, block)}
     selection = Selection(
         tuple(target_patterns),
-        frozenset(_add_needs(target_patterns, order)),
+        frozenset(find_reachable(named_blocks, order.get_direct_needs) - only_instances),
         frozenset(_add_dependents(exclude_patterns, order)),
         tuple(exclude_patterns),
         tuple(instances),
@@ -165,15 +167,6 @@ def _parse_replacements(
             else:
                 instances.append(pattern)
     return instances, vms
-
-
-def _add_needs(patterns: Sequence[AddressPattern], order: PlanningOrder) -> set[ConfigAddress]:
-    """Return the targeted blocks and their dependencies. Blocks with only single instances named are
-    excluded: Selection.has matches the patterns.
-    """
-    named_blocks = _find_named_blocks(patterns, order)
-    only_instances = {block for block in named_blocks if _is_named_by_instances(patterns, block)}
-    return find_reachable(named_blocks, order.get_direct_needs) - only_instances
 
 
 def _add_dependents(patterns: Sequence[AddressPattern], order: PlanningOrder) -> set[ConfigAddress]:

@@ -146,7 +146,15 @@ def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMI
         )
     if isinstance(planned, list) and isinstance(actual, list):
         if isinstance(value_type, SetType) and planned != actual:
-            return _is_consistent_set(planned, actual, value_type.element)
+            element = value_type.element
+            unknown_elements = [value for value in planned if has_unknown(value)]
+            known_elements = [value for value in planned if not has_unknown(value)]
+            if not all(_has_planned_element(value, actual, element) for value in known_elements):
+                return False
+            unplanned = [value for value in actual if not _has_matching_element(known_elements, value, element)]
+            if len(unplanned) > len(unknown_elements):
+                return False
+            return all(_has_matching_element(unknown_elements, value, element) for value in unplanned)
         return len(planned) == len(actual) and _has_consistent_elements(planned, actual, value_type)
     return bool(planned == actual) or (isinstance(actual, str) and _get_text(planned) == actual)
 
@@ -185,20 +193,6 @@ def _get_part_type(value_type: Type, key: str | int) -> Type:
     if isinstance(value_type, TupleType) and isinstance(key, int) and key < len(value_type.elements):
         return value_type.elements[key]
     return DYNAMIC
-
-
-def _is_consistent_set(planned: Sequence[Any], actual: Sequence[Any], element: Type) -> bool:
-    """Return whether known elements exist, and every other element is a possible value of an unknown one;
-    `element` is the type of the elements.
-    """
-    unknown_elements = [value for value in planned if has_unknown(value)]
-    known_elements = [value for value in planned if not has_unknown(value)]
-    if not all(_has_planned_element(value, actual, element) for value in known_elements):
-        return False
-    unplanned = [value for value in actual if not _has_matching_element(known_elements, value, element)]
-    if len(unplanned) > len(unknown_elements):
-        return False
-    return all(_has_matching_element(unknown_elements, value, element) for value in unplanned)
 
 
 def _has_planned_element(planned: Any, actual: Sequence[Any], element: Type) -> bool:
@@ -258,7 +252,14 @@ def evaluate_final_results(
     addresses of resources, without instance keys, observed differently from the prediction.
     """
     is_partial = bool(plan.targets or plan.excludes) or plan.mode is Mode.REFRESH_ONLY
-    if plan.mode is Mode.DESTROY or not (wrong_addresses or _has_unknown_results(plan)):
+    if plan.mode is Mode.DESTROY or not (
+        wrong_addresses
+        or (
+            plan.mode is Mode.REFRESH_ONLY
+            or any(has_unknown(output.value) for output in plan.planned_outputs.values())
+            or any(check.status == "unknown" for check in plan.checks)
+        )
+    ):
         return FinalResults(plan.planned_outputs, plan.checks)
     evaluation = build_state_evaluation(replace(request, is_applying=True))
     outputs = _FinalOutputs(
@@ -275,15 +276,6 @@ def evaluate_final_results(
         return FinalResults(outputs.values, plan.checks, tuple(outputs.changed_outputs), tuple(outputs.diagnostics))
     checks, problems = _check_conditions_again(plan, request, evaluation)
     return FinalResults(outputs.values, checks, tuple(outputs.changed_outputs), (*outputs.diagnostics, *problems))
-
-
-def _has_unknown_results(plan: Plan) -> bool:
-    """Return whether the plan has outputs or conditions known only after apply."""
-    return (
-        plan.mode is Mode.REFRESH_ONLY
-        or any(has_unknown(output.value) for output in plan.planned_outputs.values())
-        or any(check.status == "unknown" for check in plan.checks)
-    )
 
 
 class _FinalOutputs(Struct):

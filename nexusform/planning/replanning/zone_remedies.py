@@ -23,7 +23,6 @@ from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED, GroupMem
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Plan
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.vms import VmSku
 
 # Each trial is a whole plan.
 MAXIMUM_TRIALS: Final = 40
@@ -213,7 +212,14 @@ def _build_zone_group(
     optional_zones.sort(key=lambda zone: -existing_per_zone[zone])
     names = dict.fromkeys(_get_cluster_name(member) for member in group)
     ordered_required = [zone for zone in order if zone in required_zones]
-    minimum_count = _compute_minimum_zones([member.pool.sku for member in group], site)
+    skus = [member.pool.sku for member in group]
+    cpus: Counter[str] = Counter()
+    memory: Counter[str] = Counter()
+    for machine in site.machines.values():
+        cpus[machine.availability_zone] += machine.cells * machine.cpus_per_cell
+        memory[machine.availability_zone] += machine.cells * machine.memory_mib_per_cell
+    needs = [(sum(sku.host_vcpus for sku in skus), cpus), (sum(sku.memory_mib for sku in skus), memory)]
+    minimum_count = max(1, *(_count_covering_zones(need, offered) for need, offered in needs))
     return _ZoneGroup(
         tuple(names),
         tuple(ordered_required),
@@ -232,17 +238,6 @@ def _get_cluster_name(member: GroupMember) -> str:
 def _is_changeable(member: GroupMember) -> bool:
     # Zones are configured together with a count: for the pools of clusters.
     return bool(member.pool.count_path)
-
-
-def _compute_minimum_zones(skus: Sequence[VmSku], site: SitePlan) -> int:
-    """Return a lower bound: the number of the largest zones with enough vCPUs and memory."""
-    cpus: Counter[str] = Counter()
-    memory: Counter[str] = Counter()
-    for machine in site.machines.values():
-        cpus[machine.availability_zone] += machine.cells * machine.cpus_per_cell
-        memory[machine.availability_zone] += machine.cells * machine.memory_mib_per_cell
-    needs = [(sum(sku.host_vcpus for sku in skus), cpus), (sum(sku.memory_mib for sku in skus), memory)]
-    return max(1, *(_count_covering_zones(need, offered) for need, offered in needs))
 
 
 def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:

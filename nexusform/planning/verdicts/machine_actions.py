@@ -92,7 +92,16 @@ def order_machine_actions(
         previous: Address | None = None
         for window, request in enumerate(ordered, 1):
             actions.append(_build_action(request, window))
-            step_order[request.instance.address] = _list_awaited(request, instances, previous)
+            offer = request.site.offering_addresses.get(request.machine.name, "")
+            candidates = [parse_address(offer)] if offer else []
+            candidates += [address for address, _ in request.leaving_vms]
+            own = str(request.instance.address.config_address)
+            earlier = [
+                address for address in candidates if address in instances and own not in instances[address].dependencies
+            ]
+            step_order[request.instance.address] = tuple(
+                dict.fromkeys([*([previous] if previous is not None else ()), *earlier])
+            )
             previous = request.instance.address
     return MachineActionOrder(tuple(actions), step_order, tuple(diagnostics))
 
@@ -228,20 +237,6 @@ def _build_action(request: ActionRequest, window: int) -> MachineAction:
         leaving_vms=tuple(vm for _, vm in request.leaving_vms) if request.is_disruptive else (),
         stopped_vms=request.stopped_vms,
     )
-
-
-def _list_awaited(
-    request: ActionRequest, instances: Mapping[Address, Instance], previous: Address | None
-) -> tuple[Address, ...]:
-    """Return the addresses to complete before an action: the one before it, the block of its machine (evacuate,
-    cordoned), and the owners of leaving VMs. Blocks with a reference to the action are excluded.
-    """
-    offer = request.site.offering_addresses.get(request.machine.name, "")
-    candidates = [parse_address(offer)] if offer else []
-    candidates += [address for address, _ in request.leaving_vms]
-    own = str(request.instance.address.config_address)
-    earlier = [address for address in candidates if address in instances and own not in instances[address].dependencies]
-    return tuple(dict.fromkeys([*([previous] if previous is not None else ()), *earlier]))
 
 
 class _SiteOrder:

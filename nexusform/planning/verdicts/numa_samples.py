@@ -116,7 +116,10 @@ def check_uncertain_fit(
     if placing_objects:
         share = f"in {numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,} samples of NUMA cells"
         condition = share if numa_sampling.sample_count else "for some layouts of the existing VMs"
-        summary = f"{_format_names(placing_objects)}: everything fits {condition}"
+        clusters = dict.fromkeys(
+            vms.request.demand.cluster for vms in placing_objects if vms.request.demand is not None
+        )
+        summary = f"{format_first_items(list(clusters), MAXIMUM_NAMED)}: everything fits {condition}"
         yield placing_objects[0].instance.build_diagnostic(
             Problem((), UNCERTAIN_FIT, detail, Severity.WARNING, brief=summary)
         )
@@ -145,11 +148,6 @@ def _list_first_demands(site: SitePlan) -> Iterable[Demand]:
 
 def _is_on_sampled_site(vms: VmObject) -> bool:
     return vms.request.site is not None and _has_sampled_placements(vms.request.site)
-
-
-def _format_names(placing_objects: Sequence[VmObject]) -> str:
-    clusters = dict.fromkeys(vms.request.demand.cluster for vms in placing_objects if vms.request.demand is not None)
-    return format_first_items(list(clusters), MAXIMUM_NAMED)
 
 
 def _select_sampled_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:

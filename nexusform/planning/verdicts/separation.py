@@ -214,18 +214,16 @@ def _build_groups(
     for index, group in enumerate(groups):
         for member in group:
             if owners.get((*member.vm, member.label), index) != index:
-                problems.append(_build_overlap_problem(index, member))
+                problems.append(
+                    Problem(
+                        ("group", index),
+                        "overlapping-separation-groups",
+                        f"{member.label} belongs to two groups of this rule. List it in one group only.",
+                    )
+                )
                 break
         owners |= {(*member.vm, member.label): index for member in group}
     return tuple(groups), [instance.build_diagnostic(problem) for problem in problems]
-
-
-def _build_overlap_problem(group: int, member: GroupMember) -> Problem:
-    return Problem(
-        ("group", group),
-        "overlapping-separation-groups",
-        f"{member.label} belongs to two groups of this rule. List it in one group only.",
-    )
 
 
 def _iterate_members(

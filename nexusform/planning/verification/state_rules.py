@@ -24,7 +24,6 @@ from nexusform.planning.verification.state_consistency import build_state_invent
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand, build_prior_context, build_sites
 from nexusform.planning.vm_planning.vm_context import HintTargets
 from nexusform.planning.vm_planning.vm_object import PriorVms, VmActions, VmObject, VmPlacements, VmRequest
-from nexusform.plans.plan import SeparationVerdict
 from nexusform.resources.address import Address
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.rule import CapacityFilter, MachineFilter
@@ -200,16 +199,12 @@ def _check_separation(
             yield replace(problem, severity=Severity.WARNING)
     for verdict in verdicts.verdicts:
         if verdict.violations:
+            count = len(verdict.violations)
+            noun = select_word_form(count, verdict.scope)
+            lines = [f"{verdict.address} does not hold now. Its groups share {count} {noun}:"]
+            lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_MAXIMUM_NAMED]]
+            if count > _MAXIMUM_NAMED:
+                lines.append(f" - and {count - _MAXIMUM_NAMED} more")
             yield rules[verdict.address].build_diagnostic(
-                Problem((), SEPARATION_VIOLATED, _format_separation(verdict), Severity.WARNING)
+                Problem((), SEPARATION_VIOLATED, "\n".join(lines), Severity.WARNING)
             )
-
-
-def _format_separation(verdict: SeparationVerdict) -> str:
-    count = len(verdict.violations)
-    noun = select_word_form(count, verdict.scope)
-    lines = [f"{verdict.address} does not hold now. Its groups share {count} {noun}:"]
-    lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_MAXIMUM_NAMED]]
-    if count > _MAXIMUM_NAMED:
-        lines.append(f" - and {count - _MAXIMUM_NAMED} more")
-    return "\n".join(lines)

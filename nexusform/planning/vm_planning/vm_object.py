@@ -312,20 +312,16 @@ def compute_actions(
             key = (pool.pool, number)
             existing_vm = existing_by_key.get(key)
             if existing_vm is not None:
-                _add_existing(actions, key, _find_trigger(existing_vm, situation, is_upgraded, changed_trigger))
+                trigger = _find_trigger(existing_vm, situation, is_upgraded, changed_trigger)
+                if trigger:
+                    actions.recreations[key] = trigger
+                else:
+                    actions.unchanged.append(key)
             elif key in situation.unplaced:
                 _add_waiting(actions, key, situation, is_upgraded, changed_trigger)
             else:
                 _add_missing(actions, key, situation, prior, was_there=number in prior_numbers)
     return actions
-
-
-def _add_existing(actions: VmActions, key: VmKey, trigger: str) -> None:
-    """Add an existing VM: unchanged, unless a trigger re-creates it."""
-    if trigger:
-        actions.recreations[key] = trigger
-    else:
-        actions.unchanged.append(key)
 
 
 def _add_missing(

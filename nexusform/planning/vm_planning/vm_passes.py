@@ -76,7 +76,11 @@ def plan_vms(
     second = evaluation.create_fork()
     for block in vm_blocks:
         if block.address in instances_by_block:
-            _copy_views(block, first, second)
+            for module in second.list_module_instances(block.address.module):
+                block_key = build_resource_key(block.address, module.path)
+                view = first.resources[block_key]
+                unknown = {key: item for key, item in view.items.items() if item.attributes is None}
+                second.resources[block_key] = ResourceView(view.shape, unknown)
             planner.run_second_pass(instances_by_block[block.address], second, needs_evaluation=True)
         else:
             planner.run_second_pass(planner.plan_waiting_block(block, second), second)
@@ -88,15 +92,6 @@ def plan_vms(
         record_forgotten_vms(planner.objects.values(), blocks, context)
     placed_evaluation = second.create_reporting_copy([*second.diagnostics, *evaluation.diagnostics])
     return PlannedVms(planner.objects, placed_evaluation, planner.diagnostics)
-
-
-def _copy_views(block: ResourceBlock, first: Evaluation, second: Evaluation) -> None:
-    """Give the block the shape of pass one, also without instances."""
-    for module in second.list_module_instances(block.address.module):
-        block_key = build_resource_key(block.address, module.path)
-        view = first.resources[block_key]
-        unknown = {key: item for key, item in view.items.items() if item.attributes is None}
-        second.resources[block_key] = ResourceView(view.shape, unknown)
 
 
 class _VmPlanner:

@@ -88,7 +88,11 @@ def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -
     vms.request = VmRequest(demand, site, actions)
     for key in actions.unchanged:
         existing_vm = vms.prior.existing[key]
-        current_vm = vms.placements.vms[key] = _update_vm_location(vms, existing_vm)
+        machine = vms.request.site.machines.get(existing_vm.placement.machine) if vms.request.site is not None else None
+        placement = update_location(machine, existing_vm.placement) if machine is not None else existing_vm.placement
+        current_vm = vms.placements.vms[key] = (
+            existing_vm if placement is existing_vm.placement else replace(existing_vm, placement=placement)
+        )
         if current_vm is not existing_vm:
             vms.placements.relocated.add(key)
     _update_vfs(vms)
@@ -137,13 +141,6 @@ def _find_common_trigger(vms: VmObject) -> str:
     if vms.instance.is_replaced:
         return "requested" if vms.instance.decision.reason == "replace_by_request" else "cluster_replaced"
     return ""
-
-
-def _update_vm_location(vms: VmObject, vm: PlacedVm) -> PlacedVm:
-    """Return an unchanged VM with the current rack and zone of its machine."""
-    machine = vms.request.site.machines.get(vm.placement.machine) if vms.request.site is not None else None
-    placement = update_location(machine, vm.placement) if machine is not None else vm.placement
-    return vm if placement is vm.placement else replace(vm, placement=placement)
 
 
 def release_vm_capacity(vms: VmObject) -> None:

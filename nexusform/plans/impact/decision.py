@@ -20,7 +20,7 @@ from nexusform.plans.impact.effects import (
     list_upgrade_pools,
 )
 from nexusform.plans.impact.guard_rails import UNKNOWN, has_unknown_capacity
-from nexusform.plans.machine_actions import MachineAction, select_stopped_vms
+from nexusform.plans.machine_actions import select_stopped_vms
 from nexusform.plans.plan import PlacementChange, Plan
 from nexusform.plans.plan_checks import GuardRailResult
 from nexusform.plans.site_capacity.occupancy import SiteCapacity
@@ -121,6 +121,13 @@ def build_decision(plan: Plan) -> Decision:
 
 def _build_impact(plan: Plan) -> ImpactFigures:
     counts = count_effects(plan.placements)
+    off: dict[str, set[str]] = {}
+    maximum = 0
+    for action in plan.machine_actions:
+        off_vms = off.setdefault(action.site_id, set())
+        maximum = max(maximum, len(off_vms.union(action.stopped_vms)))
+        off_vms.difference_update(action.stopped_vms)
+        off_vms.update(action.stopped_vms if action.leaves_off else ())
     return ImpactFigures(
         recreated=count_objects(counts, Effect.RECREATED),
         moved=count_objects(counts, Effect.MOVED, Effect.UNPLACED),
@@ -129,20 +136,8 @@ def _build_impact(plan: Plan) -> ImpactFigures:
         max_down=_compute_max_down(plan),
         minutes=_compute_minutes(plan),
         stopped=len(select_stopped_vms(plan.machine_actions)),
-        max_stopped=_compute_max_stopped(plan.machine_actions),
+        max_stopped=maximum,
     )
-
-
-def _compute_max_stopped(actions: Iterable[MachineAction]) -> int:
-    """Return the largest number of VMs stopped at a time. VMs of a machine left off remain stopped."""
-    off: dict[str, set[str]] = {}
-    maximum = 0
-    for action in actions:
-        off_vms = off.setdefault(action.site_id, set())
-        maximum = max(maximum, len(off_vms.union(action.stopped_vms)))
-        off_vms.difference_update(action.stopped_vms)
-        off_vms.update(action.stopped_vms if action.leaves_off else ())
-    return maximum
 
 
 def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:

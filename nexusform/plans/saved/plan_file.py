@@ -178,7 +178,12 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
     if members is None:
         raise _build_damage_error(name, "Bytes are missing, changed or added.")
     signature = _parse_signature(members.pop(_SIGNATURE, None), name)
-    _check_parts(manifest, members, name)
+    digests = manifest.get("members")
+    if not isinstance(digests, dict) or tuple(members) != (MANIFEST, *_MEMBERS) or set(digests) != set(_MEMBERS):
+        raise _build_damage_error(name, "Its parts are not those of a plan.")
+    for member in _MEMBERS:
+        if digests[member] != compute_digest(members[member]):
+            raise _build_damage_error(name, f'Its part "{member}" was changed after it was saved.')
     documents = _read_documents(manifest, members, name)
     record = documents.pop(_PLAN)
     if not isinstance(record, dict):
@@ -200,16 +205,6 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
     return SavedPlan(
         plan, configuration_files, prior_state, compute_digest(unsigned), _compute_signed_digest(members), signature
     )
-
-
-def _check_parts(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> None:
-    """Raise DiagnosticsError if members are missing, extra or modified."""
-    digests = manifest.get("members")
-    if not isinstance(digests, dict) or tuple(members) != (MANIFEST, *_MEMBERS) or set(digests) != set(_MEMBERS):
-        raise _build_damage_error(name, "Its parts are not those of a plan.")
-    for member in _MEMBERS:
-        if digests[member] != compute_digest(members[member]):
-            raise _build_damage_error(name, f'Its part "{member}" was changed after it was saved.')
 
 
 def _parse_signature(content: bytes | None, name: str) -> dict[str, Any] | None:

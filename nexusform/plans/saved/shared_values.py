@@ -185,11 +185,18 @@ class DocumentExpander:
             raise SharedValuesError("Its shared values are not an object of keys and values.")
         self._mark = mark
         self._maximum_parts = most_parts
-        self._keys = _validate_keys(shared["keys"])
+        keys = shared["keys"]
+        lists = isinstance(keys, list) and all(isinstance(names, list) for names in keys)
+        if not lists or not all(all(isinstance(key, str) for key in names) for names in keys):
+            raise SharedValuesError("The keys that its objects share are not lists of texts.")
+        self._keys = list(keys)
         self._values: list[Any] = []
         self._sizes: list[int] = []
         self._size = 0
-        for value in _validate_values(shared["values"]):
+        values = shared["values"]
+        if not isinstance(values, list):
+            raise SharedValuesError("Its shared values are not a list.")
+        for value in values:
             self._size = 0
             self._values.append(self.expand(value))
             self._sizes.append(self._size)
@@ -241,16 +248,3 @@ class DocumentExpander:
         self._size += parts
         if self._size > self._maximum_parts:
             raise SharedValuesError("Its expanded values exceed the maximum of a plan.")
-
-
-def _validate_keys(keys: Any) -> list[list[str]]:
-    lists = isinstance(keys, list) and all(isinstance(names, list) for names in keys)
-    if not lists or not all(all(isinstance(key, str) for key in names) for names in keys):
-        raise SharedValuesError("The keys that its objects share are not lists of texts.")
-    return list(keys)
-
-
-def _validate_values(values: Any) -> list[Any]:
-    if not isinstance(values, list):
-        raise SharedValuesError("Its shared values are not a list.")
-    return values

@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "occupancy": (
-        "list_changed_racks list_out_of_service OutOfService MachineCount build_unmanaged_vms_note "
+        "list_changed_racks list_out_of_service OutOfService build_unmanaged_vms_note "
         "read_recorded_vms UnmanagedVm PoolVms RackCounts Capacity select_without_new_sharing SiteMachine "
         "SiteRack SiteCapacity SiteVms add_recorded_vms"
     ),

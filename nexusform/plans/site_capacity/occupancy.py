@@ -6,7 +6,7 @@ are computed here, too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -268,25 +268,16 @@ def read_recorded_vms(
         return []
     rack_id = str(attributes.get("id" if kind.kind is PlanningKind.RACK else "rack_id"))
     site_id = rack_id.partition("/")[0]
-    return [(site_id, _parse_row(row)) for row in rows]
-
-
-def _parse_row(row: Sequence[Any]) -> OccupiedCapacity:
-    return replace(OccupiedCapacity(*row[:_FIELDS]), cell_numbers=tuple(*row[_FIELDS:]))
+    return [(site_id, replace(OccupiedCapacity(*row[:_FIELDS]), cell_numbers=tuple(*row[_FIELDS:]))) for row in rows]
 
 
 def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, Any]:
     """Build the note of a rack or machine that records its unmanaged VMs."""
-    return {UNMANAGED_KEY: _build_rows(vms)}
-
-
-def _build_rows(vms: Iterable[OccupiedCapacity]) -> list[list[Any]]:
-    """Build the rows of a note from VMs on machines."""
     rows: list[list[Any]] = []
     for vm in vms:
         cells = [list(vm.cell_numbers)] if vm.cell_numbers else []
         rows.append([*astuple(vm)[:_FIELDS], *cells])
-    return rows
+    return {UNMANAGED_KEY: rows}
 
 
 _FIELDS: Final = 6  # of such a row, before the numbers of the cells

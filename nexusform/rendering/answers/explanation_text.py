@@ -284,12 +284,13 @@ def _describe_need(
         return _describe_departures(alternatives)
     scope = f"all {pool_size:,} VMs of the pool" if pool_size > 1 else "the VM"
     reasons = [f"{item.machine} ({item.unschedulable_reason or item.hint or item.rule})" for item in alternatives]
+    counts = Counter(alternative.rack for alternative in alternatives)
     return _NEED_SENTENCES[need].format(
         count=format_count(len(alternatives), "machine"),
         have=select_word_form(len(alternatives), "has", "have"),
         they_take=select_word_form(len(alternatives), "it takes", "they take"),
         machines=format_list((alternative.machine for alternative in alternatives), _MAX_NAMES),
-        racks=_format_by_rack(alternatives),
+        racks=format_list((f"{rack} ({count})" for rack, count in counts.items()), 8),
         zones=", ".join(sorted(demand.zones or ())),
         reasons=format_list(reasons, _MAX_NAMES),
         consequence=f"that re-places {scope}",
@@ -307,12 +308,6 @@ def _describe_departures(alternatives: Sequence[MachineAlternative]) -> str:
     other_note = f"; {other_count} more if several were removed" if other_count else ""
     count = format_count(len(best), "machine")
     return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
-
-
-def _format_by_rack(alternatives: Iterable[MachineAlternative]) -> str:
-    """Format the racks of machines with counts."""
-    counts = Counter(alternative.rack for alternative in alternatives)
-    return format_list((f"{rack} ({count})" for rack, count in counts.items()), 8)
 
 
 def _build_need(need: Requirement) -> dict[str, str]:

@@ -51,19 +51,14 @@ def list_references(references: Iterable[Traversal]) -> list[str]:
     """List each traversal and its prefixes down to the referenced object, longest first."""
     texts: dict[str, None] = {}
     for reference in references:
-        texts.update(dict.fromkeys(reversed(_list_prefixes(reference))))
+        prefixes = [reference.root.name]
+        for step in reference.steps:
+            text = f".{step.name}" if isinstance(step, TraverseAttribute) else _format_index(step.key)
+            prefixes.append(f"{prefixes[-1]}{text}")
+        # `data.type.name` and `type.name` are objects; `data` and the type alone are not.
+        shortest = 3 if reference.root.name == "data" else 2
+        texts.update(dict.fromkeys(reversed(prefixes[shortest - 1 :] or prefixes[:1])))
     return list(texts)
-
-
-def _list_prefixes(reference: Traversal) -> list[str]:
-    """List `var.a`, `var.a.b`, ... from the referenced object to the whole traversal."""
-    prefixes = [reference.root.name]
-    for step in reference.steps:
-        text = f".{step.name}" if isinstance(step, TraverseAttribute) else _format_index(step.key)
-        prefixes.append(f"{prefixes[-1]}{text}")
-    # `data.type.name` and `type.name` are objects; `data` and the type alone are not.
-    shortest = 3 if reference.root.name == "data" else 2
-    return prefixes[shortest - 1 :] or prefixes[:1]
 
 
 def _format_index(key: object) -> str:

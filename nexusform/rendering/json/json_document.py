@@ -384,7 +384,11 @@ def _build_checks(results: Sequence[CheckResult], unchecked: Iterable[tuple[str,
     """Build the results of conditions, grouped by declaration. The status of `unchecked` ones is unknown."""
     groups: dict[tuple[str, str], list[CheckResult]] = {}
     for result in results:
-        groups.setdefault((result.kind, _remove_keys(result.address)), []).append(result)
+        import re
+
+        groups.setdefault((result.kind, re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]', "", result.address)), []).append(
+            result
+        )
     documents = [_build_check(kind, address, instances) for (kind, address), instances in groups.items()]
     for kind, address in unchecked:
         documents.append({"address": _build_check_address(kind, address), "status": "unknown"})
@@ -472,10 +476,3 @@ def _build_check_instance(result: CheckResult) -> dict[str, Any]:
     if result.messages:
         document["problems"] = [{"message": text} for text in result.messages]
     return document
-
-
-def _remove_keys(address: str) -> str:
-    """Return an address without instance keys: `a.b` for `a.b["x"]`."""
-    import re
-
-    return re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]', "", address)

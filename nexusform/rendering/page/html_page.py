@@ -103,6 +103,7 @@ def _build_sections(view: PlanView, report: Report, maps: Sequence[SiteMap]) -> 
     vm_list = (
         build_section("vms", "VMs", build_script_placeholder("vm-list")) if any(site.vms for site in maps) else None
     )
+    text = "\n\n".join(map(render_stanza, view.drift_stanzas))
     return [
         verdict,
         findings if has_renames else None,
@@ -119,7 +120,9 @@ def _build_sections(view: PlanView, report: Report, maps: Sequence[SiteMap]) -> 
         build_plan_section(plan_sections.build_rollout_section(view), "Rollouts"),
         rules,
         _build_changes(view),
-        build_plan_section(_build_drift(view)),
+        build_plan_section(
+            Section("Changed outside of nexusform", code=Code(text, "diff"), name="drift") if text else None
+        ),
         build_plan_section(_build_outputs(view), "Outputs"),
         build_plan_section(plan_sections.build_check_section(view)),
     ]
@@ -177,11 +180,6 @@ def _build_changes(view: PlanView) -> Part:
     summary = build_element("summary", "Each object, with its difference")
     tree = build_element("details", summary, build_script_placeholder("change-tree"), class_="every")
     return build_plan_section(section, appendix=tree)
-
-
-def _build_drift(view: PlanView) -> Section | None:
-    text = "\n\n".join(map(render_stanza, view.drift_stanzas))
-    return Section("Changed outside of nexusform", code=Code(text, "diff"), name="drift") if text else None
 
 
 def _build_outputs(view: PlanView) -> Section | None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.kinds import KINDS, VM, format_location_text
 from nexusform.plans.impact.effects import Effect, compute_effect, describe_state
-from nexusform.plans.plan import Change, PlacementChange, Plan, SeparationVerdict
+from nexusform.plans.plan import Change, PlacementChange, Plan
 from nexusform.rendering.notation.json_values import drop_unknown_values
 from nexusform.rendering.page.domain_parts import load_domain_parts
 from nexusform.rendering.page.legend import ClusterStyle, build_cluster_styles
@@ -43,13 +43,18 @@ def build_page_data(plan: Plan, stanzas: Sequence[Stanza], maps: Sequence[SiteMa
     """Build the whole document; for a failed plan without its changes."""
     changes = () if plan.errored else pair_stanzas(plan, stanzas)
     placements = () if plan.errored else plan.placements
+    shared: list[dict[str, Any]] = []
+    for verdict in plan.separation_verdicts:
+        for violation in verdict.violations:
+            hardware = {"site": violation.site_id, "rack": violation.rack, "machine": violation.machine}
+            shared.append({"rule": str(verdict.address), **hardware, "members": list(violation.members)})
     document = {
         "fields": FIELDS,
         "sites": [_build_site(site) for site in maps],
         "changes": [_build_change(change, stanza) for change, stanza in changes],
         "rows": [_build_row(row) for row in placements if row.kind != VM],
         "members": [list(member) for part in load_domain_parts(plan) for member in part.members(plan)],
-        "shared": _list_shared_hardware(plan.separation_verdicts),
+        "shared": shared,
         "errored": plan.errored,
         "denied": plan.is_rejected,
         "samples": plan.samples,
@@ -249,6 +254,7 @@ def _build_row(row: PlacementChange) -> list[Any]:
     """Build the fields of a binding or a pod in the order of FIELDS."""
     explanation = _build_explanation(row)
     explanation.pop("trigger", None)
+    location = row.target or row.source
     return [
         row.kind,
         row.object,
@@ -259,24 +265,8 @@ def _build_row(row: PlacementChange) -> list[Any]:
         _format_location(row.target),
         row.trigger,
         explanation or None,
-        _build_link(row),
+        ([row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))),
     ]
-
-
-def _build_link(row: PlacementChange) -> list[str]:
-    """Return cluster, node and machine of a binding or a pod for links; "" for missing ones."""
-    location = row.target or row.source
-    return [row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))
-
-
-def _list_shared_hardware(verdicts: Sequence[SeparationVerdict]) -> list[dict[str, Any]]:
-    """List the hardware shared in violation of separation rules."""
-    shared: list[dict[str, Any]] = []
-    for verdict in verdicts:
-        for violation in verdict.violations:
-            hardware = {"site": violation.site_id, "rack": violation.rack, "machine": violation.machine}
-            shared.append({"rule": str(verdict.address), **hardware, "members": list(violation.members)})
-    return shared
 
 
 def _format_location(location: Location | None) -> str:

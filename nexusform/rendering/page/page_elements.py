@@ -140,25 +140,22 @@ def _build_finding(finding: Finding, sources: Mapping[str, SourceFile]) -> Marku
     location = " \N{MIDDLE DOT} ".join(text for text in (diagnostic.address, line) if text)
     existing_note = ", not caused by this plan" if finding.is_preexisting else ""
     tag = build_element("span", f"{_LEVEL_TAGS[finding.level]}{existing_note}", class_="tag")
+    parts: list[Markup] = []
+    for is_code, lines in groupby(
+        filter(str.strip, diagnostic.detail.split("\n")), key=lambda line: line.startswith("  ")
+    ):
+        if is_code:
+            parts.append(build_element("pre", build_element("code", dedent("\n".join(lines)))))
+        else:
+            parts += [build_element("p", render_inline_code(line)) for line in lines]
     return build_element(
         "article",
         build_element("h3", tag, " ", diagnostic.summary),
         build_element("p", build_element("code", build_breakable_name(location)), class_="quiet") if location else None,
         _build_source_lines(diagnostic, sources),
-        _build_detail(diagnostic.detail),
+        parts,
         class_=f"finding {finding.level.value}",
     )
-
-
-def _build_detail(detail: str) -> list[Markup]:
-    """Build a paragraph per line; indented lines are code."""
-    parts: list[Markup] = []
-    for is_code, lines in groupby(filter(str.strip, detail.split("\n")), key=lambda line: line.startswith("  ")):
-        if is_code:
-            parts.append(build_element("pre", build_element("code", dedent("\n".join(lines)))))
-        else:
-            parts += [build_element("p", render_inline_code(line)) for line in lines]
-    return parts
 
 
 _CODE: Final = re.compile(r"`([^`]+)`")

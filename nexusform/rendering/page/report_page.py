@@ -74,7 +74,12 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
         kind, label = IMPACT_STYLES[report.impact]
     facts = [build_element("li", render_inline_code(fact)) for fact in report.facts]
     header = build_decision([DecisionLine(label, (report.verdict,))], kind, facts)
-    return join_parts(header, pictures, _build_answer_sections(report.sections), appendix)
+    blocks: list[Markup] = []
+    numbered = enumerate(report.sections, start=1)
+    for is_folded, group in groupby(numbered, key=lambda pair: pair[1].is_folded):
+        elements = [_build_answer_section(number, part) for number, part in group]
+        blocks.append(build_element("div", elements, class_="folds" if is_folded else "parts"))
+    return join_parts(header, pictures, blocks, appendix)
 
 
 def build_decision(lines: Iterable[DecisionLine], kind: str, facts: Sequence[Markup]) -> Markup:
@@ -85,16 +90,6 @@ def build_decision(lines: Iterable[DecisionLine], kind: str, facts: Sequence[Mar
     ]
     fact_list = build_element("ul", facts, class_="figures") if facts else None
     return build_element("div", build_element("dl", block, class_=f"decision {kind}"), fact_list, id="verdict")
-
-
-def _build_answer_sections(sections: Iterable[Section]) -> list[Markup]:
-    """Build the sections of an answer, folded ones as one list."""
-    blocks: list[Markup] = []
-    numbered = enumerate(sections, start=1)
-    for is_folded, group in groupby(numbered, key=lambda pair: pair[1].is_folded):
-        elements = [_build_answer_section(number, part) for number, part in group]
-        blocks.append(build_element("div", elements, class_="folds" if is_folded else "parts"))
-    return blocks
 
 
 def _build_answer_section(number: int, part: Section) -> Markup:

@@ -38,9 +38,13 @@ _OUTCOMES: Final = {"pass": "", "fail": "failure", "error": "error", "unknown": 
 def render_junit(plan: Plan) -> str:
     """Render the XML document of a plan."""
     findings = collect_findings(plan)
+    violations = [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == GUARD_RAIL]
     suites = {
         "plan": _build_planning_cases(plan.diagnostics),
-        "guard rails": _build_guard_rail_cases(plan.diagnostics),
+        "guard rails": [
+            JunitCase("guard rail", get_limit_text(diagnostic), "failure", diagnostic.summary, diagnostic.detail)
+            for diagnostic in violations
+        ],
         "checks": [_build_check_case(check) for check in plan.checks],
         "lint": [_build_lint_case(rule, findings, _explain_skip(rule, plan)) for rule in RULE_IDS],
         "warnings": _build_warning_cases(findings),
@@ -101,15 +105,6 @@ def _build_planning_cases(diagnostics: Iterable[Diagnostic]) -> list[JunitCase]:
     if not errors:
         return [JunitCase("plan", "planning")]
     return [JunitCase("plan", _format_name(error), "error", error.summary, error.detail) for error in errors]
-
-
-def _build_guard_rail_cases(diagnostics: Iterable[Diagnostic]) -> list[JunitCase]:
-    """Build a case per exceeded guard rail."""
-    violations = [diagnostic for diagnostic in diagnostics if diagnostic.id == GUARD_RAIL]
-    return [
-        JunitCase("guard rail", get_limit_text(diagnostic), "failure", diagnostic.summary, diagnostic.detail)
-        for diagnostic in violations
-    ]
 
 
 def _format_name(diagnostic: Diagnostic) -> str:

@@ -33,7 +33,7 @@ from nexusform.rendering.report.placement_rows import PlacementDetail
 from nexusform.rendering.report.plan_notes import INVENTORY
 from nexusform.rendering.report.plan_verdict import describe_inventory, has_stale_inventory
 from nexusform.rendering.report.plan_view import PlanView, build_plan_report
-from nexusform.rendering.report.report_tree import Code, Report, Section
+from nexusform.rendering.report.report_tree import Code, Section
 from nexusform.rendering.text.diagnostic_text import render_diagnostic
 from nexusform.rendering.text.plan_text import render_counts, render_placement_text
 from nexusform.rendering.text.report_text import render_decision
@@ -67,7 +67,10 @@ def render_markdown(
     """Render the whole comment as GitHub-flavoured Markdown in `max_bytes`, with a final newline."""
     view = PlanView(plan, sources, registries, placements)
     report = build_plan_report(view, ())
-    head = (render_title(report), *report.facts, *_render_alert(view, report))
+    lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
+    block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
+    kind = "CAUTION" if report.verdict else (report.impact or Impact.NONE).value.upper()
+    head = (render_title(report), *report.facts, *[f"> [!{kind}]", *(f"> {line}" for line in block.split("\n"))])
     parts = [ReportPart("The verdict", 100, head, is_atomic=True)]
     # As in the terminal, changes planned before an error would hide it.
     for place in _FAILED_COMMENT if plan.is_failed else _COMMENT:
@@ -79,14 +82,6 @@ def render_markdown(
         if place.build is plan_sections.build_change_section:
             parts.append(ReportPart("The last line", 99, _render_last_line(plan, origin), is_atomic=True))
     return join_parts_within_limit(parts, max_bytes)
-
-
-def _render_alert(view: PlanView, report: Report) -> list[str]:
-    """Render GitHub's alert box with the decision block; its kind is the impact."""
-    lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
-    block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
-    kind = "CAUTION" if report.verdict else (report.impact or Impact.NONE).value.upper()
-    return [f"> [!{kind}]", *(f"> {line}" for line in block.split("\n"))]
 
 
 def _truncate_line(line: str) -> str:

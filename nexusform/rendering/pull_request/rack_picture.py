@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nexusform.diagnostics.phrases import compute_natural_key, format_count
-from nexusform.plans.site_capacity.occupancy import MachineCount, RackCounts
+from nexusform.plans.site_capacity.occupancy import RackCounts
 from nexusform.rendering.notation.colours import count_columns, escape_control_characters, fill_to_width
 
 MAX_WIDTH: Final = 38
@@ -74,7 +74,10 @@ def _render_rack(rack: RackCounts, display_name: str) -> list[str]:
             lines.append(fill_to_width(f"from {first + 1}" if first else name, _MARGIN_WIDTH) + after)
             continue
         before = _render_row([_format_figure(machine.before, is_closed=False) for machine in machines])
-        lines.append((fill_to_width(name, _MARGIN_WIDTH) + _render_slots(first, machines)).rstrip())
+        numbers = range(first + 1, first + len(machines) + 1, _GROUP_SIZE)
+        lines.append(
+            (fill_to_width(name, _MARGIN_WIDTH) + "  ".join(f"{number:<{_GROUP_SIZE}}" for number in numbers)).rstrip()
+        )
         lines += [fill_to_width("before", _MARGIN_WIDTH) + before, fill_to_width("after", _MARGIN_WIDTH) + after]
     return lines
 
@@ -82,12 +85,6 @@ def _render_rack(rack: RackCounts, display_name: str) -> list[str]:
 def _render_row(figures: Sequence[str]) -> str:
     groups = ["".join(figures[start : start + _GROUP_SIZE]) for start in range(0, len(figures), _GROUP_SIZE)]
     return "  ".join(groups)
-
-
-def _render_slots(first: int, machines: Sequence[MachineCount]) -> str:
-    """Render the number of the first machine above every group."""
-    numbers = range(first + 1, first + len(machines) + 1, _GROUP_SIZE)
-    return "  ".join(f"{number:<{_GROUP_SIZE}}" for number in numbers)
 
 
 def _format_figure(vms: int | None, *, is_closed: bool) -> str:

@@ -96,7 +96,10 @@ def _build_suggestions(
     if configuration is None:
         return []
     for remedy in diagnostic.extra.get("fit", {}).get("suggested_fixes", ()):
-        edits = [_resolve_edit(configuration, edit) for edit in remedy["edits"]]
+        edits = [
+            build_literal_edit(configuration, parse_address(edit["address"]), edit["path"], edit["value"])
+            for edit in remedy["edits"]
+        ]
         possible = [edit for edit in edits if edit is not None]
         if not possible or len(possible) < len(edits):
             continue
@@ -104,11 +107,6 @@ def _build_suggestions(
         if all(comments):
             return [comment for comment in comments if comment is not None]
     return []
-
-
-def _resolve_edit(configuration: Configuration, edit: Mapping[str, Any]) -> TextEdit | None:
-    """Return an edit of a remedy as a text edit, or None if it is not a literal in a file."""
-    return build_literal_edit(configuration, parse_address(edit["address"]), edit["path"], edit["value"])
 
 
 def _build_suggestion(

@@ -107,9 +107,15 @@ def _build_result(finding: Finding, number: int, blocks: Mapping[str, Span]) -> 
     location: dict[str, Any] = {}
     span = diagnostic.subject or blocks.get(diagnostic.address)
     if span is not None:
+        # In SARIF, too, the end is after the last character.
         location["physicalLocation"] = {
             "artifactLocation": _build_artifact(span.filename),
-            "region": _build_region(span),
+            "region": {
+                "startLine": span.start.line,
+                "startColumn": span.start.column,
+                "endLine": max(span.end.line, span.start.line),
+                "endColumn": span.end.column,
+            },
         }
     if diagnostic.address:
         location["logicalLocations"] = [{"fullyQualifiedName": diagnostic.address, "kind": "resource"}]
@@ -123,13 +129,3 @@ def _build_artifact(name: str) -> dict[str, str]:
     if path.startswith("/"):
         return {"uri": f"file://{path}"}
     return {"uri": path.removeprefix("./"), "uriBaseId": "SRCROOT"}
-
-
-def _build_region(span: Span) -> dict[str, int]:
-    # In SARIF, too, the end is after the last character.
-    return {
-        "startLine": span.start.line,
-        "startColumn": span.start.column,
-        "endLine": max(span.end.line, span.start.line),
-        "endColumn": span.end.column,
-    }

@@ -79,16 +79,13 @@ def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]] | None:
     for document in stream.documents:
         if not isinstance(document.data, dict):
             return None
-        objects.setdefault(_build_key(document.data), document.data)
+        body = document.data
+        metadata = body.get("metadata")
+        metadata_map = metadata if isinstance(metadata, dict) else {}
+        parts = (body.get("apiVersion"), metadata_map.get("namespace"), body.get("kind"), metadata_map.get("name"))
+        objects.setdefault(tuple(part if isinstance(part, str) else "" for part in parts), document.data)
     is_complete = not stream.findings and len(objects) == len(stream.documents)
     return objects if is_complete and objects else None
-
-
-def _build_key(body: Mapping[str, Any]) -> _Key:
-    metadata = body.get("metadata")
-    metadata_map = metadata if isinstance(metadata, dict) else {}
-    parts = (body.get("apiVersion"), metadata_map.get("namespace"), body.get("kind"), metadata_map.get("name"))
-    return tuple(part if isinstance(part, str) else "" for part in parts)
 
 
 def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[FieldChange]:
@@ -97,7 +94,14 @@ def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) 
     is_secret = old.get("kind") == "Secret"
     for path, before, after in _find_differences((), old, new):
         format_side = _hide_value if is_secret and path[0] in _SECRET_FIELDS else _format_value
-        changes.append(FieldChange(title, _format_path(path), format_side(before), format_side(after)))
+        last_list = max((at for at, step in enumerate(path) if step.startswith("[")), default=0)
+        visible_steps = path[max(last_list - 1, 0) :] if last_list else path
+        if len(visible_steps) > 1 and visible_steps[0] == "spec":
+            visible_steps = visible_steps[1:]
+        text = ""
+        for step in visible_steps:
+            text += step if step.startswith("[") or not text else f".{step}"
+        changes.append(FieldChange(title, text, format_side(before), format_side(after)))
     return changes
 
 
@@ -128,18 +132,6 @@ def _split_parts(value: Any) -> dict[str, Any] | None:
     if all(isinstance(name, str) for name in names) and len(set(names)) == len(names):
         return {f"[{name}]": item for name, item in zip(names, value, strict=True)}
     return {f"[{position}]": item for position, item in enumerate(value)}
-
-
-def _format_path(path: _Path) -> str:
-    """Format a path from its last list on, as `containers[web].image`, else without a leading `spec`."""
-    last_list = max((at for at, step in enumerate(path) if step.startswith("[")), default=0)
-    visible_steps = path[max(last_list - 1, 0) :] if last_list else path
-    if len(visible_steps) > 1 and visible_steps[0] == "spec":
-        visible_steps = visible_steps[1:]
-    text = ""
-    for step in visible_steps:
-        text += step if step.startswith("[") or not text else f".{step}"
-    return text
 
 
 def _hide_value(value: Any) -> str:

@@ -428,7 +428,14 @@ def _build_clauses(
 def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
     """Return the clauses after the name of a block; equal blocks share them."""
     if block.symbol in (CREATED, DELETED):
-        return (_format_contents(block, schema),)
+        texts = []
+        for child in block.children:
+            attribute = schema.attributes.get(child.name) if schema else None
+            value = child.old if child.symbol == DELETED else child.new
+            if child.kind is NodeKind.LEAF and (attribute is None or value != attribute.default):
+                texts.append(f"{child.name} = {format_scalar(value)}")
+        text = ", ".join(texts)
+        return (f" ({text})" if 0 < len(text) <= _MAX_VALUE_LENGTH else "",)
     return tuple(f" {clause}" for clause in _build_clauses(block, schema, ""))
 
 
@@ -441,18 +448,6 @@ def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
     attribute = schema.attributes.get(name)
     is_order = any(name == get_order_attribute(block) for block in schema.blocks)
     return attribute is not None and attribute.is_configurable and not is_order
-
-
-def _format_contents(block: DifferenceNode, schema: BlockSchema | None) -> str:
-    """Format a short created or deleted block: ` (evacuate = true)`."""
-    texts = []
-    for child in block.children:
-        attribute = schema.attributes.get(child.name) if schema else None
-        value = child.old if child.symbol == DELETED else child.new
-        if child.kind is NodeKind.LEAF and (attribute is None or value != attribute.default):
-            texts.append(f"{child.name} = {format_scalar(value)}")
-    text = ", ".join(texts)
-    return f" ({text})" if 0 < len(text) <= _MAX_VALUE_LENGTH else ""
 
 
 def _format_leaf(node: DifferenceNode) -> str:

@@ -173,16 +173,14 @@ def _build_groups(
 ) -> Section | None:
     """Build the items of groups, moves first; groups with equal lines share them."""
     merged = [group for group in merge_equal_groups(groups) if group.lines]
-    merged.sort(key=lambda group: (bool(group.sites), not _has_moves(group)))
+    merged.sort(
+        key=lambda group: (bool(group.sites), not any(line.action is PlacementAction.MOVE for line in group.lines))
+    )
     items = [
         ItemGroup(group_name, tuple(map(_build_item, chain.from_iterable(group.lines for group in members))))
         for group_name, members in groupby(merged, _name_group)
     ]
     return Section(title, groups=tuple(items), item_headers=headers, name=name) if items else None
-
-
-def _has_moves(group: PlacementGroup) -> bool:
-    return any(line.action is PlacementAction.MOVE for line in group.lines)
 
 
 def _name_group(group: PlacementGroup) -> str:

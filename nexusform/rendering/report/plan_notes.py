@@ -28,7 +28,8 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
     ]
     sentences += [("Dry run", judgement) for judgement in plan.dry_run_messages]
     sentences += _describe_separations(plan)
-    sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, _describe_inventory(plan))]
+    age = describe_inventory(plan)
+    sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, (f"{age}." if age else ""))]
     return [(heading, sentence) for heading, sentence in sentences if sentence]
 
 
@@ -81,11 +82,6 @@ def _describe_separations(plan: Plan) -> list[tuple[str, str]]:
         scope = f"in the plan and in {maximum_runs} samples" if maximum_runs else "in the plan"
         sentences.append(f"{names} {select_word_form(len(satisfied), 'holds', 'hold')}, {scope}.")
     return [("Separation", sentence) for sentence in sentences]
-
-
-def _describe_inventory(plan: Plan) -> str:
-    age = describe_inventory(plan)
-    return f"{age}." if age else ""
 
 
 def _describe_conditions(plan: Plan) -> str:

@@ -10,7 +10,7 @@ from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count
 from nexusform.placement_kinds.kinds import get_kind_order, get_kind_title
 from nexusform.plans.cluster_upgrades import PoolUpgrade
-from nexusform.plans.plan import Action, PlacementAction, Plan, SeparationVerdict
+from nexusform.plans.plan import Action, PlacementAction, SeparationVerdict
 from nexusform.rendering.report.conditions import describe_conditions
 from nexusform.rendering.report.entries import list_destructive_renames
 from nexusform.rendering.report.object_rows import ObjectFold
@@ -100,22 +100,18 @@ def build_count_section(view: PlanView) -> Section | None:
     tables = []
     if types:
         tables.append(Table(("type", "add", "change", "destroy"), tuple(types), frozenset({1, 2, 3}), "Resources"))
-    triggers = _build_trigger_rows(view.plan)
-    if triggers:
-        heads = ("kind", "action", "trigger", "count")
-        tables.append(Table(heads, triggers, frozenset({3}), "Placements by trigger"))
-    return Section("Counts", tables=tuple(tables), name="counts") if tables else None
-
-
-def _build_trigger_rows(plan: Plan) -> tuple[Row, ...]:
-    counts = Counter((row.kind, row.action, row.trigger) for row in plan.placements if row.trigger)
+    counts = Counter((row.kind, row.action, row.trigger) for row in view.plan.placements if row.trigger)
     actions = tuple(PlacementAction)
     ordered = sorted(
         counts.items(), key=lambda pair: (get_kind_order(pair[0][0]), actions.index(pair[0][1]), pair[0][2])
     )
-    return tuple(
+    triggers = tuple(
         Row((get_kind_title(kind), action.value, trigger, f"{count:,}")) for (kind, action, trigger), count in ordered
     )
+    if triggers:
+        heads = ("kind", "action", "trigger", "count")
+        tables.append(Table(heads, triggers, frozenset({3}), "Placements by trigger"))
+    return Section("Counts", tables=tuple(tables), name="counts") if tables else None
 
 
 # --- consequences ------------------------------------------------------------------------------

@@ -40,7 +40,12 @@ def build_headline(plan: Plan) -> str:
     destroyed objects: `3 VMs are re-created on other machines`.
     """
     if plan.is_failed:
-        return _describe_failure(plan)
+        broken_rules = [verdict.address for verdict in plan.separation_verdicts if is_blocking_verdict(verdict)]
+        reasons = [f"separation rule {address} does not hold" for address in broken_rules]
+        reasons += map(format_title, select_own_errors(plan))
+        further_count = len(reasons) - 1
+        suffix = f", and {format_count(further_count, 'more error')}" if further_count > 0 else ""
+        return f"planning failed: {reasons[0]}{suffix}" if reasons else "planning failed"
     if not plan.has_changes:
         is_empty = any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics)
         no_changes = "no changes to the state; the hub was not read" if plan.is_from_state else "no changes"
@@ -83,16 +88,6 @@ def describe_rejection(plan: Plan) -> str:
     if limits:
         reasons.append(f"{select_word_form(len(limits), 'guard rail')} {format_list(limits)}")
     return "; ".join(reasons) or "an error"
-
-
-def _describe_failure(plan: Plan) -> str:
-    """Return `planning failed: cluster-b/pool1 does not fit, and 2 more errors`."""
-    broken_rules = [verdict.address for verdict in plan.separation_verdicts if is_blocking_verdict(verdict)]
-    reasons = [f"separation rule {address} does not hold" for address in broken_rules]
-    reasons += map(format_title, select_own_errors(plan))
-    further_count = len(reasons) - 1
-    suffix = f", and {format_count(further_count, 'more error')}" if further_count > 0 else ""
-    return f"planning failed: {reasons[0]}{suffix}" if reasons else "planning failed"
 
 
 def format_violation(violation: SeparationViolation) -> str:

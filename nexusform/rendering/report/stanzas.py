@@ -214,7 +214,11 @@ def _build_condensed_texts(
         if changes and (old or new):
             # Nested placements cannot be counted here.
             if not KINDS[kind].is_nested:
-                changes += _describe_unlisted(kind, old, new, counts)
+                names = [name for name in new if name in old and (kind, name) not in counts.objects]
+                kept = sum(1 for name in names if old[name] == new[name])
+                changed = len(names) - kept
+                count_pairs = [(kept, "kept"), (changed, "other changes")]
+                changes += [f"{count:,} {outcome}" for count, outcome in count_pairs if count]
             hint = ", see below" if placements_follow else ""
             texts[name] = f"({', '.join(changes)}{hint})"
         elif new and not before:
@@ -222,17 +226,6 @@ def _build_condensed_texts(
         elif old and not after:
             texts[name] = f"({len(old):,} removed)"
     return texts | _format_conditions(before, after) | _format_statuses(before, after) | _format_machines(before, after)
-
-
-def _describe_unlisted(
-    kind: str, old: Mapping[str, Any], new: Mapping[str, Any], counts: _PlacementCounts
-) -> list[str]:
-    """Describe objects on both sides without a row: kept or otherwise changed."""
-    names = [name for name in new if name in old and (kind, name) not in counts.objects]
-    kept = sum(1 for name in names if old[name] == new[name])
-    changed = len(names) - kept
-    count_pairs = [(kept, "kept"), (changed, "other changes")]
-    return [f"{count:,} {outcome}" for count, outcome in count_pairs if count]
 
 
 def _format_conditions(before: _Side, after: _Side) -> dict[str, str]:

@@ -103,18 +103,16 @@ def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], pa
             before, highlight, after = line
             # A line may be a whole file, so process only its visible part.
             maximum = 4 * line_width + 16
-            parts = [_expand_tabs(part) for part in (before[-maximum:], highlight[:maximum], after[:maximum])]
+            parts = [
+                escape_control_characters(part).replace("\t", "    ")
+                for part in (before[-maximum:], highlight[:maximum], after[:maximum])
+            ]
             before, highlight, after = _truncate_line(parts, line_width)
             text = f"{before}{paint(highlight, 'underline')}{after}"
             lines.append(f"{snippet.start_line + offset:4d}: {text}".rstrip())
         if snippet.hidden_lines:
             lines.append(f"      ... ({snippet.hidden_lines} more {select_word_form(snippet.hidden_lines, 'line')})")
     return [*lines, *_render_notes(diagnostic, paint, width)]
-
-
-def _expand_tabs(source: str) -> str:
-    """Escape source text and replace tabs by spaces."""
-    return escape_control_characters(source).replace("\t", "    ")
 
 
 def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:

@@ -65,7 +65,10 @@ def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options:
         before = [_render_boxes(list_destructive_renames(plan), sources, options), "\n".join(plan.provider_titles)]
         for render in _SHORT_PLAN:
             before += render(view, options.width, paint)
-    after = [_render_entry_part(view, options, paint), *_render_closing(view, options, paint)]
+    lines = render_entries(view.entries, options.width, paint) if options.diagnostics else []
+    if lines and options.hints:
+        lines += render_labelled_text("", build_entry_hint(view.entries, options.saved_path), 2, options.width)
+    after = ["\n".join(lines), *_render_closing(view, options, paint)]
     return _join_parts(before), _join_parts(after)
 
 
@@ -139,14 +142,6 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
     _render_placements,
     _create_section_renderer(plan_sections.build_rollout_section),
 )
-
-
-def _render_entry_part(view: PlanView, options: PlanTextOptions, paint: Painter) -> str:
-    """Render the warnings and advice, and the command with more detail."""
-    lines = render_entries(view.entries, options.width, paint) if options.diagnostics else []
-    if lines and options.hints:
-        lines += render_labelled_text("", build_entry_hint(view.entries, options.saved_path), 2, options.width)
-    return "\n".join(lines)
 
 
 def _render_closing(view: PlanView, options: PlanTextOptions, paint: Painter) -> list[str]:

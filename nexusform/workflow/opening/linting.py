@@ -18,7 +18,6 @@ from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.resources.address import Address
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, ReleaseOperation
 
 # Site, owner and pool, as used by the placement rule.
@@ -35,13 +34,11 @@ def add_lint_findings(result: PlanResult, configuration: Configuration) -> PlanR
 
 def lint_literals(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:
     """Lint a configuration without state, with rules about arguments only."""
-    if not result.objects or any(d.id != "insufficient-capacity" for d in _select_errors(result)):
+    if not result.objects or any(
+        d.id != "insufficient-capacity" for d in [d for d in result.plan.diagnostics if d.severity is Severity.ERROR]
+    ):
         return []
     return lint_plan(result, configuration, literal_only=True)
-
-
-def _select_errors(result: PlanResult) -> list[Diagnostic]:
-    return [d for d in result.plan.diagnostics if d.severity is Severity.ERROR]
 
 
 def lint_plan(
@@ -72,22 +69,16 @@ def _build_site_facts(site: SitePlan, evaluated_pools: Collection[tuple[str, str
     """Build the facts of a site, without the VMs of the evaluated pools."""
     base = site.base
     if base is not None and evaluated_pools:
-        base = _remove_pools(site.scheduler, evaluated_pools)
+        base = site.scheduler.copy()
+        for vm in site.scheduler.list_vms():
+            if (vm.vm.owner, vm.vm.pool) in evaluated_pools:
+                base.release(vm.handle)
     return SiteFacts(
         site.id,
         tuple(site.machines.values()),
         build_simulator(base) if base is not None else None,
         site.scheduler.count_free_slots,
     )
-
-
-def _remove_pools(scheduler: RackScheduler, pools: Collection[tuple[str, str]]) -> RackScheduler:
-    """Return the scheduler without the VMs of these pools (owner, pool)."""
-    copy = scheduler.copy()
-    for vm in scheduler.list_vms():
-        if (vm.vm.owner, vm.vm.pool) in pools:
-            copy.release(vm.handle)
-    return copy
 
 
 def _list_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:

@@ -111,7 +111,9 @@ def acquire_lock(
                 return None, [_build_lock_error(conflict.holder, locking.timeout, remedy)]
             if waited >= NOTICE_DELAY and not is_notified:
                 is_notified = True
-                on_wait(_format_waiting(conflict.holder))
+                holder = conflict.holder
+                holder_text = f" It is held by {holder.who} ({holder.operation}, ID {holder.id})." if holder else ""
+                on_wait(f"Acquiring state lock. This may take a few moments...{holder_text}")
             clock.sleep(min(pause, max(locking.timeout - waited, 0.01)))
             pause = min(pause * 2, _MAX_PAUSE)
             continue
@@ -175,11 +177,6 @@ def _build_lock_error(holder: LockInfo | None, timeout: float, remedy: str) -> D
         f"Another process holds the state lock{wait_text}. No changes were made. Wait for that run to end, "
         f"or retry with -lock-timeout=60s. If that run is dead, {remedy}.{holder_text}",
     )
-
-
-def _format_waiting(holder: LockInfo | None) -> str:
-    holder_text = f" It is held by {holder.who} ({holder.operation}, ID {holder.id})." if holder else ""
-    return f"Acquiring state lock. This may take a few moments...{holder_text}"
 
 
 def _get_user() -> str:

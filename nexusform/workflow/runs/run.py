@@ -273,7 +273,9 @@ class Run(Struct):
             errored = result.plan.errored or has_errors(further_diagnostics)
             plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *further_diagnostics), errored=errored)
             if not result.plan.errored:
-                plan = replace(plan, rejected=_find_rejected(further_diagnostics))
+                errors = [item for item in further_diagnostics if item.severity is Severity.ERROR]
+                is_complete = all(item.id == "field-conflict" and item.address for item in errors)
+                plan = replace(plan, rejected=tuple(sorted({item.address for item in errors})) if is_complete else ())
             result = replace(result, plan=plan)
         if result.plan.mode is Mode.NORMAL:
             result = add_lint_findings(result, self.project.configuration)
@@ -366,13 +368,6 @@ def _query_unreachable(query: ServerReader, question: ServerQuery) -> str:
         return query(question)
     except ExternalProblem as failure:
         raise ExternalProblem(replace(failure.problem, severity=Severity.WARNING)) from None
-
-
-def _find_rejected(diagnostics: Sequence[Diagnostic]) -> tuple[str, ...]:
-    """Return the addresses of rejected changes; empty if anything else is an error."""
-    errors = [item for item in diagnostics if item.severity is Severity.ERROR]
-    is_complete = all(item.id == "field-conflict" and item.address for item in errors)
-    return tuple(sorted({item.address for item in errors})) if is_complete else ()
 
 
 def get_plan_options(plan: Plan) -> PlanOptions:

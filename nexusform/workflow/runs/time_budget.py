@@ -94,21 +94,14 @@ def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
                 end_event.set()
         with raise_lock:
             if was_raised:
-                _flush_exception(planning_thread)
+                with suppress(_PlaceholderError):
+                    _raise_in_thread(planning_thread, _PlaceholderError)
+                    while True:
+                        pass
 
 
 class _PlaceholderError(BaseException):
     """Exception that replaces a pending one."""
-
-
-def _flush_exception(thread: int) -> None:
-    """Ensure that no pending exception reaches this thread later. CPython 3.11 keeps checking for cleared
-    asynchronous exceptions, so another one is raised here.
-    """
-    with suppress(_PlaceholderError):
-        _raise_in_thread(thread, _PlaceholderError)
-        while True:
-            pass
 
 
 def _raise_in_thread(thread: int, kind: type[BaseException]) -> None:

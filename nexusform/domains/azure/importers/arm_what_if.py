@@ -115,12 +115,10 @@ def _read_changes(
         reader.read_resources("potentialChanges", potential, parse_resource, is_potential=True)
     reader.report_diagnostics(document.get("diagnostics"))
     changes = reader.build_changes()
-    return changes, reader.findings if changes else [_raise_severity(problem) for problem in reader.findings]
-
-
-def _raise_severity(problem: Problem) -> Problem:
-    """Return an error for a resource without a prediction if nothing else is predicted."""
-    return replace(problem, severity=Severity.ERROR) if problem.id == NOT_PREDICTED else problem
+    return changes, reader.findings if changes else [
+        (replace(problem, severity=Severity.ERROR) if problem.id == NOT_PREDICTED else problem)
+        for problem in reader.findings
+    ]
 
 
 class _ParseResource(Protocol):

@@ -200,7 +200,10 @@ class _ResourceSorter:
             item_kind = find_resource_kind(item)
             if item_kind is None and (_has_type(item) or kind == ANY):
                 unread.setdefault(
-                    item.read_text("type") or "" if _has_type(item) else _read_kubernetes_kind(item), item
+                    item.read_text("type") or ""
+                    if _has_type(item)
+                    else (get_text(item.read_value("kind")) if isinstance(item.read_value("apiVersion"), str) else ""),
+                    item,
                 )
                 continue
             added_kinds.add(item_kind or kind)
@@ -245,11 +248,6 @@ def _report_unread_types(unread: Mapping[str, ArmItem]) -> None:
             "objects of a fleet's hub, `data kubernetes_nodes` for pods."
         )
         next(iter(kubernetes_objects.values())).report("kind", NOT_READ, detail, _WARNING)
-
-
-def _read_kubernetes_kind(item: ArmItem) -> str:
-    """Return the kind of a Kubernetes object, "" for anything else."""
-    return get_text(item.read_value("kind")) if isinstance(item.read_value("apiVersion"), str) else ""
 
 
 def find_resource_kind(item: ArmItem) -> str | None:

@@ -182,7 +182,12 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
     rack = options.racks.get(normalize_id(rack_id))
     if rack is None:
         if options.has_rack_list:
-            _report_unknown_rack(item, name, rack_id)
+            item.report(
+                "rackId",
+                "unknown-rack",
+                f'the machine "{name}" is in the rack "{extract_name(rack_id)}", which is not in the list '
+                "of racks. Capture both lists again at the same time.",
+            )
         return None
     sku_id = item.read_text("machineSkuId")
     _, slot_role = _find_server(rack, slot, options.rack_skus)
@@ -263,15 +268,6 @@ def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None
         f"none): "
         f"the roles come from machineSkuId{assumed}.",
         Severity.WARNING,
-    )
-
-
-def _report_unknown_rack(item: ArmItem, name: str, rack_id: str) -> None:
-    item.report(
-        "rackId",
-        "unknown-rack",
-        f'the machine "{name}" is in the rack "{extract_name(rack_id)}", which is not in the list '
-        "of racks. Capture both lists again at the same time.",
     )
 
 

@@ -450,7 +450,15 @@ class AzureSites(ObservedSites):
         body = arm.get_body(target)
         if body is None:
             return None
-        documents = {target.kind: [body], **self._collect_hardware(_collect_machine_ids(body))}
+        from nexusform.domains.azure.importers.arm import normalize_id
+
+        properties = body.get("properties") or {}
+        nodes: Iterable[Body] = properties.get("nodes") or ()
+        ids = (vm.get("bareMetalMachineId") for vm in (properties, *nodes))
+        documents = {
+            target.kind: [body],
+            **self._collect_hardware({normalize_id(machine_id) for machine_id in ids if machine_id}),
+        }
         if not is_vm:
             documents[POOLS] = self._subscription.list_pools(group, target.names[0])
         return documents
@@ -533,16 +541,6 @@ def _remove_placements(planned: Values | None) -> dict[str, Any]:
 
 def _extract_site(request: ChangeRequest) -> str:
     return request.key.id.partition("/")[0]
-
-
-def _collect_machine_ids(body: Body) -> set[str]:
-    """Collect the id keys of the machines of a cluster's nodes or of a VM."""
-    from nexusform.domains.azure.importers.arm import normalize_id
-
-    properties = body.get("properties") or {}
-    nodes: Iterable[Body] = properties.get("nodes") or ()
-    ids = (vm.get("bareMetalMachineId") for vm in (properties, *nodes))
-    return {normalize_id(machine_id) for machine_id in ids if machine_id}
 
 
 def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list[str]:

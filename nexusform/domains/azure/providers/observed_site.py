@@ -387,7 +387,11 @@ def build_observation(
     if item is None:
         return None
     if key.type == _CLUSTER:
-        item = _keep_own_pools(item, planned, request.prior or {})
+        prior = request.prior or {}
+        from nexusform.domains.azure.importers.az_ownership import remove_pools
+
+        own_pools = {*(planned.get("agent_pool") or {}), *(prior.get("agent_pool") or {})}
+        item = remove_pools(item, [name for name in item.attributes["agent_pool"] if name not in own_pools])
     attributes = _remove_generated_machines(
         _merge_observed(planned, item), item, _collect_machines_by_rack(objects.values())
     )
@@ -403,16 +407,6 @@ def _list_observed_paths(kind: str, attributes: Mapping[str, Any]) -> Iterator[P
             yield from (("nodes", node) for node in attributes["nodes"])
         else:
             yield (name,)
-
-
-def _keep_own_pools(
-    cluster: ImportedSiteObject, planned: Mapping[str, Any], prior: Mapping[str, Any]
-) -> ImportedSiteObject:
-    """Return a cluster without pools absent in both its planned and prior arguments; they belong to other resources."""
-    from nexusform.domains.azure.importers.az_ownership import remove_pools
-
-    own_pools = {*(planned.get("agent_pool") or {}), *(prior.get("agent_pool") or {})}
-    return remove_pools(cluster, [name for name in cluster.attributes["agent_pool"] if name not in own_pools])
 
 
 # Requested attributes visible on a site, and attributes decided by the platform, by type.

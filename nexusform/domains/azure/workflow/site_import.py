@@ -405,7 +405,12 @@ def find_source(location: CommandContext, source_name: str) -> tuple[Source | No
     configuration, _ = load_project_configuration(location)
     blocks = configuration.root.providers if configuration is not None else {}
     if is_azure_source(source_name):
-        return _build_azure_source(location, blocks)
+        settings, problems = find_azure_settings(location, blocks)
+        if problems:
+            return None, problems
+        subscription = azure.resolve_subscription(settings)
+        new_settings = {"subscription_id": subscription} if azure.KIND not in blocks else None
+        return Source(f"subscription {subscription}", lambda: azure.read_azure(settings), azure.KIND, new_settings), []
     return _build_directory_source(location, source_name, blocks), []
 
 
@@ -426,18 +431,6 @@ def _build_directory_source(location: CommandContext, directory: str, blocks: Ma
         return Source(directory, read_sites, PROVIDER, block)
     alias = _build_label(Path(directory).resolve().name)
     return Source(name=directory, read=read_sites, provider=f"{PROVIDER}.{alias}", settings=block, alias=alias)
-
-
-def _build_azure_source(
-    location: CommandContext, blocks: Mapping[str, ProviderBlock]
-) -> tuple[Source | None, list[Diagnostic]]:
-    """Build the source of Azure from its provider block, else from the environment's subscription."""
-    settings, problems = find_azure_settings(location, blocks)
-    if problems:
-        return None, problems
-    subscription = azure.resolve_subscription(settings)
-    new_settings = {"subscription_id": subscription} if azure.KIND not in blocks else None
-    return Source(f"subscription {subscription}", lambda: azure.read_azure(settings), azure.KIND, new_settings), []
 
 
 def find_azure_settings(

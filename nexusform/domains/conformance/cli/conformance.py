@@ -48,20 +48,18 @@ def score_predictions(arguments: ConformanceArguments) -> int:
         problems.append(build_error(INVALID, f'The files of "{arguments.directory}" have no decision.'))
     screen.print_diagnostics(problems, {}, is_aside=arguments.as_json)
     if arguments.as_json:
-        write_to_stdout(json.encode(_build_document(score)) + b"\n", "json")
+        systems = [
+            {"system": system, "version": version, "wrong": item.wrong, **to_builtins(item)}
+            for (system, version), item in sorted(score.systems.items())
+        ]
+        write_to_stdout(
+            json.encode({"format_version": "1.0", "systems": systems, "wrong": score.wrong}) + b"\n", "json"
+        )
     elif score.systems:
         screen.print_text(_render_score(score))
     if has_errors(problems):
         return 1
     return EXIT_WRONG if score.wrong else 0
-
-
-def _build_document(score: ConformanceScore) -> dict[str, object]:
-    systems = [
-        {"system": system, "version": version, "wrong": item.wrong, **to_builtins(item)}
-        for (system, version), item in sorted(score.systems.items())
-    ]
-    return {"format_version": "1.0", "systems": systems, "wrong": score.wrong}
 
 
 def _render_score(score: ConformanceScore) -> str:

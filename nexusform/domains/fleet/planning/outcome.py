@@ -110,6 +110,10 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
 def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     """Compute the attributes of a placement after the plan."""
     prior = placement.spec.prior_attributes
+    by_cluster = {}
+    for cluster, workloads in sorted(placement.workloads.items()):
+        if workloads:
+            by_cluster[cluster] = {workload: dict(pods) for workload, pods in workloads.items()}
     attributes: dict[str, Any] = {
         "bindings": write_bindings(placement.bindings, _get_kept_provenance(placement)),
         "policy_snapshot": write_policy_snapshot(placement.spec.policy_snapshot),
@@ -118,7 +122,7 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
             *(prior.get("evictions") or ()),
             *(write_eviction(name, eviction) for name, eviction in placement.evictions),
         ],
-        "workloads": _collect_workloads(placement),
+        "workloads": by_cluster,
     }
     if placement.spec.is_being_deleted:
         return attributes | {name: prior.get(name) for name in _HUB_ATTRIBUTES}
@@ -164,15 +168,6 @@ def _build_invalid_attributes(placement: PlacementPlan) -> dict[str, Any]:
 def _format_invalid_message(problem: SelectorProblem) -> str:
     """Return the message of the hub's condition."""
     return f"The resource selectors are invalid: failed to process the request due to a client error: {problem.message}"
-
-
-def _collect_workloads(placement: PlacementPlan) -> dict[str, dict[str, Any]]:
-    """Return the pod locations by cluster and workload, without clusters without pods."""
-    by_cluster = {}
-    for cluster, workloads in sorted(placement.workloads.items()):
-        if workloads:
-            by_cluster[cluster] = {workload: dict(pods) for workload, pods in workloads.items()}
-    return by_cluster
 
 
 def _get_kept_provenance(placement: PlacementPlan) -> dict[str, str]:

@@ -355,7 +355,13 @@ def _plan_rollout(placement: PlacementPlan) -> Iterator[Diagnostic]:
         yield from _warn_departed_members(placement, departed)
     blocked = [cluster for cluster in outcome.blocked_clusters if cluster not in placement.departed_clusters]
     if blocked:
-        yield _build_blocked_warning(placement, blocked)
+        failing = sorted(
+            (placement.failing_clusters & {binding.cluster for binding in placement.bindings}) - {*blocked}
+        )
+        config = placement.spec.instance.config
+        path = ("strategy",) if config and not config.get("manifest") else ()
+        stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, tuple(blocked))
+        yield placement.spec.instance.build_diagnostic(stop.build_problem(path, failing))
 
 
 def _warn_departed_members(placement: PlacementPlan, departed: Sequence[str]) -> Iterator[Diagnostic]:
@@ -375,12 +381,3 @@ def _warn_departed_members(placement: PlacementPlan, departed: Sequence[str]) ->
     summary = f"{key}: {format_list(staying, 4)} left the fleet, but the {noun} there {verb} Unscheduled"
     problem = Problem((), "orphaned-binding", text, Severity.WARNING, brief=summary)
     yield placement.spec.instance.build_diagnostic(problem)
-
-
-def _build_blocked_warning(placement: PlacementPlan, clusters: Sequence[str]) -> Diagnostic:
-    """Build the warning about a blocked rollout: cause and remedy."""
-    failing = sorted((placement.failing_clusters & {binding.cluster for binding in placement.bindings}) - {*clusters})
-    config = placement.spec.instance.config
-    path = ("strategy",) if config and not config.get("manifest") else ()
-    stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, tuple(clusters))
-    return placement.spec.instance.build_diagnostic(stop.build_problem(path, failing))

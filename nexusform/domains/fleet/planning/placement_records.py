@@ -166,21 +166,17 @@ def read_applied_resources(
         record = by_cluster.get(binding.cluster)
         snapshot = by_index.get(-1 if binding.resource_snapshot is None else binding.resource_snapshot)
         if record is not None:
-            on_cluster[binding.cluster] = _read_cluster_resources(record, objects)
+            on_cluster[binding.cluster] = RenderedResources(
+                _select_objects(record["objects"], objects),
+                str(record.get("overrides") or ""),
+                str(record.get("failure") or ""),
+                tuple(ObjectIdentity(*fields) for fields in record.get("refused") or ()),
+                tuple(record["picked"]) if "picked" in record else None,
+                str(record.get("said") or ""),
+            )
         elif snapshot is not None:
             on_cluster[binding.cluster] = RenderedResources(snapshot.objects)
     return AppliedResources(snapshots, on_cluster)
-
-
-def _read_cluster_resources(record: Mapping[str, Any], objects: Mapping[str, Manifest]) -> RenderedResources:
-    return RenderedResources(
-        _select_objects(record["objects"], objects),
-        str(record.get("overrides") or ""),
-        str(record.get("failure") or ""),
-        tuple(ObjectIdentity(*fields) for fields in record.get("refused") or ()),
-        tuple(record["picked"]) if "picked" in record else None,
-        str(record.get("said") or ""),
-    )
 
 
 def _select_objects(digests: Iterable[str], objects: Mapping[str, Manifest]) -> tuple[Manifest, ...]:

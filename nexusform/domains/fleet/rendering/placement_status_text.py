@@ -11,11 +11,11 @@ from typing import Any, Final
 from msgspec.structs import asdict
 
 from nexusform.domains.fleet.importers.fleet_model import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
-from nexusform.domains.fleet.planning.placement_records import RecordedPlacement, SelectedObject
+from nexusform.domains.fleet.planning.placement_records import RecordedPlacement
 from nexusform.domains.fleet.rendering.placement_events import render_events
 from nexusform.domains.fleet.scheduling.bindings import Condition
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_policy_document, build_selector_document
-from nexusform.domains.fleet.scheduling.status import ClusterStatus, FailedObject, PlacementStatus
+from nexusform.domains.fleet.scheduling.status import ClusterStatus, FailedObject
 from nexusform.domains.fleet.scheduling.status_2023 import convert_to_status_2023
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.notation.colours import escape_control_characters, wrap_line
@@ -37,6 +37,15 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
     configuration, status = placement.configuration, placement.status
     if version == IN_2023:
         status = convert_to_status_2023(status, placement.bindings)
+    indices = [cluster.observed_resource_index for cluster in status.clusters]
+    known_indices = [index for index in indices if index is not None]
+    document: dict[str, Any] = {"conditions": [_CONDITION(condition) for condition in status.conditions]}
+    if known_indices:
+        document["observedResourceIndex"] = max(known_indices)
+    document["placementStatuses"] = [_build_cluster_status(cluster) for cluster in status.clusters]
+    document["selectedResources"] = [
+        _remove_empty(asdict(selected_object)) for selected_object in placement.selected_objects
+    ]
     rows: list[tuple[int, str, str | None]] = [
         (0, "Name", configuration.name),
         (0, "Namespace", configuration.namespace),
@@ -47,7 +56,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
         (0, "Spec", None),
         *_build_rows(_build_spec(configuration), 1),
         (0, "Status", None),
-        *_build_rows(_build_status(status, placement.selected_objects), 1),
+        *_build_rows({name: part for name, part in document.items() if part != []}, 1),
     ]
     events = list(render_events(PLACEMENTS[kind], status.conditions, is_2023=version == IN_2023, width=width))
     rows.append((0, "Events", None if events else "<none>"))
@@ -88,18 +97,6 @@ _SELECTOR: Final = RecordForm(
     "group kind version selectionScope=scope [name] [labelSelector=labels]",
     labelSelector=build_selector_document,
 )
-
-
-def _build_status(status: PlacementStatus, selected_objects: Iterable[SelectedObject]) -> dict[str, Any]:
-    """Return the status as in the API, without empty lists."""
-    indices = [cluster.observed_resource_index for cluster in status.clusters]
-    known_indices = [index for index in indices if index is not None]
-    document: dict[str, Any] = {"conditions": [_CONDITION(condition) for condition in status.conditions]}
-    if known_indices:
-        document["observedResourceIndex"] = max(known_indices)
-    document["placementStatuses"] = [_build_cluster_status(cluster) for cluster in status.clusters]
-    document["selectedResources"] = [_remove_empty(asdict(selected_object)) for selected_object in selected_objects]
-    return {name: part for name, part in document.items() if part != []}
 
 
 def _remove_empty(resource: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,7 +83,9 @@ def _check_eviction(cluster: str, target: EvictionTarget, budget: DisruptionBudg
         return True, FAILED
     if budget is None:
         return True, NO_BUDGET
-    if target.placement_type is PlacementType.PICK_ALL and _is_misconfigured(budget):
+    if target.placement_type is PlacementType.PICK_ALL and (
+        budget.max_unavailable is not None or (budget.min_available is not None and budget.min_available.is_percent)
+    ):
         return False, MISCONFIGURED
     available = sum(b.cluster in target.available_clusters for b in target.bindings)
     # The number of further allowed evictions; negative if the budget is already violated.
@@ -122,8 +124,3 @@ def _explain_invalid(cluster: str, target: EvictionTarget) -> str:
     if not count:
         return NO_BINDING
     return MANY_BINDINGS if count > 1 else ""
-
-
-def _is_misconfigured(budget: DisruptionBudget) -> bool:
-    """Return True if a budget has values without meaning for PickAll."""
-    return budget.max_unavailable is not None or (budget.min_available is not None and budget.min_available.is_percent)

@@ -164,9 +164,13 @@ def explain(
     if isinstance(ranking, CycleAbort):
         return _explain_abort(request, binding_table, snapshot, ranking)
     ranked = list(ranking.iterate_best_first(filter_result.eligible))
-    positions = _compute_ranks(
-        ranked, replay.batches[-1] if replay.has_final_picks else (), member_list, binding_table.masks
-    )
+    picks = replay.batches[-1] if replay.has_final_picks else ()
+    picked = [scored for scored in ranked if _get_name(member_list, scored) in picks]
+    last_picked = picked[-1] if picked else None
+    positions: _RankTable = {}
+    for number, scored in enumerate(ranked, 1):
+        margin = None if last_picked is None else _compute_margin(scored, last_picked, binding_table.masks)
+        positions[_get_name(member_list, scored)] = (number, margin)
     rows = _explain_members(request, binding_table, positions, replay)
     return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, replay.batches)
 
@@ -208,19 +212,6 @@ def _get_name(member_list: MemberList, scored: ScoredMember) -> str:
 
 
 _RankTable = dict[str, tuple[int, ScoreMargin | None]]
-
-
-def _compute_ranks(
-    ranked: list[ScoredMember], picks: tuple[str, ...], member_list: MemberList, binding_masks: BindingMasks
-) -> _RankTable:
-    """Return ranks from 1 and margins relative to the last pick, by cluster name, best first."""
-    picked = [scored for scored in ranked if _get_name(member_list, scored) in picks]
-    last_picked = picked[-1] if picked else None
-    ranks: _RankTable = {}
-    for number, scored in enumerate(ranked, 1):
-        margin = None if last_picked is None else _compute_margin(scored, last_picked, binding_masks)
-        ranks[_get_name(member_list, scored)] = (number, margin)
-    return ranks
 
 
 def _compute_margin(scored: ScoredMember, last_picked: ScoredMember, binding_masks: BindingMasks) -> ScoreMargin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domains.fleet.scheduling.bindings import Member, PlacementRequest, PropertyRequirement, SpreadConstraint
+from nexusform.domains.fleet.scheduling.bindings import Member, PlacementRequest, PropertyRequirement
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, MemberList
 from nexusform.domains.fleet.scheduling.properties import COMPARISONS, read_property
 from nexusform.domains.fleet.scheduling.rules import topology_spread
@@ -95,19 +95,12 @@ def _describe_spread(
         request, member_list, binding_masks
     ).rejected_by_constraint:
         if members >> position & 1:
-            yield _format_picks(constraint, member_list, binding_masks, position)
+            by_value = member_list.members_by_label.get(constraint.topology_key, {})
+            own_value = member_list.members[position].labels.get(constraint.topology_key, "")
+            values = sorted(by_value, key=lambda value: (value != own_value, value))
+            counts = [f"{value}: {(by_value[value] & binding_masks.current).bit_count()}" for value in values]
+            yield f"picks by {constraint.topology_key}: {format_list(counts, _MAX_NAMES)}"
             return
-
-
-def _format_picks(
-    constraint: SpreadConstraint, member_list: MemberList, binding_masks: BindingMasks, position: int
-) -> str:
-    """Return the picks of every domain, the member's own first."""
-    by_value = member_list.members_by_label.get(constraint.topology_key, {})
-    own_value = member_list.members[position].labels.get(constraint.topology_key, "")
-    values = sorted(by_value, key=lambda value: (value != own_value, value))
-    counts = [f"{value}: {(by_value[value] & binding_masks.current).bit_count()}" for value in values]
-    return f"picks by {constraint.topology_key}: {format_list(counts, _MAX_NAMES)}"
 
 
 _DESCRIBERS: Mapping[str, Callable[[PlacementRequest, MemberList, BindingMasks, int], Iterator[str]]] = {

@@ -164,7 +164,12 @@ def simulate_rollout(
         if not wave.deleted_clusters and not changed:
             blocked = set().union(*pending)
             return RolloutProjection(tuple(waves), tuple(by_cluster.values()), tuple(sorted(blocked)))
-        _apply_wave(wave, by_cluster, resource_snapshot)
+        for cluster in wave.deleted_clusters:
+            del by_cluster[cluster]
+        for cluster in (*wave.updated_clusters, *wave.bound_clusters):
+            by_cluster[cluster] = replace(
+                by_cluster[cluster], state=BindingState.BOUND, resource_snapshot=resource_snapshot
+            )
         outdated -= changed
         failed = (failed - changed) | (changed & initial_readiness.never_ready_clusters)
         unavailable = (unavailable - changed) | (changed & initial_readiness.never_ready_clusters)
@@ -216,10 +221,3 @@ def _build_next_wave(
     bound = bind[: max(0, budget.max_additions)]
     wait_seconds = strategy.unavailable_period_seconds if not state.is_trackable and (updated or bound) else 0
     return Wave(tuple(deleted), tuple(sorted(updated)), tuple(bound), wait_seconds)
-
-
-def _apply_wave(wave: Wave, by_cluster: dict[str, Binding], resources: int) -> None:
-    for cluster in wave.deleted_clusters:
-        del by_cluster[cluster]
-    for cluster in (*wave.updated_clusters, *wave.bound_clusters):
-        by_cluster[cluster] = replace(by_cluster[cluster], state=BindingState.BOUND, resource_snapshot=resources)

@@ -186,13 +186,10 @@ def find_differences(hub_objects: Any, observed: Any, path: Path = ()) -> Iterat
         for number, (sent_item, observed_item) in enumerate(zip(hub_objects, observed, strict=True)):
             yield from find_differences(sent_item, observed_item, (*path, number))
         return
-    if hub_objects != observed and not _is_same_amount(hub_objects, observed):
+    if hub_objects != observed and not (
+        isinstance(hub_objects, str | int) and isinstance(observed, str | int) and str(hub_objects) == str(observed)
+    ):
         yield path
-
-
-def _is_same_amount(first: Any, second: Any) -> bool:
-    """Return True for equal amounts, as numbers or texts."""
-    return isinstance(first, str | int) and isinstance(second, str | int) and str(first) == str(second)
 
 
 def build_observed_attributes(

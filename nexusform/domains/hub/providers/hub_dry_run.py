@@ -194,7 +194,13 @@ class DryRun:
         body = self._read_body(hub, hub_object) or {}
         manager = "" if self._options.takes_ownership else find_tool_manager(body)
         if manager:
-            yield _build_manager_problem(manager, hub_object, request)
+            detail = (
+                f"{hub_object.title} ({request.address}) is applied by {manager}, which would make it again. It is "
+                f"deleted "
+                "only with -take-ownership (plan, apply, destroy). To leave it there: nexusform state rm "
+                f"{quote(request.address)}."
+            )
+            yield Problem((), MANAGED_BY_TOOL, detail)
         is_other_object = bool(body) and is_recreated(request.key.type, hub_object, body, request.private_note)
         if manager or not body or not is_validated or is_deleting(body) or is_other_object:
             return
@@ -391,16 +397,6 @@ def _select_changed(hub_objects: Sequence[HubObject], request: ChangeRequest) ->
     prior_objects = build_objects(request.key.type, request.prior) if request.prior else []
     bodies = {hub_object.identity: hub_object.body for hub_object in prior_objects}
     return [hub_object for hub_object in hub_objects if bodies.get(hub_object.identity) != hub_object.body]
-
-
-def _build_manager_problem(manager: str, hub_object: HubObject, request: ChangeRequest) -> Problem:
-    detail = (
-        f"{hub_object.title} ({request.address}) is applied by {manager}, which would make it again. It is "
-        f"deleted "
-        "only with -take-ownership (plan, apply, destroy). To leave it there: nexusform state rm "
-        f"{quote(request.address)}."
-    )
-    return Problem((), MANAGED_BY_TOOL, detail)
 
 
 def _defer_unknown_changes(number: int, address: str) -> Finding:

@@ -66,16 +66,14 @@ def suggest_azure_command(hub_object: HubObject) -> str:
     if hub_object.body.get("kind") != "MemberCluster" or not labels:
         return ""
     group = labels.get("fleet.azure.com/resource-group", "RG")
-    pairs = " ".join(f"{name}={value}" for name, value in sorted(labels.items()) if not _is_azure_label(name))
+    pairs = " ".join(
+        f"{name}={value}" for name, value in sorted(labels.items()) if not name.startswith("fleet.azure.com/")
+    )
     return (
         " On Azure Kubernetes Fleet Manager labels of members belong to Azure: take them out here, and run: "
         f"az fleet member update --resource-group {group} --fleet-name FLEET --name {metadata.get('name')} "
         f'--labels "{pairs}"'
     )
-
-
-def _is_azure_label(label: str) -> bool:
-    return label.startswith("fleet.azure.com/")
 
 
 def hide_sensitive_values(api_error: ApiError, hub_object: HubObject, request: ChangeRequest) -> ApiError:

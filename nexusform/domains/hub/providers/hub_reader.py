@@ -156,20 +156,15 @@ def _add_findings(
     findings: ReadFindings, request: ReadRequest, managed: Sequence[tuple[HubObject, dict[str, Any]]], message: str
 ) -> None:
     """Add the objects in deletion, else the pending work of a placement without a waiting apply."""
-    if deletion_message := _describe_deletions(request.key.type, managed):
-        findings.deleting[request.address] = deletion_message
-    elif message and request.key.type in PLACEMENT_TYPES:
-        findings.pending[request.address] = message
-
-
-def _describe_deletions(type_name: str, managed: Sequence[tuple[HubObject, dict[str, Any]]]) -> str:
-    """Describe the objects of a resource in deletion; "" without any. Members leave with theirs."""
     deleting = [
         f"{hub_object.title} is being deleted{describe_blockers(body)}"
         for hub_object, body in managed
-        if is_deleting(body) and type_name != MEMBER_TYPE
+        if is_deleting(body) and request.key.type != MEMBER_TYPE
     ]
-    return format_first_items(deleting, _MAX_NAMES, separator="; ")
+    if deletion_message := format_first_items(deleting, _MAX_NAMES, separator="; "):
+        findings.deleting[request.address] = deletion_message
+    elif message and request.key.type in PLACEMENT_TYPES:
+        findings.pending[request.address] = message
 
 
 def _select_managed(

@@ -87,13 +87,20 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     if observed is None or not note.get("stages"):
         return ()
     has_ended = note.get("ended") is True
-    ends = [_format_end(is_complete) for is_complete in (has_ended, observed.succeeded)]
+    ends = [("all stages complete" if is_complete else "it stops") for is_complete in (has_ended, observed.succeeded)]
     predictions = [_build_prediction(RUN_END_PREDICTION, name, 0.5, *ends)]
-    planned_places, places = _list_places(note["stages"]), _list_places(_read_order(run))
+    stages = []
+    for stage in list_mappings(run, "status", "stagesStatus"):
+        clusters = list_mappings(stage, "clusters")
+        times = {str(item.get("clusterName")): _read_start(item) for item in clusters}
+        stages.append((str(stage.get("stageName")), sorted(times, key=lambda name: times[name] or "~")))
+    planned_places, places = _list_places(note["stages"]), _list_places(stages)
     is_partial = not has_ended or not observed.succeeded
     for cluster, planned_place in planned_places.items():
         title = f"{name}: {cluster}"
-        updates = [_format_update(cluster in done) for done in (note.get("done") or (), observed.done)]
+        updates = [
+            ("updated" if cluster in done else "not updated") for done in (note.get("done") or (), observed.done)
+        ]
         if is_partial or updates[0] != updates[1]:
             predictions.append(_build_prediction(RUN_END_PREDICTION, title, 0.5, *updates))
         place = places.get(cluster)
@@ -101,16 +108,6 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
             chance = 1 / planned_place.size
             predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, chance, planned_place.text, place.text))
     return tuple(predictions)
-
-
-def _read_order(run: Body) -> list[tuple[str, list[str]]]:
-    """Return the clusters of each stage of a run in the order of their start; the others follow."""
-    stages = []
-    for stage in list_mappings(run, "status", "stagesStatus"):
-        clusters = list_mappings(stage, "clusters")
-        times = {str(item.get("clusterName")): _read_start(item) for item in clusters}
-        stages.append((str(stage.get("stageName")), sorted(times, key=lambda name: times[name] or "~")))
-    return stages
 
 
 def _read_start(cluster: Body) -> str:
@@ -128,17 +125,9 @@ def _list_places(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _Plac
     }
 
 
-def _format_update(is_done: bool) -> str:
-    return "updated" if is_done else "not updated"
-
-
 def _build_prediction(subject: str, name: str, chance: float, predicted: str, observed: str) -> VerifiedPrediction:
     text = f"{name}: predicted: {predicted}; observed: {observed}"
     return VerifiedPrediction(subject, 1.0, chance, predicted == observed, text=text)
-
-
-def _format_end(is_complete: bool) -> str:
-    return "all stages complete" if is_complete else "it stops"
 
 
 def _is_outdated(manifest: Manifest, applied: AppliedObjects) -> bool:

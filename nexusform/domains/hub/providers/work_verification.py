@@ -60,7 +60,9 @@ def find_wrong_works(planned: AppliedResources, works: Works) -> Iterator[tuple[
             for title in sorted(
                 (expected.keys() | objects.keys()) - {item.title for item in rendered.conflicting_objects}
             )
-            if title not in expected or title not in objects or _has_different_content(expected[title], objects[title])
+            if title not in expected
+            or title not in objects
+            or (next(find_differences(expected[title].body, objects[title].body), None) is not None)
         ]
         if different:
             yield cluster, f"its Works differ from the plan in {format_first_items(different, _MAX_NAMES)}"
@@ -87,7 +89,3 @@ def _read_objects(works: Works) -> dict[str, dict[str, Manifest]]:
         objects = objects_by_cluster.setdefault(cluster, {})
         objects |= {manifest.title: manifest for manifest in manifests if manifest is not None}
     return objects_by_cluster
-
-
-def _has_different_content(planned: Manifest, observed: Manifest) -> bool:
-    return next(find_differences(planned.body, observed.body), None) is not None

@@ -96,7 +96,14 @@ def _reconcile_run(run: Run) -> HubReconciliation:
     try:
         for key, provider in hubs.items():
             for address, current, observed in _read_placements(run, key, provider):
-                checks.append(_build_check(address, current, observed))
+                recorded = current.attributes.get("bindings") or {}
+                observed_bindings = observed.get("bindings") if observed is not None else None
+                name = str(current.attributes.get("id"))
+                bindings = observed_bindings if isinstance(observed_bindings, Mapping) else None
+                unread = str((current.private or {}).get(NOT_VERIFIED_KEY) or "")
+                checks.append(
+                    PlacementCheck(str(address), name, recorded, bindings, parse_record(current.private), unread)
+                )
                 if observed is not None:
                     observed_states[address] = replace(current, attributes=observed)
     except ProviderProblem as problem:
@@ -145,15 +152,6 @@ def _read_placements(
             if name in schema and schema[name].computed and not schema[name].optional
         }
         yield address, current, {**current.attributes, **observed}
-
-
-def _build_check(address: Address, current: ObjectState, observed: Mapping[str, object] | None) -> PlacementCheck:
-    recorded = current.attributes.get("bindings") or {}
-    observed_bindings = observed.get("bindings") if observed is not None else None
-    name = str(current.attributes.get("id"))
-    bindings = observed_bindings if isinstance(observed_bindings, Mapping) else None
-    unread = str((current.private or {}).get(NOT_VERIFIED_KEY) or "")
-    return PlacementCheck(str(address), name, recorded, bindings, parse_record(current.private), unread)
 
 
 def _select_compared(binding: Mapping[str, object] | None) -> tuple[object, ...]:

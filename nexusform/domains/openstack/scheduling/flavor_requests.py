@@ -147,7 +147,12 @@ def _parse_numa(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest | None:
         if is_set and not is_pinned:
             raise ValueError(f"{key} needs {_POLICY}={DEDICATED} or {MIXED}: Nova rejects its servers")
     dedicated = _parse_mask(flavor, policy)
-    nodes, page_size = _select_one(flavor.properties, image, _NODES), _parse_page_size(flavor.properties, image)
+    if flavor.properties.get(_NODES) and image.get(_NODES):
+        raise ValueError(_format_conflict(_NODES))
+    nodes, page_size = (
+        (flavor.properties.get(_NODES) or image.get(_NODES) or ""),
+        _parse_page_size(flavor.properties, image),
+    )
     if nodes and (not nodes.isdigit() or int(nodes) < 1):
         raise ValueError(_format_invalid(_NODES, nodes))
     if not (nodes or page_size or is_pinned):
@@ -210,13 +215,6 @@ def _parse_cells(
             f"{_CPUS}.N and {_MEMORY}.N are not the vCPUs and memory of the flavor: Nova rejects its servers"
         )
     return tuple(CellRequest(len(cell), len(cell & dedicated), size) for cell, size in zip(cpus, memory, strict=True))
-
-
-def _select_one(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> str:
-    """Return a property of the flavor or of the image. Raises ValueError if both have it."""
-    if properties.get(key) and image.get(key):
-        raise ValueError(_format_conflict(key))
-    return properties.get(key) or image.get(key) or ""
 
 
 def _select_list(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> list[str]:

@@ -230,7 +230,12 @@ class _Rules(NamedTuple):
             if (value == "required") is not (trait in host.traits) and value in ("required", "forbidden"):
                 return f"trait {trait} is {value}"
         if AGGREGATES in self.enabled and (":" not in key or key.startswith(_SCOPED_SPEC)):
-            return _check_aggregates(key.removeprefix(_SCOPED_SPEC), value, host)
+            name = key.removeprefix(_SCOPED_SPEC)
+            if value.split(maxsplit=1)[:1] != [value]:
+                return f"{name} has an operator ({value}), and its effect is not predicted"
+            texts = [metadata[name] for metadata in host.aggregates.values() if name in metadata]
+            values = {part.strip() for text in texts for part in text.split(",")}
+            return "" if value in values else f"no aggregate of the host has {name}={value}"
         return ""
 
 
@@ -290,15 +295,6 @@ def _build_usage_filter(
         binding=subject,
         line=f"  {name}",
     )
-
-
-def _check_aggregates(name: str, value: str, host: NovaHost) -> str:
-    """Return why no aggregate of the host has the value of a flavor's property, or ""."""
-    if value.split(maxsplit=1)[:1] != [value]:
-        return f"{name} has an operator ({value}), and its effect is not predicted"
-    texts = [metadata[name] for metadata in host.aggregates.values() if name in metadata]
-    values = {part.strip() for text in texts for part in text.split(",")}
-    return "" if value in values else f"no aggregate of the host has {name}={value}"
 
 
 def _build_flavor_filter(rules: _Rules) -> DemandFilter:

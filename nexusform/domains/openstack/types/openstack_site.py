@@ -92,7 +92,9 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         ]
     problems += _check_aliases(attributes.get("pci_aliases"))
     inventory = attributes.get("inventory")
-    if is_set_and_known(inventory) and not (isinstance(inventory, Mapping) and _has_hosts(inventory)):
+    if is_set_and_known(inventory) and not (
+        isinstance(inventory, Mapping) and isinstance(inventory.get("hosts"), Mapping | Unknown)
+    ):
         detail = "The inventory has no hosts. Write inventory = data.openstack_inventory.NAME."
         problems.append(Problem(("inventory",), "invalid-openstack-inventory", detail))
     return problems
@@ -111,10 +113,6 @@ def _check_aliases(aliases: Any) -> Iterator[Problem]:
         if isinstance(policy, str) and policy not in POLICIES:
             detail = f'"{policy}" is no NUMA policy. Use one of {", ".join(POLICIES)}.'
             yield Problem(("pci_aliases", name, "numa_policy"), "invalid-pci-alias", detail)
-
-
-def _has_hosts(inventory: Mapping[str, Any]) -> bool:
-    return isinstance(inventory.get("hosts"), Mapping | Unknown)
 
 
 def _check_names(argument: str, names: Any, known: Any) -> Iterator[Problem]:

@@ -22,7 +22,7 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_node_
 from nexusform.domains.pods.planning.object_pods import PodKey, PriorPods
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.rules import image_locality, taints
-from nexusform.domains.pods.scheduling.workloads import ZONE, ExistingPod, Node, PodSpec
+from nexusform.domains.pods.scheduling.workloads import ZONE, ExistingPod, Node
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.vm_object import VmObject
@@ -243,15 +243,10 @@ def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> li
     existing_pods: list[ExistingPod] = []
     for workload, own_pods in by_workload.items():
         spec = own_pods[-1].spec
-        open_nodes = [node for node in nodes if _is_feasible(node, spec)]
+        open_nodes = [node for node in nodes if (not any(rule.reject(spec, node) for rule in profile.NODE_FILTERS))]
         for number, node in enumerate(open_nodes, len(own_pods)):
             existing_pods.append(ExistingPod(workload, number, node.name, spec))
     return existing_pods
-
-
-def _is_feasible(node: Node, spec: PodSpec) -> bool:
-    """Return whether no rule about the node alone rejects a pod there."""
-    return not any(rule.reject(spec, node) for rule in profile.NODE_FILTERS)
 
 
 def merge_observed_pods(

@@ -65,18 +65,13 @@ def load_cluster_library(engine_name: str) -> Any:
             warnings.simplefilter("ignore")
             import distributed
 
-        _disable_library_log()
+        for name in ["asyncio", *logging.Logger.manager.loggerDict]:
+            if name.partition(".")[0] in ("asyncio", "distributed", "tornado"):
+                logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     except ImportError:
         command = format_installation("cluster")
         raise EngineError(f"The engine dask needs the package distributed: {command}.") from None
     return distributed
-
-
-def _disable_library_log() -> None:
-    """Disable the log of the library: it prints tracebacks of connections reported here anyway."""
-    for name in ["asyncio", *logging.Logger.manager.loggerDict]:
-        if name.partition(".")[0] in ("asyncio", "distributed", "tornado"):
-            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 class _SubmittedTask(Struct, frozen=True):

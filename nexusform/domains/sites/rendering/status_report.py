@@ -43,7 +43,14 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
     sections = _build_failed_section("To review", failed)
     sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
     sections.append(_build_wave_section(plan, plan.waves, _STATUS_TEXTS))
-    sections += _build_lock_section(plan.sites, now)
+    rows = []
+    for site in plan.sites:
+        lock = site.result.lock
+        if lock is not None:
+            progress = "started" if lock.has_started else "not started"
+            rows.append(Row((site.name, lock.id, lock.host, lock.who, format_age(lock.created, now), progress)))
+    table = Table(("site", "lock ID", "host", "who", "age", "apply"), tuple(rows))
+    sections += [Section("Locks", table=table)] if rows else []
     figures = _count_statuses(plan, _STATUS_TEXTS)
     failed_questions = select_failed_results(certainty)
     if certainty:
@@ -88,18 +95,6 @@ def _count_statuses(plan: FleetPlan, status_texts: Mapping[SiteStatus, str]) -> 
     counts = {text: len(plan.select_by_status(status)) for status, text in status_texts.items()}
     counts["no longer declared"] = len(plan.undeclared)
     return [f"{count:,} {text}" for text, count in counts.items() if count]
-
-
-def _build_lock_section(sites: Sequence[PlannedSite], now: datetime) -> list[Section]:
-    """Build the section with one row per lock, none without locks."""
-    rows = []
-    for site in sites:
-        lock = site.result.lock
-        if lock is not None:
-            progress = "started" if lock.has_started else "not started"
-            rows.append(Row((site.name, lock.id, lock.host, lock.who, format_age(lock.created, now), progress)))
-    table = Table(("site", "lock ID", "host", "who", "age", "apply"), tuple(rows))
-    return [Section("Locks", table=table)] if rows else []
 
 
 _SITE: Final = RecordForm(

@@ -249,7 +249,12 @@ class RunExecutor(Struct):
             problems.append(build_error("expected-failure-in-plan", detail, block.span, block=block.header))
         if has_errors(problems):
             raise RunError(problems, plan)
-        state, failed_outputs = _build_planned_state(session, plan), _list_failed_outputs(plan)
+        unknown = {name for name, output in plan.planned_outputs.items() if output.value is UNKNOWN}
+        errors = {problem.address for problem in plan.diagnostics if problem.severity is Severity.ERROR}
+        state, failed_outputs = (
+            _build_planned_state(session, plan),
+            frozenset(unknown | {name for name in plan.planned_outputs if f"output.{name}" in errors}),
+        )
         has_failed = self._evaluate_assertions(block, session, state, problems, failed_outputs)
         return RunOutcome(problems, plan, None, has_failed)
 
@@ -323,13 +328,6 @@ def _evaluate_assertion(
         diagnostics.append(build_error("unknown-condition-value", detail, span, block=block.header))
         status = "error"
     return status, diagnostics
-
-
-def _list_failed_outputs(plan: Plan) -> frozenset[str]:
-    """Return the outputs without a value in a failed plan: null in assertions, as in Terraform."""
-    unknown = {name for name, output in plan.planned_outputs.items() if output.value is UNKNOWN}
-    errors = {problem.address for problem in plan.diagnostics if problem.severity is Severity.ERROR}
-    return frozenset(unknown | {name for name in plan.planned_outputs if f"output.{name}" in errors})
 
 
 def _build_planned_state(session: Run, plan: Plan) -> State:

@@ -74,10 +74,13 @@ def _parse_policy(name: str, properties: Node, template: Template) -> str:
     value = template.resolve_value(policy_node)
     policies = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     if isinstance(value, UnresolvedValue) or any(isinstance(part, UnresolvedValue) for part in policies):
+        unresolved = (
+            value if isinstance(value, UnresolvedValue) else next(p for p in policies if isinstance(p, UnresolvedValue))
+        )
         notes.add_warning(
             policy_node,
             IGNORED,
-            f'the policy of "{name}" needs a value for {_describe_unresolved(value, policies)}; set it in parameters.',
+            f'the policy of "{name}" needs a value for {unresolved.description}; set it in parameters.',
         )
         return ""
     if not policies:
@@ -95,13 +98,6 @@ def _parse_policy(name: str, properties: Node, template: Template) -> str:
         )
         return ""
     return policy
-
-
-def _describe_unresolved(value: Any, parts: Sequence[Any]) -> str:
-    unresolved = (
-        value if isinstance(value, UnresolvedValue) else next(p for p in parts if isinstance(p, UnresolvedValue))
-    )
-    return unresolved.description
 
 
 def _parse_max_per_host(policy: str, properties: Node, template: Template) -> int:

@@ -57,20 +57,15 @@ def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes:
     names = [vdu.name for vdu in vdus]
     groups = _collect_groups(topology, names, notes)
     rules = tuple(_list_rules(topology, names, groups, notes))
+    nodes = (topology.resolve_value(body.get_node("properties", "descriptor_id")) for _, body in topology.nodes)
     return Vnf(
         vdus=vdus,
         rules=rules,
         aspects=scaling.aspects,
         levels=scaling.levels,
         default_level=scaling.default_level,
-        descriptor_id=_find_descriptor_id(topology),
+        descriptor_id=next((node.text for node in nodes if node.text), ""),
     )
-
-
-def _find_descriptor_id(topology: Topology) -> str:
-    """Return the descriptor_id of the VNF node; "" without one."""
-    nodes = (topology.resolve_value(body.get_node("properties", "descriptor_id")) for _, body in topology.nodes)
-    return next((node.text for node in nodes if node.text), "")
 
 
 def _report_other_kind(documents: list[Node], notes: DocumentFindings) -> None:

@@ -62,16 +62,14 @@ def read_vnf(sources: VnfSources) -> VnfReading:
         vnf = replace(descriptor, vdus=tuple(vdus))
     else:
         vnf = _merge_documents(descriptor, template, by_file)
-    if not vnf.vdus and not any(_has_error(document_notes) for document_notes in all_notes):
+    if not vnf.vdus and not any(
+        any(problem.severity == "error" for problem in document_notes.findings) for document_notes in all_notes
+    ):
         name = VNFD if sources.vnfd is not None else BASE_HOT
         by_file[name].add_error(
             TextPosition(1, 1), INVALID_DOCUMENT, "no VDU found: no Vdu.Compute node and no OS::Nova::Server."
         )
     return VnfReading(vnf, tuple(chain.from_iterable(document_notes.findings for document_notes in all_notes)))
-
-
-def _has_error(notes: DocumentFindings) -> bool:
-    return any(problem.severity == "error" for problem in notes.findings)
 
 
 # --- both documents ----------------------------------------------------------------------------
@@ -158,12 +156,21 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
         for vdu, number in compute_maximum_counts(descriptor, level).numbers.items():
             maximum[vdu] = max(maximum.get(vdu, 0), number)
     for rule in descriptor.rules:
-        overlapping_rules = [other for other in hot_rules if _has_overlap(rule, other)]
+        overlapping_rules = [
+            other for other in hot_rules if rule.scope == other.scope and set(rule.vdus) & set(other.vdus)
+        ]
         for other in overlapping_rules:
             if _has_contradiction(rule, other, maximum):
                 _warn_contradiction(rule, other, notes)
         duplicate_rules = [
-            other for other in overlapping_rules if other.is_affinity == rule.is_affinity and _is_covered(rule, other)
+            other
+            for other in overlapping_rules
+            if other.is_affinity == rule.is_affinity
+            and (
+                (rule.is_hard or not other.is_hard)
+                and rule.max_per_location <= other.max_per_location
+                and set(other.vdus) <= set(rule.vdus)
+            )
         ]
         for duplicate in duplicate_rules:
             hot_rules.remove(duplicate)
@@ -176,19 +183,6 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
             )
         rules.append(rule)
     return (*rules, *hot_rules)
-
-
-def _has_overlap(rule: PlacementRule, other: PlacementRule) -> bool:
-    return rule.scope == other.scope and bool(set(rule.vdus) & set(other.vdus))
-
-
-def _is_covered(rule: PlacementRule, other: PlacementRule) -> bool:
-    """Return whether the first rule demands everything the second does."""
-    return (
-        (rule.is_hard or not other.is_hard)
-        and rule.max_per_location <= other.max_per_location
-        and set(other.vdus) <= set(rule.vdus)
-    )
 
 
 def _has_contradiction(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:

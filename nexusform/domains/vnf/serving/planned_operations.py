@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from nexusform.domains.vnf.importers.vnf_model import ScalingAspect, Vnf, compute_counts
+from nexusform.domains.vnf.importers.vnf_model import ScalingAspect, compute_counts
 from nexusform.domains.vnf.types.vnf_documents import has_known_documents, has_standard_user_data, read_documents
 from nexusform.domains.vnf.types.vnf_levels import compute_first_levels, compute_target_levels
 from nexusform.plans.plan import Change
@@ -48,7 +48,8 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
             added[vdu] = [name for name in added[vdu] if name not in names]
             removed[vdu] = [name for name in removed.get(vdu, []) if name not in names]
     steps = {name: level - levels.get(name, 0) for name, level in compute_target_levels(attributes).items()}
-    for aspect in _sort_aspects(vnf, steps):
+    changed = [aspect for aspect in vnf.aspects if steps.get(aspect.name)]
+    for aspect in sorted(changed, key=lambda aspect: (steps[aspect.name] > 0, aspect.name)):
         counts = {step.vdu: abs(_count_steps(aspect, step.vdu, levels, steps)) for step in aspect.steps}
         if steps[aspect.name] > 0:
             yield _build_operation(_SCALE, _remove_names(added, counts), {})
@@ -92,12 +93,6 @@ def _group_names(resources: list[Mapping[str, Any]]) -> dict[str, list[str]]:
         name = resource["resource"]["resourceId"] if "resource" in resource else resource["id"]
         names.setdefault(resource["vduId"], []).append(name)
     return names
-
-
-def _sort_aspects(vnf: Vnf, steps: Mapping[str, int]) -> list[ScalingAspect]:
-    """Return the aspects to scale: in before out, then by name, as apply does."""
-    changed = [aspect for aspect in vnf.aspects if steps.get(aspect.name)]
-    return sorted(changed, key=lambda aspect: (steps[aspect.name] > 0, aspect.name))
 
 
 def _count_steps(aspect: ScalingAspect, vdu: str, levels: Mapping[str, int], steps: Mapping[str, int]) -> int:

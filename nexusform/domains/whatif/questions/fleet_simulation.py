@@ -80,11 +80,6 @@ class PlacementState(Struct, frozen=True):
     is_fulfilled: bool
 
 
-def _is_pending(row: PlacementChange) -> bool:
-    """Return True if a pod has no node."""
-    return isinstance(row.target, PodLocation) and row.target.node is None
-
-
 class PlacementOutcome(Struct, frozen=True):
     """Result for one placement. `rows`: its bindings. `unrelated`: binding changes that happen without the
     edits, too. `pods`: changed pods. `status`: scheduler status after the edits. `fresh`: difference of a
@@ -118,7 +113,7 @@ class PlacementOutcome(Struct, frozen=True):
     @property
     def pending(self) -> tuple[PlacementChange, ...]:
         """Rows of pods without a node."""
-        return tuple(row for row in self.pods if _is_pending(row))
+        return tuple(row for row in self.pods if isinstance(row.target, PodLocation) and row.target.node is None)
 
     @property
     def has_findings(self) -> bool:

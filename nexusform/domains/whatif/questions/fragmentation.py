@@ -115,6 +115,9 @@ def compute_fragmentation(
     unknown_vcpus, unknown_memory = _sum_machine_free(site, cells[CellKind.UNKNOWN])
     stranded = [cell for cell in countable if usable.is_stranded(cell)]
     broken = cells[CellKind.BROKEN]
+    first_vms = [cell.vms[0].vm for cell in broken]
+    counts = Counter((vm.cluster, vm.pool) for vm in first_vms)
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return Fragmentation(
         yardstick=sku,
         cells=sum(len(kind_cells) for kind_cells in cells.values()),
@@ -125,7 +128,7 @@ def compute_fragmentation(
         small=len(cells[CellKind.SMALL]),
         closed=len(cells[CellKind.CLOSED]),
         unknown=len(cells[CellKind.UNKNOWN]),
-        broken_by=_rank_fragmenting_pools(broken),
+        broken_by=tuple(FragmentingPool(cluster, pool, count) for (cluster, pool), count in ranked),
         broken_vcpus=sum(cell.free_vcpus for cell in broken),
         broken_memory_gib=sum(cell.free_memory for cell in broken),
         stranded_cells=len(stranded),
@@ -150,14 +153,6 @@ def _sum_machine_free(site: SiteSnapshot, cells: Iterable[_Cell]) -> tuple[int, 
             vcpus[vm.placement.machine] -= vm.sku.cpus_in_cell * vm.sku.numa_cells
             memory[vm.placement.machine] -= vm.sku.memory_in_cell * vm.sku.numa_cells
     return sum(vcpus.values()), sum(memory.values())
-
-
-def _rank_fragmenting_pools(cells: Iterable[_Cell]) -> tuple[FragmentingPool, ...]:
-    """Rank the pools of the first VMs in fragmented cells, by number of cells."""
-    first_vms = [cell.vms[0].vm for cell in cells]
-    counts = Counter((vm.cluster, vm.pool) for vm in first_vms)
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(FragmentingPool(cluster, pool, count) for (cluster, pool), count in ranked)
 
 
 def _build_cells(site: SiteSnapshot, machines: Sequence[Machine]) -> Iterator[_Cell]:

@@ -248,12 +248,8 @@ def _build_manual_commands(repack: RepackResult, steps: Sequence[RepackStep]) ->
             yield f"# delete {address} and create it again"
             continue
         node_names = " ".join(map(shlex.quote, names))
-        kubectl = f"kubectl --context={shlex.quote(_get_cluster(repack, owner_steps[0]))}"
+        kubectl = f"kubectl --context={shlex.quote(repack.site.pools[owner_steps[0].source.pool].owner.cluster)}"
         yield f"# {kubectl} drain {node_names} --ignore-daemonsets; {kubectl} delete node {node_names}   (in {address})"
-
-
-def _get_cluster(repack: RepackResult, step: RepackStep) -> str:
-    return repack.site.pools[step.source.pool].owner.cluster
 
 
 def _get_address(repack: RepackResult, step: RepackStep) -> str:

@@ -43,7 +43,10 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         facts += [f"{prefix}{fact}" for fact in _build_facts(upgrade)]
         if upgrade.workloads:
             sections.append(build_verdict_section(upgrade.workloads, prefix))
-        sections.append(_build_verdict_section(upgrade, prefix))
+        rows = tuple(_build_verdict_row(verdict) for verdict in upgrade.verdicts if verdict.total)
+        heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
+        table = Table(heads, rows, frozenset({2, 3}))
+        sections.append(Section(f"{prefix}Verdict by pool", table=table, is_finding=upgrade.is_availability_lost))
         if 0 < len(upgrade.waves) <= _MAX_WAVES:
             sections.append(_build_timeline_section(upgrade, prefix))
         for wave in upgrade.waves:
@@ -203,14 +206,6 @@ _OUTCOMES = {
 }
 
 
-def _build_verdict_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
-    """Build the section of pools: minimum VMs up in any wave."""
-    rows = tuple(_build_verdict_row(verdict) for verdict in upgrade.verdicts if verdict.total)
-    heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
-    table = Table(heads, rows, frozenset({2, 3}))
-    return Section(f"{prefix}Verdict by pool", table=table, is_finding=upgrade.is_availability_lost)
-
-
 def _build_verdict_row(verdict: PoolVerdict) -> Row:
     fewest, waves = str(verdict.minimum_up), format_spans(verdict.waves) or "-"
     # Describe the result for a pool.
@@ -233,7 +228,13 @@ def _build_pool_cells(verdict: PoolVerdict) -> tuple[str, str, str]:
 
 def _build_timeline_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
     """Build the section of VMs up by pool and wave."""
-    waves = [_count_up(wave) for wave in upgrade.waves]
+    waves = [
+        {
+            (pool.cluster_id, pool.pool): f"{pool.remaining_count:,}!" if pool.is_lost else f"{pool.remaining_count:,}"
+            for pool in wave.pools
+        }
+        for wave in upgrade.waves
+    ]
     rows = tuple(_build_timeline_row(verdict, waves) for verdict in upgrade.verdicts if verdict.total)
     heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
     legend = ". = all up; ! = quorum lost, or no node left." if upgrade.is_availability_lost else ". = all up."
@@ -244,14 +245,6 @@ def _build_timeline_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
 def _build_timeline_row(verdict: PoolVerdict, waves: Iterable[Mapping[_PoolId, str]]) -> Row:
     cells = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
     return Row((*_build_pool_cells(verdict), *cells), verdict.outcome is PoolOutcome.LOST)
-
-
-def _count_up(wave: UpgradeWave) -> dict[_PoolId, str]:
-    """Count the VMs up of every pool with VMs down."""
-    return {
-        (pool.cluster_id, pool.pool): f"{pool.remaining_count:,}!" if pool.is_lost else f"{pool.remaining_count:,}"
-        for pool in wave.pools
-    }
 
 
 def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
