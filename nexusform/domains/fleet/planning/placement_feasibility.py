@@ -13,12 +13,12 @@ from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.planning.feasibility import (
+    ClusterCapacity,
     ClusterLosses,
     ObjectFeasibility,
     find_candidate_feasibility,
     find_feasibility,
 )
-from nexusform.domains.pods.planning.node_additions import WaitingPods
 from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Feasibility, FeasibilityResult
@@ -63,7 +63,7 @@ def list_feasibility(
 
 def _list_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
     """Yield the rows without the capacity of sites."""
-    waiting_pods: WaitingPods = {}
+    capacities: dict[str, ClusterCapacity] = {}
     for address, placement in outcome.placements.items():
         bindings = [binding for binding in placement.bindings if _is_selected(binding)]
         requested = _count_requested(placement) if bindings else None
@@ -73,7 +73,9 @@ def _list_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
             cluster = outcome.clusters.get(binding.cluster)
             assessment = None
             if cluster is not None:
-                assessment = find_feasibility(pods, placement.address, cluster, waiting_pods)
+                if cluster.id not in capacities:
+                    capacities[cluster.id] = ClusterCapacity(pods, cluster)
+                assessment = find_feasibility(placement.address, capacities[cluster.id])
             if assessment is None:
                 is_known = cluster is None and _needs_no_node(placement)
                 result = FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN

@@ -17,6 +17,5 @@ PUBLIC = {
     "phase": "PodDecision PodPhase",
     "rows": "parse_pod_record REASONS parse_volumes",
     "template_matching": "assign_specs",
-    "feasibility": "find_feasibility find_candidate_feasibility ObjectFeasibility ClusterLosses",
-    "node_additions": "WaitingPods",
+    "feasibility": "find_feasibility find_candidate_feasibility ObjectFeasibility ClusterCapacity ClusterLosses",
 }

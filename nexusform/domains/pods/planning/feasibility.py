@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ from nexusform.domains.pods.planning.object_pods import PredictionInput
 from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, compute_placeable_range
 from nexusform.domains.pods.scheduling.pod_prediction import Predictor, predict
+from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
 from nexusform.domains.pods.scheduling.workloads import Workload
 from nexusform.plans.plan import FeasibilityResult, LossEffect
 
@@ -44,10 +46,40 @@ class ObjectFeasibility(Struct, frozen=True):
     is_certain: bool = False
 
 
-def find_feasibility(
-    pods: PodPhase, address: str, cluster: NodeCluster, waiting_pods: WaitingPods
-) -> ObjectFeasibility | None:
-    """Return the feasibility of an object on a cluster; None without workloads. Adds predictions to `waiting_pods`."""
+class ClusterCapacity:
+    """Pods and capacity of a cluster, computed once for the feasibility of all objects on it."""
+
+    def __init__(self, pods: PodPhase, cluster: NodeCluster) -> None:
+        self.pods = pods
+        self.cluster = cluster
+        self.waiting_pods: WaitingPods = {}
+
+    @cached_property
+    def is_certain(self) -> bool:
+        """Whether every pod of the cluster is certain."""
+        return self.pods.is_certain_on(self.cluster.id)
+
+    @cached_property
+    def initial_inputs(self) -> PredictionInput:
+        """Input of a prediction from the pods before the plan."""
+        return self.pods.build_initial_input(self.cluster)
+
+    @cached_property
+    def _session(self) -> SchedulingSession:
+        inputs = self.pods.build_input(self.cluster)
+        return Predictor(inputs.cluster, inputs.existing_pods, (), inputs.seed, (), ()).session
+
+    def compute_maximum(self, workloads: Sequence[Workload], running: int) -> int | None:
+        """Compute the largest replica count of the only scalable workload; None without exactly one."""
+        scalable = [workload for workload in workloads if workload.kind in _SCALABLE_KINDS]
+        if len(scalable) != 1 or scalable[0].pod.claims:
+            return None
+        return running + compute_placeable_range(self._session.get_scheduler(scalable[0].pod), _MAX_REPLICAS).minimum
+
+
+def find_feasibility(address: str, capacity: ClusterCapacity) -> ObjectFeasibility | None:
+    """Return the feasibility of an object on a cluster; None without workloads."""
+    pods, cluster = capacity.pods, capacity.cluster
     workloads = pods.list_workloads(address, cluster.id)
     if not workloads:
         return None
@@ -57,18 +89,18 @@ def find_feasibility(
     running = sum(bool(outcome.node) and _get_workload_kind(outcome) != "DaemonSet" for outcome in outcomes)
     is_certain = all(outcome.is_certain for outcome in outcomes)
     if not waiting and running >= requested:
-        maximum = _compute_maximum(pods.build_input(cluster), workloads, running)
-        is_certain = is_certain and (maximum is None or pods.is_certain_on(cluster.id))
+        maximum = capacity.compute_maximum(workloads, running)
+        is_certain = is_certain and (maximum is None or capacity.is_certain)
         return ObjectFeasibility(
             FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum, is_certain=is_certain
         )
     reason = next((outcome.reason for outcome in waiting if outcome.reason), _REJECTED)
-    inputs = pods.build_initial_input(cluster)
+    inputs = capacity.initial_inputs
     keys = {outcome.workload for outcome in waiting}
     is_possible = not pods.has_uncreated(address, cluster.id) and _can_run(workloads, keys, inputs, cluster)
     additions: Mapping[str, int] = {}
     if is_possible:
-        additions = find_additions(inputs, cluster, {workload.key for workload in workloads}, waiting_pods)
+        additions = find_additions(inputs, cluster, {workload.key for workload in workloads}, capacity.waiting_pods)
     tried = count_tried_nodes(inputs) if is_possible else 0
     return _build_waiting(additions, reason, requested, running, tried, is_certain=is_certain)
 
@@ -111,7 +143,7 @@ def find_candidate_feasibility(
     requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
     reason = next((item.reason for item in outcomes if not item.node and item.reason), "")
     if running >= requested and all(item.node for item in outcomes):
-        maximum = _compute_maximum(pods.build_input(cluster), workloads, 0)
+        maximum = ClusterCapacity(pods, cluster).compute_maximum(workloads, 0)
         return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
     inputs = pods.build_initial_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
@@ -164,12 +196,3 @@ def _find_worst(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossEffec
 
 def _get_workload_kind(outcome: PodOutcome) -> str:
     return outcome.workload.split("/")[1]
-
-
-def _compute_maximum(inputs: PredictionInput, workloads: Sequence[Workload], running: int) -> int | None:
-    """Compute the largest replica count of the only scalable workload; None without exactly one."""
-    scalable = [workload for workload in workloads if workload.kind in _SCALABLE_KINDS]
-    if len(scalable) != 1 or scalable[0].pod.claims:
-        return None
-    session = Predictor(inputs.cluster, inputs.existing_pods, (), inputs.seed, (), ()).session
-    return running + compute_placeable_range(session.get_scheduler(scalable[0].pod), _MAX_REPLICAS).minimum

@@ -36,8 +36,8 @@ _POOL_LABELS: Final = (
 )
 _STATUS_TAINTS: Final = "node.kubernetes.io/"  # taints by the condition of one node
 
-# Waiting pods by cluster and number of additional nodes by pool: all objects on a cluster share these predictions.
-WaitingPods: TypeAlias = dict[tuple[str, frozenset[tuple[str, int]]], Counter[str]]
+# Waiting pods by number of additional nodes by pool: all objects on a cluster share these predictions.
+WaitingPods: TypeAlias = dict[frozenset[tuple[str, int]], Counter[str]]
 
 
 def find_additions(
@@ -47,7 +47,7 @@ def find_additions(
     nodes, maximum = list_pool_nodes(cluster), count_tried_nodes(inputs)
 
     def predict_waiting(counts: Mapping[str, int]) -> Counter[str]:
-        key = cluster.id, frozenset(counts.items())
+        key = frozenset(counts.items())
         if key not in waiting_pods:
             copies = [copy_node(nodes[pool], number) for pool, count in counts.items() for number in range(count)]
             all_nodes = (*inputs.cluster.nodes, *copies)
@@ -61,7 +61,7 @@ def find_additions(
     best: dict[str, int] = {}
     for pool, node in nodes.items():
         estimate = _estimate_nodes(predict_waiting({}), inputs, node)
-        known = [count for id_, counts in waiting_pods if id_ == cluster.id for count in _list_counts(counts, pool)]
+        known = [count for counts in waiting_pods for count in _list_counts(counts, pool)]
         probes = (*sorted(known), estimate, estimate - 1, 2 * estimate, estimate // 2)
         limit = min([maximum + 1, *best.values()]) - 1
         fewest = _find_fewest(partial(is_enough, {}, pool), 0, limit, probes)

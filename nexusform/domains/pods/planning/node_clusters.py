@@ -142,7 +142,8 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
     empty_pools: dict[str, Node] = {}
     for part in parts:
         pools = {pool.pool: pool for pool in part.demand.pools}
-        for name in pools.keys() - {vm.pool for vm in part.vms}:
+        used_pools = {vm.pool for vm in part.vms}
+        for name in sorted(pools.keys() - used_pools):
             possible_vm = PlacedVm(name, 0, f"{cluster_id}-{name}", pools[name].sku.name, Placement("", "", "", ()))
             empty_pools[name] = _build_part_node(part, possible_vm, pools[name], attributes)
         for vm in part.vms:

@@ -215,7 +215,8 @@ def _compute_node_capacity(scheduler: SpecScheduler, further: int) -> dict[int, 
     """Return the number of further pods of the spec per node, by current pods and the node's usage."""
     capacity = {}
     counts, is_first_pod = scheduler.counts, _is_first_of_group(scheduler)
-    spec, nodes, usage = scheduler.group.spec, scheduler.cache.nodes, scheduler.cache.usage
+    spec, cache, limits = scheduler.group.spec, scheduler.cache, dict[int, int]()
+    numbers = range(len(cache.nodes)) if spec.requests.other_resources else cache.usage_numbers
     for bucket in scheduler.list_buckets():
         node = next(bucket)
         if not is_first_pod and inter_pod_affinity.reject(counts, node):
@@ -223,7 +224,10 @@ def _compute_node_capacity(scheduler: SpecScheduler, further: int) -> dict[int, 
         if any(_is_permanently_skewed(tally, node) for tally in counts.hard_spread):
             continue
         for at in (node, *bucket):
-            capacity[at] = _compute_pod_limit(spec, nodes[at], usage[at], further)
+            number = numbers[at]
+            if number not in limits:
+                limits[number] = _compute_pod_limit(spec, cache.nodes[at], cache.usage[at], further)
+            capacity[at] = limits[number]
     return capacity
 
 

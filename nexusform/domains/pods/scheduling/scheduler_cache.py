@@ -54,12 +54,14 @@ class NodeUsage:
 class Topology:
     """Topology key over the nodes: the domain of each node (-1 = key missing) and the domain names."""
 
-    __slots__ = ("domain_by_node", "key", "values")
+    __slots__ = ("domain_by_node", "key", "node_domains", "values")
 
     def __init__(self, key: str, domain_by_node: list[int], values: list[str]) -> None:
         self.key = key
         self.domain_by_node = domain_by_node
         self.values = values
+        # Each node with the key as a domain of its own.
+        self.node_domains = [-1 if domain < 0 else node for node, domain in enumerate(domain_by_node)]
 
 
 class PodGroup:
@@ -80,10 +82,17 @@ class SchedulerCache:
         self.nodes = cluster.nodes
         self.index = {node.name: at for at, node in enumerate(cluster.nodes)}
         self.usage = [NodeUsage() for _ in cluster.nodes]
+        # Nodes of one number have equal sizes, and equal usage apart from other resources, ports and disks.
+        self.usage_numbers = [0] * len(cluster.nodes)
+        self._numbers_by_usage: dict[tuple[int, ...], int] = {}
+        for node in range(len(cluster.nodes)):
+            self._update_usage_number(node)
         self.version = 0
         self._claim_uses: Counter[str] = Counter()
         self._namespaces = cluster.namespaces
         self._topologies: dict[str, Topology] = {}
+        # Nodes and domains counted by spread constraints, by all that decides them.
+        self.eligible_nodes: dict[object, tuple[list[bool], frozenset[int]]] = {}
         self._groups: dict[PodSpec, PodGroup] = {}
         self._groups_by_pair: dict[tuple[str, str], list[PodGroup]] = {}
         # Groups with terms about other pods, by a label pair required of these pods.
@@ -118,6 +127,7 @@ class SchedulerCache:
     def place(self, group: PodGroup, node: int, sign: int = 1) -> None:
         """Add a pod of the group to a node, or remove one (sign -1)."""
         self.usage[node].add(group.spec, sign)
+        self._update_usage_number(node)
         for claim in group.spec.exclusive_claims:
             self._claim_uses[claim] += sign
         count = group.nodes.get(node, 0) + sign
@@ -126,6 +136,12 @@ class SchedulerCache:
         else:
             del group.nodes[node]
         self.version += 1
+
+    def _update_usage_number(self, node: int) -> None:
+        size, usage = self.nodes[node], self.usage[node]
+        amounts = (usage.pods, usage.cpu, usage.memory, usage.scored_cpu, usage.scored_memory)
+        numbers, key = self._numbers_by_usage, (size.cpu, size.memory, size.pods, *amounts)
+        self.usage_numbers[node] = numbers.setdefault(key, len(numbers))
 
     def list_groups(self) -> Iterable[PodGroup]:
         """Return all groups of pods."""

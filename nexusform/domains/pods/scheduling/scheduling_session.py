@@ -85,6 +85,7 @@ class SchedulingSession:
         # Expected number of pods under each budget of the cluster.
         self._expected_counts = expected_counts
         self._names = [node.name for node in cluster.nodes]
+        self._encoded_names = [name.encode() for name in self._names]
         # Nominated pods by node: their requests are reserved against pods of lower priority.
         self._nominated_groups: dict[int, list[PodGroup]] = {}
         # Evicted pods hold their capacity until `remove_victims`, and their preemptors wait for it.
@@ -253,7 +254,7 @@ class SchedulingSession:
         tied_nodes = list(choice.tied_nodes)
         first_reason = ""
         while tied_nodes:
-            node = tie_break.select_lowest(self._build_tie_break_prefix(pod), self._names, tied_nodes)
+            node = tie_break.select_lowest(self._build_tie_break_prefix(pod), self._encoded_names, tied_nodes)
             rejection_text = self._start_pod(scheduler, node, pod)
             if not rejection_text:
                 return PodVerdict(self._names[node], is_certain, choice.feasible_nodes)
@@ -367,7 +368,7 @@ class SchedulingSession:
             rejections,
             self._pods_by_node,
             budget_allowances,
-            lambda tied_nodes: tie_break.select_lowest(prefix, self._names, tied_nodes),
+            lambda tied_nodes: tie_break.select_lowest(prefix, self._encoded_names, tied_nodes),
         )
         if choice is None:
             return None

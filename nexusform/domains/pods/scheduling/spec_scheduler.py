@@ -57,6 +57,10 @@ class _DomainBucket:
         self.nodes_by_score.setdefault(score, set()).add(node)
         self.size += 1
 
+    def put_all(self, nodes: list[int], score: int) -> None:
+        self.nodes_by_score.setdefault(score, set()).update(nodes)
+        self.size += len(nodes)
+
     def drop(self, node: int, score: int) -> None:
         level = self.nodes_by_score[score]
         level.discard(node)
@@ -88,6 +92,14 @@ class _TopologyAxis:
         if self.has_few_domains or domain < 0:
             return domain
         return tuple([count[domain] for count in self.counts])
+
+    def list_traits(self) -> Sequence[Trait]:
+        """Return the trait of every node."""
+        if self.has_few_domains:
+            return self.domain_by_node
+        # The last item is the trait of nodes without a domain (-1).
+        by_domain: list[Trait] = [*zip(*self.counts, strict=True), -1]
+        return [by_domain[domain] for domain in self.domain_by_node]
 
 
 class SpecScheduler:
@@ -122,11 +134,15 @@ class SpecScheduler:
         # Whether another node may be better by unknown images.
         self.images_matter = facts_cache.images_unknown and bool(spec.images)
         self.version = cache.version
+        # Whether nodes of one number in `cache.usage_numbers` have equal usage scores.
+        incoming_spec = self._incoming_spec
+        self._has_plain_usage = not (
+            incoming_spec.host_ports or incoming_spec.disks or incoming_spec.requests.other_resources
+        )
         self._buckets: dict[tuple[Trait, ...], _DomainBucket] | None = None
         self._axes: list[_TopologyAxis] = []
         self._moving_axes: list[_TopologyAxis] = []
-        self._shape = facts_cache.shape
-        self._score_cache: dict[object, int] = {}
+        self._score_cache: dict[int, int] = {}
         self._bucket_keys: dict[int, tuple[Trait, ...]] = {}
         self._node_scores: dict[int, int] = {}
 
@@ -259,10 +275,25 @@ class SpecScheduler:
         if self._buckets is None:
             self._buckets = {}
             self._create_topology_axes()
-            for node in self.facts.points:
-                self._bucket_keys[node] = self._compute_bucket_key(node)
-                self._insert_node(node, self._compute_usage_score(node))
+            self._bucket_keys = self._compute_bucket_keys()
+            numbers = self.cache.usage_numbers if self._has_plain_usage else range(len(self.cache.nodes))
+            alike_nodes: dict[tuple[tuple[Trait, ...], int], list[int]] = {}
+            for node, key in self._bucket_keys.items():
+                alike_nodes.setdefault((key, numbers[node]), []).append(node)
+            for nodes in alike_nodes.values():
+                score = self._compute_usage_score(nodes[0])
+                if score >= 0:
+                    self._get_domain_bucket(nodes[0]).put_all(nodes, score)
+                    self._node_scores.update(dict.fromkeys(nodes, score))
         return self._buckets
+
+    def _compute_bucket_keys(self) -> dict[int, tuple[Trait, ...]]:
+        """Return the bucket key of each node, as `_compute_bucket_key` does for one."""
+        points = self.facts.points
+        if not self._axes:
+            return dict(points)
+        traits = list(zip(*[axis.list_traits() for axis in self._axes], strict=True))
+        return {node: own_points + traits[node] for node, own_points in points.items()}
 
     def _create_topology_axes(self) -> None:
         """Create one axis per counted topology, with the nodes of each domain where counts move them."""
@@ -278,9 +309,7 @@ class SpecScheduler:
             axis for axis in self._axes if not axis.has_few_domains and id(axis.domain_by_node) in moving_domains
         ]
         for axis in self._moving_axes:
-            for node in self.facts.points:
-                axis.members.setdefault(axis.domain_by_node[node], []).append(node)
-            axis.members.pop(-1, None)
+            axis.members = self.facts.list_members(axis.domain_by_node)
 
     def _compute_bucket_key(self, node: int) -> tuple[Trait, ...]:
         return (*self.facts.points[node], *[axis.get_trait(node) for axis in self._axes])
@@ -312,12 +341,12 @@ class SpecScheduler:
     def _compute_usage_score(self, node: int) -> int:
         """Return the usage score of the node, -1 if it is rejected."""
         spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
-        if spec.host_ports or spec.disks or spec.requests.other_resources:
+        if not self._has_plain_usage:
             return _compute_node_usage_score(spec, node_record, usage)
-        key = (self._shape[node], usage.pods, usage.cpu, usage.memory, usage.scored_cpu, usage.scored_memory)
-        score = self._score_cache.get(key)
+        number = self.cache.usage_numbers[node]
+        score = self._score_cache.get(number)
         if score is None:
-            score = self._score_cache[key] = _compute_node_usage_score(spec, node_record, usage)
+            score = self._score_cache[number] = _compute_node_usage_score(spec, node_record, usage)
         return score
 
     def _count_domains(self, open_buckets: list[tuple[_DomainBucket, int]]) -> list[int]:
@@ -388,11 +417,22 @@ def _compute_node_usage_score(spec: PodSpec, node: Node, usage: NodeUsage) -> in
 
 class NodeFacts(Struct, frozen=True):
     """Nodes (by index) feasible for a pod regardless of other pods, and their points. `points`: scores of the
-    nodes alone before normalization. `mask`: the same nodes as bits.
+    nodes alone before normalization. `mask`: the same nodes as bits. `members`: results of `list_members`.
     """
 
     points: dict[int, tuple[int, ...]]
     mask: int
+    members: dict[int, dict[int, list[int]]] = {}
+
+    def list_members(self, domain_by_node: list[int]) -> dict[int, list[int]]:
+        """Return the nodes of each domain of a topology."""
+        members = self.members.get(id(domain_by_node))
+        if members is None:
+            members = self.members[id(domain_by_node)] = {}
+            for node in self.points:
+                members.setdefault(domain_by_node[node], []).append(node)
+            members.pop(-1, None)
+        return members
 
 
 class NodeFactsCache:
@@ -404,9 +444,6 @@ class NodeFactsCache:
         # Whether the images of some node are unknown.
         self.images_unknown = any(node.images is None for node in nodes)
         self._facts: dict[object, NodeFacts] = {}
-        # Nodes of one shape and equal usage have equal scores.
-        shapes: dict[object, int] = {}
-        self.shape = [shapes.setdefault((n.cpu, n.memory, n.pods), len(shapes)) for n in nodes]
         # Node scores applicable to some node of the cluster.
         self.scores = tuple(rule for rule in profile.NODE_SCORES if any(map(rule.is_applicable, nodes)))
 

@@ -49,15 +49,14 @@ class SpreadCounter(DomainCounter):
         domain_by_node: list[int],
         size: int,
         eligible_nodes: list[bool],
+        eligible_domains: frozenset[int],
         matches_itself: int,
     ) -> None:
         super().__init__(constraint.topology_key, domain_by_node, size)
         self.constraint = constraint
         self.eligible_nodes = eligible_nodes
         self.matches_itself = matches_itself
-        self.eligible_domains = {
-            at for at, counted in zip(domain_by_node, eligible_nodes, strict=True) if counted and at >= 0
-        }
+        self.eligible_domains = eligible_domains
         self._levels: dict[int, int] = {}
         self._minimum = 0
 
@@ -196,39 +195,24 @@ class TopologyCounts:
     def _create_spread_tallies(self, constraints: Sequence[SpreadConstraint]) -> list[SpreadCounter]:
         if not constraints:
             return []
-        topologies = [self.cache.get_topology(constraint.topology_key) for constraint in constraints]
-        spec, nodes = self.group.spec, self.cache.nodes
-        all_nodes = [True] * len(nodes)
-        domain_lists = [topology.domain_by_node for topology in topologies]
-        with_all_keys = [min(of_node) >= 0 for of_node in zip(*domain_lists, strict=True)]
+        keys = tuple([constraint.topology_key for constraint in constraints])
         tallies = []
-        for constraint, topology in zip(constraints, topologies, strict=True):
-            needs_all_keys = constraint.is_hard or self._all_soft_keys
-            candidates = with_all_keys if needs_all_keys else all_nodes
-            eligible_nodes = [
-                candidate and _is_eligible(constraint, spec, node)
-                for candidate, node in zip(candidates, nodes, strict=True)
-            ]
+        for constraint in constraints:
+            required_keys = keys if constraint.is_hard or self._all_soft_keys else ()
             matches_itself = constraint.selector is not None and is_selected(constraint.selector, self.group.labels)
-            tally = self._create_spread_counter(
-                constraint, topology.domain_by_node, len(topology.values), eligible_nodes, int(matches_itself)
-            )
-            tallies.append(tally)
+            tallies.append(self._create_spread_counter(constraint, required_keys, int(matches_itself)))
         return tallies
 
     def _create_spread_counter(
-        self,
-        constraint: SpreadConstraint,
-        domain_by_node: list[int],
-        size: int,
-        eligible_nodes: list[bool],
-        matches_itself: int,
+        self, constraint: SpreadConstraint, required_keys: tuple[str, ...], matches_itself: int
     ) -> SpreadCounter:
+        topology = self.cache.get_topology(constraint.topology_key)
+        domain_by_node, size = topology.domain_by_node, len(topology.values)
+        eligible_nodes, eligible_domains = self._find_eligible(constraint, required_keys)
         if not constraint.is_hard and constraint.topology_key == HOSTNAME:
             # Points over hostname count the pods of the node itself, whatever its label says.
-            domain_by_node = [-1 if d < 0 else node for node, d in enumerate(domain_by_node)]
-            size, eligible_nodes = len(domain_by_node), [True] * len(domain_by_node)
-        tally = SpreadCounter(constraint, domain_by_node, size, eligible_nodes, matches_itself)
+            domain_by_node, size = topology.node_domains, len(topology.node_domains)
+        tally = SpreadCounter(constraint, domain_by_node, size, eligible_nodes, eligible_domains, matches_itself)
         selector = constraint.selector
         if selector is not None and not _is_empty(selector):
             for group in self.cache.select_groups(selector, self.group.spec.namespace):
@@ -239,6 +223,28 @@ class TopologyCounts:
                         tally.add(node, pods)
         tally.index_levels()
         return tally
+
+    def _find_eligible(
+        self, constraint: SpreadConstraint, required_keys: tuple[str, ...]
+    ) -> tuple[list[bool], frozenset[int]]:
+        """Return the nodes, and their domains, counted by a constraint: equal ones are found once."""
+        spec, cache = self.group.spec, self.cache
+        counts_nodes = not constraint.is_hard and constraint.topology_key == HOSTNAME
+        affinity = (spec.node_selector, spec.node_terms) if constraint.honor_affinity else None
+        tolerations = spec.tolerations if constraint.honor_taints else None
+        key = (constraint.topology_key, required_keys, counts_nodes, affinity, tolerations)
+        found = cache.eligible_nodes.get(key)
+        if found is None:
+            topology = cache.get_topology(constraint.topology_key)
+            domain_by_node = topology.node_domains if counts_nodes else topology.domain_by_node
+            eligible_nodes = [
+                counts_nodes
+                or (all(name in node.labels for name in required_keys) and _is_eligible(constraint, spec, node))
+                for node in cache.nodes
+            ]
+            domains = frozenset([d for d, counted in zip(domain_by_node, eligible_nodes, strict=True) if counted])
+            found = cache.eligible_nodes[key] = (eligible_nodes, domains - {-1})
+        return found
 
     def has_spread_score(self, node: int) -> bool:
         """Return whether the node gets spreading points: with constraints of its own, it needs all keys."""

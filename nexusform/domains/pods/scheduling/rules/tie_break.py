@@ -10,17 +10,14 @@ from hashlib import blake2b
 DIGEST_BYTES = 8
 
 
-def select_lowest(prefix: str, names: Sequence[str], tied_nodes: Sequence[int]) -> int:
+def select_lowest(prefix: str, names: Sequence[bytes], tied_nodes: Sequence[int]) -> int:
     """Return the tied node (index into `names`) with the lowest digest of prefix and name."""
     if len(tied_nodes) == 1:
         return tied_nodes[0]
-    prefix_digest = blake2b(f"{prefix}|".encode(), digest_size=DIGEST_BYTES)
-    copy = prefix_digest.copy
-    best_node, best_digest = -1, b""
+    copy = blake2b(f"{prefix}|".encode(), digest_size=DIGEST_BYTES).copy
+    digests = []
     for node in tied_nodes:
         candidate = copy()
-        candidate.update(names[node].encode())
-        digest = candidate.digest()
-        if best_node < 0 or digest < best_digest:
-            best_node, best_digest = node, digest
-    return best_node
+        candidate.update(names[node])
+        digests.append(candidate.digest())
+    return tied_nodes[digests.index(min(digests))]
