@@ -83,15 +83,15 @@ def add_observed_changes(
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
         return workload
-    by_revision = {pod.observed_template.revision: pods for pod in observed_pods if pod.observed_template}
     is_replaced = is_changed or bool(workload.replaced_revision)
-    if workload.current_revisions is None and len(by_revision) == 1 and not is_replaced:
+    if workload.current_revisions is None and not is_replaced:
         is_same = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in observed_pods)
-        if not is_same and all(_is_rewritten(workload, pod) for pod in observed_pods):
-            workload = replace(workload, is_rewritten=True, current_revisions=(NEWEST_REVISION,))
+        revisions = _find_rewritten_revisions(workload, observed_pods)
+        if not is_same and revisions:
+            workload = replace(workload, is_rewritten=True, current_revisions=revisions)
     outdated_numbers = find_outdated_pods(workload, observed_pods, is_complete=is_complete)
     current_pods = [pod for pod in pods if pod.number not in outdated_numbers]
-    if not current_pods or len({pod.spec.requests for pod in current_pods}) > 1:
+    if len({(pod.spec.requests, pod.spec.images) for pod in current_pods}) != 1:
         return workload
     spec = current_pods[0].spec
     return replace(
@@ -99,6 +99,15 @@ def add_observed_changes(
         pod=replace(workload.pod, requests=spec.requests, scored_requests=spec.scored_requests, images=spec.images),
         is_admission_known=True,
     )
+
+
+def _find_rewritten_revisions(workload: Workload, pods: Iterable[ExistingPod]) -> tuple[str, ...]:
+    """Return the revisions with no pods but rewritten ones."""
+    is_rewritten: dict[str, bool] = {}
+    for pod in pods:
+        revision = pod.observed_template.revision if pod.observed_template is not None else ""
+        is_rewritten[revision] = is_rewritten.get(revision, True) and _is_rewritten(workload, pod)
+    return tuple(revision for revision, is_of_template in is_rewritten.items() if is_of_template)
 
 
 def _is_rewritten(workload: Workload, pod: ExistingPod) -> bool:
@@ -112,10 +121,17 @@ def _is_rewritten(workload: Workload, pod: ExistingPod) -> bool:
 
 def _is_same_image(image: str, observed_image: str) -> bool:
     """Return whether two images may be the same one from a mirror, or pinned by its digest."""
-    name, _, tag = image.rpartition("/")[2].partition(":")
-    observed_name, _, observed_tag = observed_image.rpartition("/")[2].partition(":")
-    is_pinned = "@" in observed_image
-    return name == observed_name.partition("@")[0] and (is_pinned or tag == observed_tag)
+    (name, tag, digest), (observed_name, observed_tag, observed_digest) = map(_split_image, (image, observed_image))
+    if name != observed_name or (digest and digest != observed_digest):
+        return False
+    return tag == observed_tag or (bool(observed_digest) and not (tag and observed_tag))
+
+
+def _split_image(image: str) -> tuple[str, str, str]:
+    """Return the name of an image without its registry, the tag and the digest ("" = none)."""
+    path, _, digest = image.partition("@")
+    name, _, tag = path.rpartition("/")[2].partition(":")
+    return name, tag, digest
 
 
 def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final
 from zlib import crc32
 
@@ -39,6 +40,8 @@ _SAMPLES_WITHOUT_DOUBT: Final = 60
 # Up to this number of nodes, samples show every frequent result of random choices.
 _MOST_SAMPLED_NODES: Final = 12
 _MOST_LATE_WORKLOADS: Final = 16
+# Samples of the random choices of one scene.
+_TIE_SAMPLES: Final = 12
 _HOUR: Final = 3600
 _MOST_ORDERS: Final = 16
 _RANK_BITS: Final = 32
@@ -84,11 +87,12 @@ class Doubt(Struct, frozen=True):
 
 class Assumption(Struct, frozen=True):
     """Assumption of predictions. `list_alternatives` yields scenes under other facts, each with its condition
-    ("if b arrives first"), as many as the number of samples permits.
+    ("if b arrives first"), as many as the number of samples permits. `has_samples`: each scene has its own seed.
     """
 
     name: str
     list_alternatives: Callable[[PredictionScenario, int], Iterator[tuple[str, PredictionScenario]]]
+    has_samples: bool = False
 
 
 def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]) -> dict[PodKey, Doubt | None]:
@@ -108,11 +112,12 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     ties = {key for key in doubts if samples >= _FEWEST_SAMPLES}
     if len(scene.cluster.nodes) > _MOST_SAMPLED_NODES or any(map(_has_other_doubt, placed_pods)):
         ties.clear()
+    tie_seeds = iter(range(1, 1 + samples))
     for assumption in ASSUMPTIONS:
         for number, (condition, alternative) in enumerate(assumption.list_alternatives(scene, samples)):
             if not (open_keys or ties) or (number >= _SAMPLES_WITHOUT_DOUBT and not doubts):
                 break
-            found = _find_changed_pods(by_workload, alternative.predict())
+            found = _sample_changed_pods(by_workload, alternative, () if assumption.has_samples else tie_seeds)
             for key, node in found.items():
                 if key in open_keys or key in ties:
                     name = assumption.name if key in open_keys else TIES
@@ -138,6 +143,24 @@ def _list_unsampled_doubts(
 
 def _has_other_doubt(outcome: PodOutcome) -> bool:
     return outcome.doubt not in ("", TIES)
+
+
+def _sample_changed_pods(
+    by_workload: Mapping[str, Sequence[PodOutcome]], alternative: PredictionScenario, seeds: Iterable[int]
+) -> dict[PodKey, str]:
+    """Return the pods with another outcome in an alternative, with more seeds if it has random choices of its own."""
+    prediction = alternative.predict()
+    changed_pods = _find_changed_pods(by_workload, prediction)
+    if _count_uncertain(prediction.outcomes) - _count_uncertain(chain.from_iterable(by_workload.values())):
+        for seed in islice(seeds, _TIE_SAMPLES):
+            sample = replace(alternative, seed=alternative.seed + seed)
+            changed_pods = _find_changed_pods(by_workload, sample.predict()) | changed_pods
+    return changed_pods
+
+
+def _count_uncertain(outcomes: Iterable[PodOutcome]) -> Counter[str]:
+    """Count the uncertain pods by workload."""
+    return Counter(outcome.workload for outcome in outcomes if not outcome.is_certain)
 
 
 def _get_key(outcome: PodOutcome) -> PodKey:
@@ -377,6 +400,6 @@ ASSUMPTIONS: Final[tuple[Assumption, ...]] = (
     Assumption("start times", _list_later_times),
     Assumption("the end of removed pods", _list_slow_terminations),
     Assumption(VERSION, _list_newer_versions),
-    Assumption(ARRIVAL_ORDER, _list_arrivals),
-    Assumption(TIES, _list_other_samples),
+    Assumption(ARRIVAL_ORDER, _list_arrivals, has_samples=True),
+    Assumption(TIES, _list_other_samples, has_samples=True),
 )
