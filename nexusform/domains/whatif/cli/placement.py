@@ -30,14 +30,13 @@ def simulate_placement(arguments: PlacementArguments) -> int:
 
     Plans the configuration of the directory with one more placement of the manifests. Pods of all
     placements count together. Changes nothing and contacts no hub. Exit code 2 if it does not run on
-    every selected cluster.
+    every selected cluster, or if fewer clusters match than requested.
     """
     path = arguments.file.removeprefix("=")  # the parser takes the rest of `-f=FILE` as the value
     if not path:
         raise click.UsageError("No manifests given. Use -f=MANIFEST.")
     if arguments.pick is not None and arguments.clusters:
         raise click.UsageError("-pick and -clusters cannot be combined.")
-    from nexusform.domains.whatif.questions.placement_trial import NAME
     from nexusform.domains.whatif.rendering.placement_report import (
         build_placement_document,
         build_placement_report,
@@ -56,7 +55,7 @@ def simulate_placement(arguments: PlacementArguments) -> int:
     if planned.plan is None or has_errors(planned.diagnostics):
         screen.print_diagnostics(planned.diagnostics, planned.sources)
         return 1
-    answer = select_placement(planned.plan, NAME)
+    answer = select_placement(planned.plan, trial)
     report = build_placement_report(answer, path)
     origin = "the configuration of this directory"
     return write_answer(Answer("placement", origin, report, build_placement_document(answer)), arguments.answer, screen)

@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.domains.whatif.questions.placement_trial import NAME, PlacementTrial
 from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, PlacementAction, Plan, RejectedCluster
 from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
 from nexusform.rendering.report.conditions import describe_candidate, describe_feasibility, describe_fixes
@@ -30,7 +31,8 @@ _COLUMNS = (
 
 class PlacementFeasibility(Struct, frozen=True):
     """Bindings of a simulated placement, its rejected clusters, and the bindings of other placements unable to
-    run beside it. `candidates` are the rejected clusters with known nodes.
+    run beside it. `candidates` are the rejected clusters with known nodes, `missing` describes the requested
+    clusters without a binding ("" = none).
     """
 
     plan: Plan
@@ -38,24 +40,35 @@ class PlacementFeasibility(Struct, frozen=True):
     rejected: Sequence[RejectedCluster]
     others: Sequence[Feasibility]
     candidates: Sequence[Feasibility]
+    missing: str = ""
 
     @property
     def has_findings(self) -> bool:
-        """Whether the placement runs on fewer clusters than selected, or on none."""
-        return not self.bindings or any(row.result is not FeasibilityResult.RUNS for row in self.bindings)
+        """Whether the placement runs on fewer clusters than requested or selected, or on none."""
+        is_complete = bool(self.bindings) and not self.missing
+        return not is_complete or any(row.result is not FeasibilityResult.RUNS for row in self.bindings)
 
 
-def select_placement(plan: Plan, name: str) -> PlacementFeasibility:
-    """Select the rows of a placement by its name in the configuration."""
-    bindings = [row for row in plan.feasibility if row.placement.name == name and row.is_selected]
+def select_placement(plan: Plan, trial: PlacementTrial) -> PlacementFeasibility:
+    """Select the rows of the simulated placement, and compare its clusters with the requested ones."""
+    selected = {
+        row.object
+        for row in plan.placements
+        if row.kind == "binding" and row.address.name == NAME and row.action is PlacementAction.PLACE
+    }
+    names = [cluster for cluster in dict.fromkeys(trial.clusters) if cluster not in selected]
+    missing = f"not selected: {format_list(names)}" if names else ""
+    if trial.count is not None and trial.count > len(selected):
+        missing = f"{trial.count - len(selected):,} of {format_count(trial.count, 'requested cluster')} are missing"
+    bindings = [row for row in plan.feasibility if row.placement.name == NAME and row.is_selected]
     others = [
         row
         for row in plan.feasibility
-        if row.placement.name != name and row.is_selected and row.result is not FeasibilityResult.RUNS
+        if row.placement.name != NAME and row.is_selected and row.result is not FeasibilityResult.RUNS
     ]
-    rejected = [row for row in plan.rejected_clusters if row.address.name == name]
-    candidates = [row for row in plan.feasibility if row.placement.name == name and not row.is_selected]
-    return PlacementFeasibility(plan, bindings, rejected, others, candidates)
+    rejected = [row for row in plan.rejected_clusters if row.address.name == NAME]
+    candidates = [row for row in plan.feasibility if row.placement.name == NAME and not row.is_selected]
+    return PlacementFeasibility(plan, bindings, rejected, others, candidates, missing)
 
 
 def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
@@ -65,10 +78,10 @@ def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
 
 
 def _build_verdict(answer: PlacementFeasibility) -> str:
-    if not answer.bindings:
-        return "no cluster is selected, or the manifests have no pods."
-    line = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings))))
-    return f"{line.partition(': ')[2]}."
+    verdict = "no cluster is selected, or the manifests have no pods"
+    if answer.bindings:
+        verdict = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings)))).partition(": ")[2]
+    return f"{answer.missing}; {verdict}." if answer.missing else f"{verdict}."
 
 
 def _build_sections(answer: PlacementFeasibility) -> list[Section]:
@@ -130,6 +143,7 @@ def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
     return {
         "feasibility": [FEASIBILITY_FORM(row) for row in selected.feasibility],
         "other_feasibility": [FEASIBILITY_FORM(row) for row in answer.others],
+        "missing": answer.missing,
         "warnings": list(_list_unread(answer.plan)),
         "rejected": [{"cluster": row.cluster, "reason": row.reason} for row in answer.rejected],
         "changed_bindings": [{"placement": str(row.address), "cluster": row.object} for row in moved],

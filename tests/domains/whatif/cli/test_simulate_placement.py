@@ -51,6 +51,15 @@ def test_it_picks_clusters_and_names_the_rejected(capsys: Capture) -> None:
     assert [row["cluster"] for row in answer["rejected"]] == ["south"]
 
 
+def test_missing_clusters_are_counted(capsys: Capture) -> None:
+    code, answer = simulate(capsys, "-pick=9", replicas=1)
+    assert (code, answer["missing"]) == (2, "7 of 9 requested clusters are missing")
+    assert run_command_line(["simulate", "placement", "-f=pods.yaml", "-pick=9"]) == 2
+    assert "7 of 9 requested clusters are missing; runs on " in " ".join(capsys.readouterr().out.split())
+    code, answer = simulate(capsys, "-clusters=west,nowhere", replicas=1)
+    assert (code, answer["missing"]) == (2, "not selected: nowhere")
+
+
 def test_pods_of_written_placements_count(capsys: Capture) -> None:
     _, alone = simulate(capsys, "-clusters=west", replicas=4)
     assert alone["feasibility"][0]["result"] == "runs"
