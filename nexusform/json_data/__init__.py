@@ -2,6 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
+    "json_errors": "unify_json_error",
     "plain_data": (
         "ConversionProblem convert_number convert_to_plain convert_to_value format_path get_part "
         "has_unknown is_fraction list_refinements list_unknown_paths Path PathStep Refinements "

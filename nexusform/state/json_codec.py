@@ -157,13 +157,16 @@ def _describe_error(data: bytes, message: str, offset: int) -> JsonProblem:
 def _parse_exact_numbers(data: bytes) -> Any:
     import json
 
+    from nexusform.json_data.json_errors import unify_json_error
+
     try:
         text = data.decode("utf-8")
         return json.loads(text, parse_int=_parse_number, parse_float=_parse_decimal)
     except UnicodeDecodeError:
         raise _describe_error(data, "", 0) from None
     except json.JSONDecodeError as problem:
-        raise JsonProblem(problem.msg.lower(), problem.pos) from None
+        error = unify_json_error(problem)
+        raise JsonProblem(error.msg.lower(), error.pos) from None
     except RecursionError:
         raise JsonProblem("the document is nested too deeply", 0) from None
     except OverflowError:

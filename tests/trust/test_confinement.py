@@ -435,8 +435,10 @@ def hostile(place: Path, number: int, *, confined: bool, before: tuple[str, ...]
 def strangers(opened: list[str], place: Path) -> list[str]:
     """What is neither of a work tree nor of the interpreter, the packages and the system."""
     ours = [str(place / "trees"), str(place / "said"), str(place / "opened"), str(TOP)]
-    system = [sys.prefix, sys.base_prefix, "/usr", "/lib", "/etc", "/proc/sys/kernel/random/boot_id", "/dev/null"]
-    allowed = (*ours, *system, "/dev/urandom")
+    system = [sys.prefix, sys.base_prefix, "/usr", "/lib", "/etc", "/dev/null", "/dev/urandom"]
+    # The C library reads the second before it gives memory back.
+    kernel = ["/proc/sys/kernel/random/boot_id", "/proc/sys/vm/overcommit_memory"]
+    allowed = (*ours, *system, *kernel)
     known = re.compile(r"/proc/(\d+|self)/(stat|maps|status|fd)|/sys/(devices/system|fs/cgroup).*|/proc/cpuinfo")
     inside = [path for path in opened if re.search(r"/trees/\d+/(.*/)?\.git(/|$)", path)]
     return inside + [path for path in opened if not path.startswith(allowed) and not known.fullmatch(path)]

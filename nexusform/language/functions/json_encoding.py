@@ -8,6 +8,7 @@ import unicodedata
 from typing import Any, Final
 
 from nexusform.language.functions.function import FixedProblem, FunctionProblem
+from nexusform.json_data.json_errors import unify_json_error
 from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
@@ -62,10 +63,9 @@ def parse_json(text: str) -> Value:
     try:
         data = json.loads(text, parse_int=parse_number, parse_float=parse_number, parse_constant=_reject_constant)
     except json.JSONDecodeError as problem:
-        message = problem.msg[0].lower() + problem.msg[1:]
-        raise FunctionProblem(
-            f"{message} on line {problem.lineno}, column {problem.colno}", 0, problem.lineno
-        ) from None
+        error = unify_json_error(problem)
+        message = error.msg[0].lower() + error.msg[1:]
+        raise FunctionProblem(f"{message} on line {error.lineno}, column {error.colno}", 0, error.lineno) from None
     except RecursionError:
         raise FixedProblem("the document is nested too deeply", 0) from None
     return _build_value(data, MAX_DEPTH)

@@ -23,6 +23,7 @@ from nexusform.domains.azure.importers.arm import (
     read_resources,
 )
 from nexusform.domains.azure.importers.az_model import EXPORTED_AT
+from nexusform.json_data.json_errors import unify_json_error
 from nexusform.json_data.plain_data import Path
 
 # Files as (name for messages, content) by kind (StandardFile.kind or ANY).
@@ -322,8 +323,9 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
         documents = _parse_concatenated(text)
         if documents is not None:
             return documents, None
-        detail = f"{problem.msg}. Is this the whole output of the command?"
-        return None, _build_invalid_json_problem(file, problem.lineno, problem.colno, detail)
+        error = unify_json_error(problem)
+        detail = f"{error.msg}. Is this the whole output of the command?"
+        return None, _build_invalid_json_problem(file, error.lineno, error.colno, detail)
     except RecursionError:
         return None, _build_invalid_json_problem(file, 1, 1, "the document is nested too deeply.")
     except ValueError as problem:

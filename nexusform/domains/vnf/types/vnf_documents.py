@@ -14,6 +14,7 @@ from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.openstack.scheduling.nova_hosts import build_sku_name
 from nexusform.domains.vnf.importers.vnf_model import Vdu, Vnf, VnfSources
 from nexusform.interfaces.plugins import FileProblem, Files, ResourceContext
+from nexusform.json_data.json_errors import unify_json_error
 from nexusform.json_data.plain_data import Path, has_unknown
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.machine_hardware import VFS
@@ -87,7 +88,8 @@ def _parse_request_body(text: str) -> dict[str, Any] | Problem:
     try:
         body = json.loads(text, parse_constant=_reject_constant)
     except json.JSONDecodeError as problem:
-        return _build_request_problem(f"line {problem.lineno}, column {problem.colno}: {problem.msg}.")
+        error = unify_json_error(problem)
+        return _build_request_problem(f"line {error.lineno}, column {error.colno}: {error.msg}.")
     except (ValueError, RecursionError):
         return _build_request_problem("it is nested too deeply, or contains NaN or Infinity.")
     return body if isinstance(body, dict) else _build_request_problem("it is not a JSON object.")

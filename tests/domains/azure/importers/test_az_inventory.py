@@ -301,8 +301,8 @@ class TestBroken:
     def test_broken_json_names_line_and_column(self) -> None:
         _, findings = read(racks=b'[\n  {"name": "r1",}\n]')
         first = findings[0]
-        assert (first.file, first.position_text) == ("racks.json", "line 2, column 17")
-        assert str(first).startswith("racks.json, line 2, column 17: ")
+        assert (first.file, first.position_text) == ("racks.json", "line 2, column 16")
+        assert str(first).startswith("racks.json, line 2, column 16: Illegal trailing comma before end of object.")
 
     @pytest.mark.parametrize(
         "content", [b"", b"\xff\xfe\x00", b"\x80", b"[NaN]", b"[" * 100_000, b"[1" + b"0" * 5000 + b"]"]
