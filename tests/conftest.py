@@ -6,10 +6,11 @@ Runs that are made to search (many cases, a seed) are free to find something new
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -45,6 +46,15 @@ def deep_calls() -> Iterator[None]:
 def pytest_xdist_auto_num_workers() -> int:
     """`-n auto`: three for two processors. Tests wait for leases, servers and programs, too."""
     return len(os.sched_getaffinity(0)) * 3 // 2 if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """Modules and tests live until the end: looking through them for garbage takes time and finds none."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,4 +1,5 @@
-"""Points at which a test kills a command: a quarter per commit, all of them with NEXUSFORM_CRASH_POINTS=all.
+"""Points at which a test kills a command, and long cases: a quarter per commit, all of them with
+NEXUSFORM_CRASH_POINTS=all.
 
 NEXUSFORM_CRASH_POINTS=2/6 tries the second of six shares; the six together are all points.
 """
@@ -36,6 +37,18 @@ def select_share(points: Sequence[Point]) -> list[Point]:
     """Return the points of this run's share: all of them, or those of a share like 2/6."""
     number, _, count = os.environ["NEXUSFORM_CRASH_POINTS"].partition("/")
     return list(points[int(number) - 1 :: int(count)] if count else points)
+
+
+def select_cases(cases: Sequence[Point]) -> list[Point]:
+    """Return a quarter of long cases by commit: all of them, or a share, where every point is tried."""
+    if tries_all():
+        return select_share(cases)
+    return list(cases[choose_quarter() % min(_SHARE, len(cases)) :: _SHARE])
+
+
+def scale_count(count: int) -> int:
+    """Return the number of random cases of this run: a quarter, or all where every point is tried."""
+    return count if tries_all() else count // _SHARE
 
 
 def select_points(points: Sequence[Point], maximum: int) -> list[Point]:

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from tests import commands
+
 ROOT = Path(__file__).parents[1]
 # A package that cannot be imported, then a program.
 WITHOUT = """\
@@ -124,7 +126,11 @@ def run(directory: Path, package: str, program: str, typed: str = "") -> tuple[i
 
 
 def nexusform(directory: Path, *arguments: str, package: str = "", typed: str = "") -> tuple[int, str]:
-    return run(directory, package, COMMAND.format(arguments=list(arguments)), typed)
+    if package:
+        return run(directory, package, COMMAND.format(arguments=list(arguments)), typed)
+    words = [*commands.nexusform(), *arguments]
+    done = subprocess.run(words, cwd=directory, input=typed, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,11 +16,13 @@ def _module_name(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
+STATEMENT = re.compile(r"^ *(from [\w.]+ import (?:\([^)]*\)|[^(\n]+)|import [\w.]+)", re.MULTILINE)
 MODULES = {_module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def _imported_modules(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    statements = "\n".join(STATEMENT.findall(path.read_text(encoding="utf-8")))
+    for node in ast.parse(statements).body:  # the whole file takes a hundred times as long
         if isinstance(node, ast.ImportFrom) and node.module:
             submodules = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (each if each in MODULES else node.module for each in submodules)

@@ -214,7 +214,7 @@ def race(opened: Any) -> None:
 
 def count(opened: Any) -> None:
     backend, info = opened(), build_info()
-    for _ in range(8):
+    for _ in range(4):
         lock_in_turn(backend, info, 0.05)
         backend.write(str(int(backend.read() or b"0") + 1).encode())
         backend.unlock(info.id)

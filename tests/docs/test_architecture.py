@@ -129,7 +129,10 @@ def module_named(path: str) -> Any:
 
 def constructions(name: str) -> Iterator[str]:
     for file in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        text = file.read_text(encoding="utf-8")
+        if f"{name}(" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
                 yield str(file.relative_to(PACKAGE))
 

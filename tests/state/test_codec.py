@@ -26,6 +26,7 @@ from nexusform.schemas.value_types import (
 )
 from nexusform.state.codec import decode_state, encode_state
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, OutputState, State
+from tests.kill_points import scale_count
 
 RACK = Address((), "managed", "nexus_rack", "r")
 
@@ -108,7 +109,7 @@ def one_rack(**more: object) -> State:
 
 
 @given(states)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_count(150), deadline=None)
 def test_what_is_written_is_read_back(state: State) -> None:
     assert read(encode_state(state)) == state
 
@@ -332,7 +333,7 @@ def places(node: Any, path: Any = ()) -> Iterator[tuple[Any, ...]]:
 
 
 @given(states, st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_count(200), deadline=None)
 def test_no_edit_brings_it_down(state: State, data: Any) -> None:
     document = json.loads(encode_state(state))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -354,7 +355,7 @@ def test_no_edit_brings_it_down(state: State, data: Any) -> None:
 
 
 @given(states, st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_count(200), deadline=None)
 def test_no_damage_brings_it_down(state: State, data: Any) -> None:
     whole = encode_state(state)
     start = data.draw(st.integers(0, len(whole)))

@@ -24,6 +24,7 @@ from nexusform.scheduling.racks.vms import (
     VmName,
     VmSku,
 )
+from tests.kill_points import scale_count
 from tests.scheduling.racks.brute_force import BruteForce
 
 SKUS = CATALOGUES["2026-03"].vm_skus
@@ -164,7 +165,7 @@ class Pair:
         self.handles.append(handle)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scale_count(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stories(), st.sampled_from(list(RackSpread)), st.integers(0, 9))
 def test_the_engine_places_every_vm_where_the_rule_says(story: Story, spread: RackSpread, seed: int) -> None:
     machines, events = story

@@ -16,6 +16,7 @@ from nexusform.domains.azure.importers.az_documents import Documents, parse_json
 from nexusform.domains.azure.importers.az_inventory import MAX_FINDINGS, read_inventory
 from nexusform.domains.azure.importers.az_machines import find_machine_sku, parse_roles
 from nexusform.domains.azure.importers.az_model import AzInventory
+from tests.kill_points import scale_count
 
 GROUP = "/subscriptions/s/resourceGroups/Managed/providers/Microsoft.NetworkCloud"
 COMPUTE = "platform.afo-nc.microsoft.com/compute-plane=true"
@@ -358,7 +359,7 @@ KEYS = st.sampled_from(
 )
 RESOURCE = st.dictionaries(KEYS, JSON | st.sampled_from([f"{GROUP}/racks/r1", "m1", "r1"]), max_size=12)
 DOCUMENT = JSON | st.lists(RESOURCE | JSON, max_size=4) | st.fixed_dictionaries({"value": st.lists(RESOURCE)})
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+QUICK = settings(max_examples=scale_count(150), deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
 
 Read = tuple[AzInventory, tuple[Problem, ...]]

@@ -22,7 +22,7 @@ pytest.importorskip("azure.mgmt.networkcloud")
 from tests.contracts.crash_runner import Runner
 from tests.domains.azure.providers.arm_server import ArmServer, Faults, Killed, Site, machine_id
 from tests.domains.azure.providers.azure_sites import MIXED, NEW, PROVIDER_BLOCK, SCALED, project, standing_site
-from tests.kill_points import select_share, tries_all
+from tests.kill_points import choose_quarter, select_share, tries_all
 
 KILLED = -signal.SIGKILL
 
@@ -161,9 +161,6 @@ RESTARTED = """resource "nexus_bare_metal_machine_action" "x" {
 }
 """
 
-STORIES = pytest.mark.parametrize(
-    "story", [SCALED, NEW, MIXED, RESTARTED], ids=["scale-out", "new", "mixed", "restart"], indirect=True
-)
 WORSE = Faults(polls=3, conflicts=1, throttles=1, stale=2)
 # What was made does not show at first, its operation is forgotten, and looks at it are refused.
 LATE = Faults(polls=4, vanishes=1, stale=3, errors=(429, 503))
@@ -188,9 +185,20 @@ def test_a_machine_action_killed_while_it_runs_goes_on(story: Story) -> None:
         story.killed_and_resumed(number, faults, after=True)
 
 
+STORIES = {"scale-out": SCALED, "new": NEW, "mixed": MIXED, "restart": RESTARTED}
+FAULTS = {"plain": Faults(), "worse": WORSE, "late": LATE, "broken": BROKEN}
+
+
+def select_cases() -> Iterator[Any]:
+    """Yield each story with the faults of this commit, and with all where all points are tried."""
+    for row, (story, configuration) in enumerate(STORIES.items()):
+        for column, (name, faults) in enumerate(FAULTS.items()):
+            if tries_all() or (row + column) % 4 == choose_quarter():
+                yield pytest.param(configuration, faults, id=f"{story}-{name}")
+
+
 @pytest.mark.slow
-@STORIES
-@pytest.mark.parametrize("faults", [Faults(), WORSE, LATE, BROKEN], ids=["plain", "worse", "late", "broken"])
+@pytest.mark.parametrize(("story", "faults"), list(select_cases()), indirect=["story"])
 def test_an_apply_killed_at_every_request_goes_on(story: Story, faults: Faults) -> None:
     requests = range(1, len(story.requests(faults)) + 1)
     points = [(number, after) for number in requests for after in (False, True)]

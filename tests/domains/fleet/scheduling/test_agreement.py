@@ -26,6 +26,7 @@ from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.kubernetes.matching import Requirement, Taint, Toleration, build_label_selector
 from nexusform.kubernetes.quantity import parse_quantity
 from tests.domains.fleet.scheduling.brute_force import Answer, Model
+from tests.kill_points import scale_count
 
 NAMES = ("a", "b", "c", "d", "e", "f", "g")
 QUANTITIES = ("0", "1", "0.2", "200m", "0.1", "3", "1500m", "1.5", "1Gi", "1024Mi", "7", "-2", "0.3", "300m")
@@ -147,13 +148,13 @@ def check(situation: Situation) -> None:
     same(settled, answer)
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scale_count(1500), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(situations())
 def test_agrees_with_the_brute_force(situation: Situation) -> None:
     check(situation)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scale_count(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(situations(worst=member | spoilt))
 def test_agrees_where_a_property_cannot_be_read(situation: Situation) -> None:
     check(situation)

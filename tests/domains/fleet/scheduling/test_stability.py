@@ -12,8 +12,9 @@ from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.watcher import WatchedPlacement, enqueue_placements
 from tests.domains.fleet.scheduling.samples import UNSCHEDULED, held
 from tests.domains.fleet.scheduling.test_agreement import Situation, member, pick_n, situations
+from tests.kill_points import scale_count
 
-quick = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=scale_count(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def snapshot(policy: Policy) -> PolicySnapshot:

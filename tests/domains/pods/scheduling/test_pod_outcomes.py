@@ -19,6 +19,7 @@ from nexusform.domains.pods.scheduling.workloads import (
 )
 from nexusform.kubernetes.matching import build_label_selector
 from tests.domains.pods.scheduling import brute_force
+from tests.kill_points import scale_count
 
 HOST, ZONE, MACHINE = "kubernetes.io/hostname", "zone", "machine"
 OWN = build_label_selector({"app": "a"})
@@ -84,7 +85,7 @@ def outcomes(cluster: Cluster, spec: PodSpec, placed: tuple[tuple[PodSpec, str],
     return go(())
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scale_count(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(nodes, specs(), st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=3), st.integers(1, 4))
 def test_reach_covers_every_outcome(
     nodes: tuple[Node, ...], spec: PodSpec, standing: list[tuple[bool, int]], further: int

@@ -17,6 +17,7 @@ from nexusform.domains.vnf.importers.vnf_model import (
     list_size_problems,
 )
 from nexusform.domains.vnf.importers.vnf_reading import read_vnf
+from tests.kill_points import scale_count
 
 CASES = Path(__file__).parent / "cases"
 TEXTS = sorted({path.read_text() for path in CASES.glob("*/*.yaml")})
@@ -63,7 +64,7 @@ def mangled(draw: st.DrawFn) -> str:
     return "\n".join(lines)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_count(150), deadline=None)
 @given(mangled(), mangled(), mangled())
 def test_mangled_documents(one: str, two: str, three: str) -> None:
     use(VnfSources(vnfd=one))
@@ -93,7 +94,7 @@ def odd(draw: st.DrawFn) -> str:
     return yaml.safe_dump(data)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_count(150), deadline=None)
 @given(
     odd(), odd(), st.dictionaries(st.sampled_from(["nfv", "policy", "size", "memory", "workers"]), st.sampled_from(ODD))
 )

@@ -21,6 +21,7 @@ from nexusform.snapshots.snapshot import OwnerKind
 from nexusform.state.objects import EMPTY, State
 from nexusform.values.value import UNKNOWN
 from nexusform.workflow.opening.system_io import RealFiles
+from tests.kill_points import scale_count
 from tests.planning.harness import applied, attributes, errors, good, is_empty, plan, triggers, warnings
 from tests.worlds.small_worlds import site_of
 
@@ -428,7 +429,7 @@ def holds(found: Mapping[str, Mapping[str, Any]], rules: list[tuple[str, str, li
     return True
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=scale_count(120), deadline=None)
 @given(worlds(), st.data())
 def test_rules_hold_through_the_life_of_a_vnf(
     world: tuple[list[int], list[tuple[str, str, list[int]]], int, int], data: st.DataObject

@@ -31,6 +31,7 @@ from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import CurrentVm, Demand, Hint, HintScope, Machine, Placement, VmName
 from nexusform.snapshots.snapshot import SiteSnapshot, list_state_objects
 from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_history, view
+from tests.kill_points import select_cases
 from tests.planning.harness import cluster
 from tests.scheduling.racks.samples import change_profile
 from tests.worlds.small_worlds import racks, site_of
@@ -112,7 +113,7 @@ def _goes(ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableV
     return put(sorted(chosen, key=lambda source: -ground.kinds[source.vm_class].sku.memory_gib))
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", select_cases(range(24)))
 def test_nothing_less_makes_room_on_small_sites(seed: int) -> None:
     site = site_with_history(seed, 2, 2, filled=0.6 + 0.03 * (seed % 8), zoned=0.3)
     want = 1 + seed % 3
@@ -128,7 +129,7 @@ def test_nothing_less_makes_room_on_small_sites(seed: int) -> None:
             assert found == made.recreations or (found is None and made.recreations > 4)
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", select_cases(range(16)))
 def test_nothing_less_makes_room_where_no_cells_are_known(seed: int) -> None:
     """Which VMs may leave is tried in every choice; whether the demand and those fit then, in every split."""
     site = site_with_history(seed, 2, 2, filled=0.35 + 0.04 * (seed % 8), zoned=0.3, known=False)
@@ -276,7 +277,7 @@ def carried_out(site: SiteSnapshot, made: RepackResult, seed: int) -> RackSchedu
 
 
 @pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", select_cases(range(10)))
 def test_the_steps_lead_to_the_room_that_was_promised(seed: int, known: bool) -> None:
     filled = 0.6 + 0.03 * seed if known else 0.45
     site = site_with_history(seed, 4, 4, filled=filled, known=known)
@@ -293,7 +294,7 @@ def test_the_steps_lead_to_the_room_that_was_promised(seed: int, known: bool) ->
     spread(site, made)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", select_cases(range(8)))
 def test_what_tie_breaks_do_not_decide_is_said_of_all_without_playing_them(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -535,7 +536,7 @@ def test_rebuilt_schedulers_keep_their_handles() -> None:
 def test_separation_rules_hold_for_whoever_is_re_created() -> None:
     """Some pools are kept off others' machines: whoever goes lands on none of these."""
     landed = 0
-    for seed in range(12):
+    for seed in select_cases(range(12)):
         site = site_with_history(seed, 4, 4, filled=0.5)
         keys = [(pool.owner.owner, pool.name) for pool in site.pools]
         rule = SeparationRule("machine", (RuleGroup(frozenset(keys[::4])), RuleGroup(frozenset(keys[1::4]))))
