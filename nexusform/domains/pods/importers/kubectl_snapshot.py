@@ -93,7 +93,7 @@ _KEPT_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
 _KEPT_STATUS: Final[Mapping[str, tuple[str, ...]]] = {
     "PersistentVolumeClaim": ("phase", "capacity"),
     "ResourceClaim": ("allocation",),
-    "PodDisruptionBudget": ("disruptionsAllowed", "disruptedPods", "expectedPods"),
+    "PodDisruptionBudget": ("disruptionsAllowed", "disruptedPods", "expectedPods", "currentHealthy", "desiredHealthy"),
 }
 _KEPT_CLAIM_ANNOTATIONS: Final = ("pv.kubernetes.io/bind-completed", "volume.kubernetes.io/selected-node")
 # Every cluster has objects of these kinds: files without any come from a shorter command.

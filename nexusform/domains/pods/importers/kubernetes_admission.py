@@ -196,7 +196,9 @@ def collect_budgets(manifests: Iterable[Manifest]) -> tuple[DisruptionBudget, ..
             amounts = [spec.data.get(name) for name in ("minAvailable", "maxUnavailable")]
             minimum, maximum = ["" if amount is None else str(amount) for amount in amounts]
             if selector is not None:
-                budgets.append(DisruptionBudget(manifest.namespace, manifest.name, selector, minimum, maximum))
+                evicts_unready = spec.data.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+                names = (manifest.namespace, manifest.name)
+                budgets.append(DisruptionBudget(*names, selector, minimum, maximum, evicts_unready=evicts_unready))
     return tuple(budgets)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,26 +11,21 @@ from msgspec.structs import replace
 from nexusform.domains.pods.planning.cluster_observation import ObservedCluster
 from nexusform.domains.pods.scheduling.preemption import (
     compute_allowed_disruptions,
-    count_allowed_disruptions,
     find_protected_workloads,
-    has_budget,
     is_pod_covered,
+    list_applied_budgets,
 )
 from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ExistingPod
 from nexusform.plans.cluster_upgrades import Disruptions
 
 
 def find_disruptions(
-    budgets: Iterable[DisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
+    budgets: Sequence[DisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
 ) -> Disruptions:
     """Return the obstacles for draining nodes: exhausted budgets, and single-pod workloads."""
     drained_pods = [pod for pod in existing_pods if pod.node in nodes]
-    allowed_by_budget = [
-        (budget, count_allowed_disruptions(budget, existing_pods))
-        for budget in budgets
-        if any(has_budget(budget, pod) for pod in drained_pods)
-    ]
-    blocking_budgets = [budget for budget, evictions in allowed_by_budget if evictions is not None and evictions <= 0]
+    applied_budgets = list(list_applied_budgets(budgets, drained_pods, existing_pods))
+    blocking_budgets = [budget for budget, evictions in applied_budgets if evictions <= 0]
     running_counts = Counter(pod.workload for pod in existing_pods if pod.node)
     drained_workloads = {pod.workload for pod in drained_pods}
     single_workloads = [
@@ -38,7 +33,7 @@ def find_disruptions(
     ]
     single_replicas = tuple(workload for workload in single_workloads if "/DaemonSet/" not in workload)
     protected_workloads = tuple(
-        sorted(find_protected_workloads((budget for budget, _ in allowed_by_budget), existing_pods) & drained_workloads)
+        sorted(find_protected_workloads((budget for budget, _ in applied_budgets), existing_pods) & drained_workloads)
     )
     return Disruptions(
         tuple(f"{budget.namespace}/{budget.name}" for budget in blocking_budgets), single_replicas, protected_workloads
@@ -75,6 +70,10 @@ def _apply_budget_status(
     healthy_count = sum(is_pod_covered(budget, pod.spec) and not pod.spec.is_terminating for pod in existing_pods)
     expected_count = status.get("expectedPods")
     pods = expected_count if isinstance(expected_count, int) else healthy_count
+    amounts_of_pods = [status.get(name) for name in ("currentHealthy", "desiredHealthy")]
+    current, desired = [amount if isinstance(amount, int) else 0 for amount in amounts_of_pods]
     return replace(
-        budget, withheld_disruptions=max(0, compute_allowed_disruptions(budget, pods, healthy_count)) - allowed_count
+        budget,
+        withheld_disruptions=max(0, compute_allowed_disruptions(budget, pods, healthy_count)) - allowed_count,
+        is_met=current >= desired > 0,
     )

@@ -4,7 +4,7 @@
 PUBLIC = {
     "explanation": "evaluate_nodes explain NodeVerdict run_prediction",
     "pod_outcomes": "PodOutcome Prediction PREEMPTED",
-    "preemption": "count_allowed_disruptions has_budget",
+    "preemption": "list_applied_budgets",
     "risks": "RISKS",
     "pod_prediction": "predict",
     "workloads": ("DisruptionBudget Cluster Node PodSpec PodState ExistingPod Workload SpreadConstraint PodTerm"),

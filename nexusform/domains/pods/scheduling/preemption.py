@@ -7,7 +7,7 @@ and plugins/defaultpreemption (1.30 on); pkg/controller/disruption/disruption.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -249,5 +249,34 @@ def count_allowed_disruptions(budget: DisruptionBudget, existing_pods: Iterable[
     covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
     if not covered_pods:
         return None
-    healthy = sum(bool(pod.node) for pod in covered_pods)
+    healthy = sum(bool(pod.node) and (budget.is_met is not None or _is_ready(pod)) for pod in covered_pods)
     return compute_allowed_disruptions(budget, len(covered_pods), healthy) - budget.withheld_disruptions
+
+
+def list_applied_budgets(
+    budgets: Sequence[DisruptionBudget], pods: Iterable[ExistingPod], existing_pods: Sequence[ExistingPod]
+) -> Iterator[tuple[DisruptionBudget, int]]:
+    """Yield the budgets with an effect on the eviction of some of these pods, and the number allowed by each: none for
+    a pod under several budgets. Unready pods may go while enough others are ready. Source: kubernetes
+    pkg/registry/core/pod/storage/eviction.go.
+    """
+    budgets_by_pod = [
+        (pod, [budget for budget in budgets if has_budget(budget, pod)]) for pod in pods if not _is_starting(pod)
+    ]
+    for budget in budgets:
+        allowed = count_allowed_disruptions(budget, existing_pods) or 0
+        is_met = allowed >= 0 if budget.is_met is None else budget.is_met
+        covered = [(pod, own) for pod, own in budgets_by_pod if budget in own]
+        if any(len(own) > 1 for _, own in covered):
+            yield budget, 0
+        elif any(_is_ready(pod) or not (is_met or budget.evicts_unready) for pod, _ in covered):
+            yield budget, allowed
+
+
+def _is_ready(pod: ExistingPod) -> bool:
+    return pod.condition is None or pod.condition.is_ready
+
+
+def _is_starting(pod: ExistingPod) -> bool:
+    """Return whether a pod has not run yet: no budget holds it."""
+    return pod.condition is not None and pod.condition.phase == "Pending"

@@ -391,7 +391,8 @@ class Quota(Struct, frozen=True):
 class DisruptionBudget(Struct, frozen=True):
     """PodDisruptionBudget with one of the two amounts as configured ("1", "50%"). `withheld_disruptions`: by
     how many fewer disruptions its controller reported than follow from the amounts (negative: by how many
-    more).
+    more). `is_met`: enough pods are ready by its controller, None if not reported. `evicts_unready`: unready
+    pods may always be evicted.
     """
 
     namespace: str
@@ -400,6 +401,8 @@ class DisruptionBudget(Struct, frozen=True):
     min_available: str = ""
     max_unavailable: str = ""
     withheld_disruptions: int = 0
+    is_met: bool | None = None
+    evicts_unready: bool = False
 
 
 class AttachLimits(Struct, frozen=True):

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.pod_outcomes import PREEMPTED, PodOutcome, Prediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.preemption import count_allowed_disruptions, has_budget
+from nexusform.domains.pods.scheduling.preemption import list_applied_budgets
 from nexusform.domains.pods.scheduling.workloads import Cluster, DisruptionBudget, ExistingPod, Workload
 
 NO_PODS: Final[Mapping[str, ClusterPods]] = MappingProxyType({})  # no known pods
@@ -255,7 +255,7 @@ def _build_move(pod: ExistingPod, outcome: PodOutcome | None, victim: PodOutcome
 
 
 def _find_violated_budgets(
-    budgets: Iterable[DisruptionBudget],
+    budgets: Sequence[DisruptionBudget],
     workload: Workload,
     existing: Sequence[ExistingPod],
     lost_pods: Sequence[ExistingPod],
@@ -264,12 +264,9 @@ def _find_violated_budgets(
     """Find the violated budgets: no eviction allowed, or too few pods running."""
     if workload.kind == _DAEMONS:
         return ()
-    names = []
     without_node = sum(not move.node for move in moves)
-    for budget in budgets:
-        if not any(has_budget(budget, pod) for pod in lost_pods):
-            continue
-        allowed = count_allowed_disruptions(budget, existing)
-        if allowed is not None and (allowed <= 0 or without_node > allowed):
-            names.append(f"{budget.namespace}/{budget.name}")
-    return tuple(names)
+    return tuple(
+        f"{budget.namespace}/{budget.name}"
+        for budget, allowed in list_applied_budgets(budgets, lost_pods, existing)
+        if allowed <= 0 or without_node > allowed
+    )

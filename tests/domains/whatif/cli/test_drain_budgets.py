@@ -1,0 +1,106 @@
+"""Drains under PodDisruptionBudgets: what the eviction API of Kubernetes 1.34.4 answered in each of these cases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+from tests.domains.pods.importers import cluster_objects
+from tests.domains.whatif.cli.test_simulate import KUBECTL_CLUSTER
+
+NODES = tuple(cluster_objects.node(f"n{number}") for number in range(3))
+BOTH_READY = {"disruptionsAllowed": 0, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 2}
+ENOUGH_READY = {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 2}
+TOO_FEW_READY = {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 2, "expectedPods": 2}
+ONE_ALLOWED = {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
+
+
+def build_budget(name: str = "web", status: dict[str, int] | None = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec},
+        **({"status": status} if status else {}),
+    }
+
+
+def build_replica(name: str, node: str, *, is_ready: bool = True, phase: str = "Running") -> dict[str, Any]:
+    labels = {"app": "web", "pod-template-hash": "5d"}
+    body = cluster_objects.pod(f"web-5d-{name}", node, owner=("ReplicaSet", "web-5d"), labels=labels, phase=phase)
+    body["status"]["conditions"] = [{"type": "Ready", "status": str(is_ready)}]
+    return body
+
+
+@pytest.fixture
+def find_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Drain n0, and return the budgets awaited by the drain."""
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(KUBECTL_CLUSTER)
+
+    def find(*objects: dict[str, Any]) -> list[str]:
+        Path("cluster.json").write_bytes(cluster_objects.printed(*NODES, *objects))
+        code = run_command_line(["simulate", "failure", "-node=n0", "-format=json"])
+        budgets: list[str] = json.loads(capsys.readouterr().out)["budgets"]
+        assert code == 2 or not budgets
+        return budgets
+
+    return find
+
+
+HEALTHY = (build_replica("a", "n0"), build_replica("b", "n1"))
+SICK_HERE = (build_replica("a", "n0", is_ready=False), build_replica("b", "n1"))
+SICK_ELSEWHERE = (build_replica("a", "n0"), build_replica("b", "n1", is_ready=False))
+
+
+def test_a_budget_without_disruptions_holds_the_drain(find_awaited: Any) -> None:
+    assert find_awaited(*HEALTHY, build_budget(minAvailable=2, status=BOTH_READY)) == ["default/web"]
+    assert find_awaited(*HEALTHY, build_budget(minAvailable=2)) == ["default/web"]
+    assert find_awaited(*HEALTHY, build_budget(maxUnavailable=0)) == ["default/web"]
+    assert find_awaited(*HEALTHY, build_budget(maxUnavailable="0%")) == ["default/web"]
+
+
+def test_an_allowed_disruption_does_not_hold_it(find_awaited: Any) -> None:
+    assert find_awaited(*HEALTHY, build_budget(minAvailable=1, status=ONE_ALLOWED)) == []
+    assert find_awaited(*HEALTHY, build_budget(maxUnavailable="50%")) == []
+    # One after the other: the second waits for the replacement of the first, not forever.
+    pair = (build_replica("a", "n0"), build_replica("b", "n0"))
+    assert find_awaited(*pair, build_budget(minAvailable=1, status=ONE_ALLOWED)) == []
+
+
+def test_a_pod_that_is_not_ready_may_go_while_enough_others_are_ready(find_awaited: Any) -> None:
+    assert find_awaited(*SICK_HERE, build_budget(minAvailable=1, status=ENOUGH_READY)) == []
+    assert find_awaited(*SICK_HERE, build_budget(minAvailable=1)) == []
+    assert find_awaited(*SICK_HERE, build_budget(minAvailable=2, status=TOO_FEW_READY)) == ["default/web"]
+    assert find_awaited(*SICK_HERE, build_budget(minAvailable=2)) == ["default/web"]
+    always = build_budget(minAvailable=2, status=TOO_FEW_READY, unhealthyPodEvictionPolicy="AlwaysAllow")
+    assert find_awaited(*SICK_HERE, always) == []
+
+
+def test_a_ready_pod_stays_while_another_one_is_not_ready(find_awaited: Any) -> None:
+    assert find_awaited(*SICK_ELSEWHERE, build_budget(minAvailable=1, status=ENOUGH_READY)) == ["default/web"]
+    assert find_awaited(*SICK_ELSEWHERE, build_budget(minAvailable=1)) == ["default/web"]
+    always = build_budget(minAvailable=1, unhealthyPodEvictionPolicy="AlwaysAllow")
+    assert find_awaited(*SICK_ELSEWHERE, always) == ["default/web"]
+
+
+def test_a_pending_pod_goes_at_once(find_awaited: Any) -> None:
+    pulling = (build_replica("a", "n0", is_ready=False, phase="Pending"), build_replica("b", "n1"))
+    assert find_awaited(*pulling, build_budget(minAvailable=2, status=TOO_FEW_READY)) == []
+
+
+def test_the_eviction_api_rejects_a_pod_under_two_budgets(find_awaited: Any) -> None:
+    budgets = [build_budget(name, minAvailable=1, status=ONE_ALLOWED) for name in ("web", "web-again")]
+    assert find_awaited(*HEALTHY, *budgets) == ["default/web", "default/web-again"]
+
+
+def test_budgets_of_others_and_of_daemons_do_not_hold_it(find_awaited: Any) -> None:
+    other = build_budget(minAvailable=9)
+    other["spec"]["selector"] = {"matchLabels": {"app": "db"}}
+    assert find_awaited(*HEALTHY, other) == []
+    daemon = cluster_objects.pod("agent-x", "n0", owner=("DaemonSet", "agent"), labels={"app": "web"})
+    assert find_awaited(daemon, build_budget(minAvailable=1)) == []
