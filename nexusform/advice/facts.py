@@ -13,8 +13,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.scheduling.catalogue import find_largest_sku
 from nexusform.scheduling.racks.engine import RackScheduler

@@ -1,20 +1,27 @@
-"""Kinds of backends."""
+"""Kinds of backends, their table, and their common checks: missing clients, names of workspaces, and size limits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from nexusform.backends.backend_checks import MAXIMUM_SIZE
 from nexusform.backends.guarded_backend import guard_backend
-from nexusform.files.regular_files import UNCONFINED, Confinement
-from nexusform.interfaces.state_storage import StateBackend
-from nexusform.network.deadlines import Deadline
+from nexusform.diagnostics.phrases import format_installation
+from nexusform.domain_table import LazyTable, collect_targets
+from nexusform.files.regular_files import UNCONFINED, Confinement, FileTooLarge
+from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING, Type
+
+MAXIMUM_SIZE: Final = 1 << 30  # default limit for the bytes of a state or a journal
+MAXIMUM_LOCK_SIZE: Final = 1 << 16  # limit for the bytes of a lock
+DEFAULT_WORKSPACE: Final = "default"
+_NAME: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,89}")
 
 
 class Directories(Struct, frozen=True):
@@ -49,6 +56,8 @@ class BackendKind(Struct, frozen=True):
         if not self.is_remote:
             return guard_backend(self.make(settings, directories), is_remote=False)
         address = next(iter(self.list_addresses(settings)), "the server").split("?")[0]
+        from nexusform.network.deadlines import Deadline
+
         deadline = Deadline(lambda: _strip_login(address))
         return guard_backend(deadline.run("sign in", lambda: self.make(settings, directories)), is_remote=True)
 
@@ -78,3 +87,48 @@ def build_setting(kind: Type, description: str, *, is_sensitive: bool = False) -
 def build_required_setting(description: str) -> AttributeSchema:
     """Build a required text setting."""
     return AttributeSchema(STRING, description, required=True)
+
+
+def check_name(name: str) -> None:
+    """Raise a BackendProblem unless the name is valid in a path and a URL."""
+    if _NAME.fullmatch(name) is None:
+        raise BackendProblem(
+            f'Invalid workspace name "{name}": use up to 90 letters, digits, "-", "_", "~" and ".", not '
+            "starting with a dot."
+        )
+
+
+def check_deletable(name: str, existing: Collection[str]) -> None:
+    """Raise a BackendProblem unless the workspace exists and is not the default one."""
+    check_name(name)
+    if name == DEFAULT_WORKSPACE:
+        raise BackendProblem(f'The workspace "{DEFAULT_WORKSPACE}" cannot be deleted.')
+    if name not in existing:
+        raise BackendProblem(f'There is no workspace "{name}".')
+
+
+def build_size_problem(description: str, location: str, problem: FileTooLarge) -> BackendProblem:
+    """Build the problem of an oversized file: `description` is a phrase like "read the state"."""
+    hint = "If this size is expected, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
+    return BackendProblem(f"Cannot {description} {location}: {problem.strerror}. {hint}")
+
+
+@contextmanager
+def require_package(backend: str, extra: str) -> Iterator[None]:
+    """Convert a missing package to a BackendProblem with the installation command."""
+    try:
+        yield
+    except ImportError as problem:
+        raise BackendProblem(
+            f'The backend "{backend}" needs the package {problem.name}: {format_installation(extra)}.'
+        ) from None
+
+
+# In listing order: a line each here, or in domain_table.py.
+BACKENDS: Final[Mapping[str, BackendKind]] = LazyTable(
+    {
+        "local": "nexusform.backends.local_file:LOCAL",
+        "memory": "nexusform.backends.memory:MEMORY",
+        **collect_targets("backends"),
+    }
+)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -23,7 +23,9 @@ from nexusform.interfaces.state_storage import (
     StoredVersion,
     VersionedBackend,
 )
-from nexusform.network.deadlines import Deadline
+
+if TYPE_CHECKING:
+    from nexusform.network.deadlines import Deadline
 
 _UNREAD: Final = "unread"
 _NO_DOCUMENT: Final = "nothing"
@@ -45,14 +47,19 @@ def guard_backend(inner: StateBackend, *, is_remote: bool) -> StateBackend:
     return kind(inner, is_remote=is_remote)
 
 
+def _create_deadline(inner: StateBackend) -> Deadline:
+    from nexusform.network.deadlines import Deadline
+
+    return Deadline(inner.describe, inner.check_lease if isinstance(inner, LeaseHolder) else lambda: None)
+
+
 class GuardedBackend:
     """Guard around another backend; see the module docstring."""
 
     def __init__(self, inner: StateBackend, *, is_remote: bool) -> None:
         self.inner = inner
         self._is_remote = is_remote
-        lease = inner.check_lease if isinstance(inner, LeaseHolder) else lambda: None
-        self._deadline = Deadline(inner.describe, lease)
+        self._deadline = _create_deadline(inner) if is_remote else None
         self._known_digest = _UNREAD  # digest of the document read or written last
         self._known_description = ""
         self._has_verified = False  # whether the document was verified since the lock was acquired
@@ -142,7 +149,7 @@ class GuardedBackend:
         self._run("delete the workspace", lambda: self.inner.delete_workspace(name))
 
     def _run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:
-        if not self._is_remote:
+        if self._deadline is None:
             return work()
         try:
             return self._deadline.run(description, work, size)

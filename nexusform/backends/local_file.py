@@ -13,8 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, MAXIMUM_SIZE, check_deletable, check_name
-from nexusform.backends.backend_kind import BackendKind, Directories
+from nexusform.backends.backend_kind import (
+    DEFAULT_WORKSPACE,
+    MAXIMUM_SIZE,
+    BackendKind,
+    Directories,
+    check_deletable,
+    check_name,
+)
+from nexusform.backends.guarded_backend import GuardedBackend
 from nexusform.backends.local_lock import LocalLock
 from nexusform.backends.state_files import JournalFile, convert_errors, make_directories, read_file
 from nexusform.files.regular_files import PRIVATE, UNCONFINED, Confinement, OutsideConfinement, write_file
@@ -214,3 +221,8 @@ def _open_backend(settings: Mapping[str, Any], directories: Directories) -> Stat
 
 
 LOCAL: Final = BackendKind(_SCHEMA, _open_backend, is_remote=False)
+
+
+def is_local_state(backend: StateBackend) -> bool:
+    """Return whether the state is in a file of this machine."""
+    return isinstance(backend, GuardedBackend) and isinstance(backend.inner, LocalBackend)

@@ -9,8 +9,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.backends import locks
-from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name
-from nexusform.backends.backend_kind import BackendKind, Directories
+from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, BackendKind, Directories, check_deletable, check_name
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend, StateLocked, StoredVersion
 from nexusform.schemas.block_schema import BlockSchema
 

@@ -8,8 +8,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.cli.answer_output import Answer
-from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.domain_table import LazyTable, collect_targets
 
 

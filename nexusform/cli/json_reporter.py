@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import nexusform
 from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.cli.run_reporter import PlanView
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error
 from nexusform.plans.plan import Mode, Plan
 from nexusform.rendering.json import json_stream
 from nexusform.rendering.notation.json_values import encode_value

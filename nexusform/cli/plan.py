@@ -30,8 +30,7 @@ from nexusform.cli.shared_flags import (
     is_unconfined_accepted,
 )
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.language.parser import pause_collector
 from nexusform.planning.conclusion.result import PlanResult

@@ -13,8 +13,7 @@ from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.screen import escape_log_commands, escape_log_commands_in_markup
 from nexusform.cli.shared_flags import create_context
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.diagnostics.diagnostic import suggest_name
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile, suggest_name
 from nexusform.files.regular_files import read_regular
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan
@@ -40,8 +39,7 @@ class ReportSubject(Struct, frozen=True):
 
 
 def _render_text(subject: ReportSubject) -> bytes:
-    from nexusform.rendering.text.plan_options import PlanTextOptions
-    from nexusform.rendering.text.plan_text import render_plan
+    from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 
     options = PlanTextOptions(
         placements=subject.placement_flags.detail,

@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.screen import LiveBar, PlanningLine, Screen
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Mode, Plan
 from nexusform.rendering.notation.colours import Painter, wrap_hanging
@@ -139,8 +138,7 @@ class TextReporter:
 
     def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
         """Print the whole text of the plan; errors go to stderr, at the position of their boxes in the text."""
-        from nexusform.rendering.text.plan_options import PlanTextOptions
-        from nexusform.rendering.text.plan_text import render_around_errors, render_plan
+        from nexusform.rendering.text.plan_text import PlanTextOptions, render_around_errors, render_plan
 
         self._print_read_count()
         details = view.placement_flags.details or view.placement_flags.is_terraform_compatible

@@ -15,8 +15,7 @@ from typing import Any, Final, Self
 
 import click
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 
 DEFAULT_WIDTH = 80  # columns if stdout is not a terminal
 # Faster plans have no progress line.

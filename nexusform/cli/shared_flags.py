@@ -13,7 +13,6 @@ from nexusform.cli.arguments import declare_ordered_flags, declare_switch, decla
 from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.screen import Screen
 from nexusform.configuration.declarations.limits import parse_limit_overrides
-from nexusform.files.external_files import explain_untrusted_file, find_untrusted_files
 from nexusform.workflow.opening.command_context import CommandContext, detect_confinement_source, parse_confinement
 from nexusform.workflow.runs.locking import LockOptions
 
@@ -84,10 +83,13 @@ def create_context(
         raise click.UsageError(f'-state: "{state}" cannot be used: {problem.strerror}.') from None
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
-    untrusted_files = find_untrusted_files(environment, confinement)
-    if untrusted_files:
-        messages = [explain_untrusted_file(entry.name, path, entry.content) for entry, path in untrusted_files]
-        raise click.UsageError("\n".join(messages))
+    if confinement.root:
+        from nexusform.files.external_files import explain_untrusted_file, find_untrusted_files
+
+        untrusted_files = find_untrusted_files(environment, confinement)
+        if untrusted_files:
+            messages = [explain_untrusted_file(entry.name, path, entry.content) for entry, path in untrusted_files]
+            raise click.UsageError("\n".join(messages))
     return CommandContext(
         environment=environment,
         state_path=state,

@@ -173,8 +173,7 @@ def _write_json(target: ShowTarget, arguments: ShowArguments) -> None:
 
 def _render_plan_text(target: ShowTarget, arguments: ShowArguments, screen: Screen) -> str:
     from nexusform.rendering.report.evaluation_sentence import describe_evaluation
-    from nexusform.rendering.text.plan_options import PlanTextOptions
-    from nexusform.rendering.text.plan_text import render_plan
+    from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 
     assert target.saved is not None, "checked by the caller"
     options = PlanTextOptions(

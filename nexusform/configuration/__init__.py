@@ -10,7 +10,6 @@ PUBLIC = {
     ),
     "module_blocks": "decode_provider is_local_source",
     "refactoring_blocks": "build_address_pattern",
-    "unread_files": "list_directory",
     "prepared_body": "report_missing_argument PreparedBody EvaluationNotes",
     "reference_checks": "check_expression check_references Declaration build_dependencies check_provider_names",
     "settings_block": "decode_encryption UNENCRYPTED",
@@ -18,6 +17,7 @@ PUBLIC = {
     "value_blocks": "decode_conditions",
     "variable_values": "Assignment Origin parse_variable_file",
     "static_arguments": (
-        "describe_duplicate check_name get_keyword list_expressions find_single_block parse_reference parse_references"
+        "describe_duplicate check_name evaluate_constant evaluate_flag evaluate_text is_constant EMPTY_SCOPE "
+        "get_keyword list_expressions find_single_block parse_reference parse_references"
     ),
 }

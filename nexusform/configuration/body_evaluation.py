@@ -9,7 +9,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import AnyBody, ResourceBlock
-from nexusform.configuration.declarations.constants import EMPTY_SCOPE, is_constant
 from nexusform.configuration.prepared_body import (
     Argument,
     BlockGroup,
@@ -20,8 +19,8 @@ from nexusform.configuration.prepared_body import (
     report_missing_argument,
 )
 from nexusform.configuration.resource_blocks import META_NAMES
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.source import Position, Span
+from nexusform.configuration.static_arguments import EMPTY_SCOPE, is_constant
+from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_error
 from nexusform.language.bodies import BodySchema, decode_body
 from nexusform.language.syntax.syntax_nodes import Attribute, Block
 from nexusform.schemas.block_schema import BlockSchema, Nesting

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nexusform.configuration.declarations.configuration import Local, Variable
-from nexusform.configuration.declarations.constants import evaluate_constant
 from nexusform.configuration.module_blocks import CallHeader
+from nexusform.configuration.static_arguments import evaluate_constant
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.conversion import convert_value, describe_problem

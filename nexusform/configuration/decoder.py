@@ -6,7 +6,7 @@ The files of a called module are requested through a function, so that this modu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -27,33 +27,32 @@ from nexusform.configuration.declarations.configuration import (
     Settings,
     Variable,
 )
-from nexusform.configuration.declarations.constants import EMPTY_SCOPE
-from nexusform.configuration.module_blocks import MODULE_SCHEMA, CallHeader, decode_module_call, decode_provider
 from nexusform.configuration.resource_blocks import BlockLocation, KnownTypes, decode_resource
-from nexusform.configuration.settings_block import decode_settings
 from nexusform.configuration.static_arguments import (
+    EMPTY_SCOPE,
     check_name,
     describe_duplicate,
     find_single_block,
     format_header,
     sort_by_position,
 )
-from nexusform.configuration.unsupported_words import ROOT_WORDS
-from nexusform.configuration.value_blocks import (
-    decode_conditions,
-    decode_locals,
-    decode_output,
-    decode_variable,
-    report_deprecated_variable,
-)
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
-from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, suggest_name
 from nexusform.language.bodies import BodySchema, decode_body
 from nexusform.language.evaluation_run import Scope
-from nexusform.language.syntax.positions import describe_span
+from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.resources.address import ConfigAddress, Mode
 from nexusform.values.value import Value
+
+if TYPE_CHECKING:
+    from nexusform.configuration.module_blocks import CallHeader
+
+
+def _find_advice(name: str) -> str:
+    from nexusform.configuration.unsupported_words import ROOT_WORDS
+
+    return ROOT_WORDS.get(name, "")
+
 
 ROOT_SCHEMA = BodySchema(
     blocks={
@@ -70,7 +69,7 @@ ROOT_SCHEMA = BodySchema(
         "import": (),
         "check": ("name",),
     },
-    unsupported=ROOT_WORDS,
+    advise=_find_advice,
 )
 _CHECK_SCHEMA = BodySchema(blocks={"data": ("type", "name"), "assert": ()})
 MAX_MODULE_DEPTH = 100  # levels of modules: far above regular use, and low enough for recursion
@@ -103,7 +102,7 @@ class ModuleFiles(Struct, frozen=True):
 
 
 # The files of the called directory, relative to the caller's directory; None with an error if unreadable.
-ReadModule: TypeAlias = Callable[[str, CallHeader], ModuleFiles | None]
+ReadModule: TypeAlias = "Callable[[str, CallHeader], ModuleFiles | None]"
 
 
 # Values of the constant variables of the root module.
@@ -207,9 +206,13 @@ class _Decoder:
         blocks, override_blocks = self._collect_blocks()
         settings_blocks = [b for b, _ in blocks if b.type == "nexusform"]
         settings_overrides = [b for b in override_blocks if b.type == "nexusform"]
-        previous_count = len(self.problems)
-        settings = decode_settings(settings_blocks, settings_overrides, self.problems, is_root=not self.path)
-        self.problems[previous_count:] = [replace(p, block="nexusform") for p in self.problems[previous_count:]]
+        settings = Settings()
+        if settings_blocks or settings_overrides:
+            from nexusform.configuration.settings_block import decode_settings
+
+            previous_count = len(self.problems)
+            settings = decode_settings(settings_blocks, settings_overrides, self.problems, is_root=not self.path)
+            self.problems[previous_count:] = [replace(p, block="nexusform") for p in self.problems[previous_count:]]
         locals_blocks: list[Block] = []
         if override_blocks and not self.has_syntax_errors:
             from nexusform.configuration.override_files import apply_overrides
@@ -218,8 +221,7 @@ class _Decoder:
         calls = [(block, location) for block, location in blocks if block.type == "module"]
         self._read_blocks((block, location) for block, location in blocks if block.type != "module")
         for block in locals_blocks:
-            for local in decode_locals(block, self.problems):
-                self._override_local(local)
+            self._override_locals(block)
         if calls or any(variable.const for variable in self.variables.values()):
             self.constants = self._read_constants()
         self._read_blocks(calls)
@@ -293,27 +295,36 @@ class _Decoder:
 
     def read_variable(self, block: Block, _location: BlockLocation) -> None:
         """Read a `variable` block."""
+        from nexusform.configuration.value_blocks import decode_variable  # loaded on first use
+
         variable = decode_variable(block, self.problems)
         if variable is not None:
             self._add_first_by_name(self.variables, variable, _VARIABLE)
 
     def read_locals(self, block: Block, _location: BlockLocation) -> None:
         """Read a `locals` block."""
+        from nexusform.configuration.value_blocks import decode_locals  # loaded on first use
+
         for local in decode_locals(block, self.problems):
             self._add_first_by_name(self.locals, local, _LOCAL)
 
-    def _override_local(self, local: Local) -> None:
-        if local.name in self.locals:
-            self.locals[local.name] = local
-            return
-        detail = (
-            f'There is no local value named "{local.name}". An override file can only override a local value '
-            "that was already defined in a primary configuration file."
-        )
-        self._add_error("missing-base-local-value-definition-to-override", detail, local.span)
+    def _override_locals(self, block: Block) -> None:
+        from nexusform.configuration.value_blocks import decode_locals  # loaded on first use
+
+        for local in decode_locals(block, self.problems):
+            if local.name in self.locals:
+                self.locals[local.name] = local
+                continue
+            detail = (
+                f'There is no local value named "{local.name}". An override file can only override a local value '
+                "that was already defined in a primary configuration file."
+            )
+            self._add_error("missing-base-local-value-definition-to-override", detail, local.span)
 
     def read_output(self, block: Block, _location: BlockLocation) -> None:
         """Read an `output` block."""
+        from nexusform.configuration.value_blocks import decode_output  # loaded on first use
+
         output = decode_output(block, self.problems)
         if output is not None:
             self._add_first_by_name(self.outputs, output, _OUTPUT)
@@ -351,6 +362,8 @@ class _Decoder:
 
     def read_provider(self, block: Block, _location: BlockLocation) -> None:
         """Read a `provider` block."""
+        from nexusform.configuration.module_blocks import decode_provider  # loaded on first use
+
         provider = decode_provider(block, self.problems)
         if provider is None:
             return
@@ -401,6 +414,8 @@ class _Decoder:
 
     def read_check(self, block: Block, location: BlockLocation) -> None:
         """Read a `check` block."""
+        from nexusform.configuration.value_blocks import decode_conditions  # loaded on first use
+
         label = block.labels[0]
         if not check_name(label, "invalid-check-block-name", self.problems):
             return
@@ -426,6 +441,8 @@ class _Decoder:
 
     def read_module(self, block: Block, location: BlockLocation) -> None:
         """Read a `module` block, and the whole called module."""
+        from nexusform.configuration.module_blocks import decode_module_call  # loaded on first use
+
         header = decode_module_call(block, self.problems, self.constants)
         if header is None:
             return
@@ -457,19 +474,25 @@ class _Decoder:
         child = _Decoder(self.shared, files, path, prefix, (*self.chain, files.identity), (header, self.constants))
         module = child.decode_module()[0]
         if not child.has_syntax_errors:
-            # Report unknown and missing inputs of a call.
-            for name, (_, span) in header.inputs.items():
-                if name not in module.variables:
-                    hint = suggest_name(name, [*module.variables, *MODULE_SCHEMA.attributes])
-                    detail = f'An argument named "{name}" is not expected here.{hint}'
-                    self.problems.append(build_error("unsupported-argument", detail, span))
-                elif module.variables[name].deprecated:
-                    self.problems.append(report_deprecated_variable(module.variables[name], span))
-            for name, variable in module.variables.items():
-                if variable.default is None and name not in header.inputs:
-                    detail = f'The argument "{name}" is required, but no definition was found.'
-                    self.problems.append(build_error("missing-required-argument", detail, header.header_span))
+            self._check_inputs(header, module)
         return module
+
+    def _check_inputs(self, header: CallHeader, module: Module) -> None:
+        """Report unknown, deprecated and missing inputs of a call."""
+        from nexusform.configuration.module_blocks import MODULE_SCHEMA
+        from nexusform.configuration.value_blocks import report_deprecated_variable
+
+        for name, (_, span) in header.inputs.items():
+            if name not in module.variables:
+                hint = suggest_name(name, [*module.variables, *MODULE_SCHEMA.attributes])
+                detail = f'An argument named "{name}" is not expected here.{hint}'
+                self.problems.append(build_error("unsupported-argument", detail, span))
+            elif module.variables[name].deprecated:
+                self.problems.append(report_deprecated_variable(module.variables[name], span))
+        for name, variable in module.variables.items():
+            if variable.default is None and name not in header.inputs:
+                detail = f'The argument "{name}" is required, but no definition was found.'
+                self.problems.append(build_error("missing-required-argument", detail, header.header_span))
 
     def _read_called_files(self, header: CallHeader) -> ModuleFiles | None:
         """Return the files of a called module; None if it calls itself or there are too many."""

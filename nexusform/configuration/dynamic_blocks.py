@@ -35,7 +35,7 @@ from nexusform.schemas.value_types import (
 from nexusform.values.value import DYNAMIC_UNKNOWN, Value, build_object
 
 if TYPE_CHECKING:
-    from nexusform.diagnostics.source import Span
+    from nexusform.diagnostics.diagnostic import Span
 
 _PARTS = BodySchema(attributes={"for_each": True, "iterator": False, "labels": False}, blocks={"content": ()})
 _SUMMARY = "invalid-dynamic-for-each-value"

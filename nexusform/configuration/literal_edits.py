@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration, Module, ResourceBlock
-from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.diagnostics.diagnostic import SourceFile, Span
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.resources.address import Address
 

@@ -16,21 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import AnyBody, Configuration, Variable
 from nexusform.configuration.decoder import ModuleFiles, ParsedFile, ReadConstants, decode_configuration
-from nexusform.configuration.module_blocks import CallHeader
 from nexusform.configuration.resource_blocks import KnownTypes
-from nexusform.configuration.unread_files import (
-    describe_unread_configuration,
-    describe_unread_value,
-    list_directory,
-    list_unread_values,
-)
 from nexusform.configuration.variable_values import (
     Assignment,
     Origin,
@@ -39,8 +32,15 @@ from nexusform.configuration.variable_values import (
     parse_variable_file,
     resolve_variables,
 )
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
-from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Position,
+    SourceFile,
+    Span,
+    build_error,
+    build_warning,
+    has_errors,
+)
 from nexusform.files.accesses import record_file_access
 from nexusform.files.regular_files import (
     PRIVATE,
@@ -48,16 +48,20 @@ from nexusform.files.regular_files import (
     Confinement,
     FileTooLarge,
     create_file,
+    list_directory,
     open_regular,
     read_regular,
     write_file,
 )
 from nexusform.language import parser
 from nexusform.language.parser import SYNTAX_VERSION, parse_file, pause_collector
-from nexusform.language.syntax.positions import Positions
+from nexusform.language.syntax.scanner import Positions
 from nexusform.language.syntax.syntax_nodes import Body
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.values.value import Value, build_unknown
+
+if TYPE_CHECKING:
+    from nexusform.configuration.module_blocks import CallHeader
 
 __all__ = ["Origin", "load_configuration", "read_variables"]
 
@@ -165,17 +169,24 @@ def read_values(
     options = (*(("var-file", path) for path in automatic), *var_options)
     assignments = parse_environment(environment)
     assignments += [*_list_option_assignments(options, confinement, problems), *assignments_override]
-    names = list_directory(directory)
     read_files = [Path(text).name for kind, text in options if kind == "var-file"]
-    values, new_problems = resolve_variables(
-        variables, assignments, lambda name: describe_unread_value(name, environment, names, read_files)
-    )
+
+    def explain_missing_value(name: str) -> str:
+        from nexusform.configuration.unread_files import describe_unread_value
+
+        return describe_unread_value(name, environment, list_directory(directory), read_files)
+
+    values, new_problems = resolve_variables(variables, assignments, explain_missing_value)
     if has_errors(problems):
         # Variables assigned by an unreadable file are not reported as missing.
         new_problems = [problem for problem in new_problems if problem.id != "no-value-for-required-variable"]
     defaulted = [name for name, (_, origin) in values.items() if origin.is_default]
-    unread = list_unread_values(defaulted, environment, names)
-    return values, [*problems, *new_problems, *(build_warning("values-not-read", sentence) for sentence in unread)]
+    if defaulted:
+        from nexusform.configuration.unread_files import list_unread_values
+
+        unread = list_unread_values(defaulted, environment, list_directory(directory))
+        new_problems += [build_warning("values-not-read", sentence) for sentence in unread]
+    return values, [*problems, *new_problems]
 
 
 def _list_option_assignments(
@@ -226,6 +237,8 @@ class _FileReader:
             return None
         files = [self._read_file(directory, name) for name in names if _is_configuration(name)]
         if not files:
+            from nexusform.configuration.unread_files import describe_unread_configuration
+
             detail = (
                 f'The directory "{directory}" contains no nexusform configuration files (*{NATIVE} or '
                 f"*{JSON}).{describe_unread_configuration(names) or ('' if call else _INIT_HINT)}"

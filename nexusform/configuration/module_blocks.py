@@ -7,12 +7,18 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import ProviderBlock
-from nexusform.configuration.declarations.constants import EMPTY_SCOPE, evaluate_required_text, evaluate_text
 from nexusform.configuration.resource_blocks import read_repetition, remove_decoded_parts, report_enabled_repetition
-from nexusform.configuration.static_arguments import check_name, find_single_block, is_name, parse_references
+from nexusform.configuration.static_arguments import (
+    EMPTY_SCOPE,
+    check_name,
+    evaluate_required_text,
+    evaluate_text,
+    find_single_block,
+    is_name,
+    parse_references,
+)
 from nexusform.configuration.unsupported_words import PROVIDER_WORDS
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.bodies import BodySchema, decode_attributes, decode_body
 from nexusform.language.evaluation_run import Scope
 from nexusform.language.syntax.syntax_nodes import Block, Expression, Traversal

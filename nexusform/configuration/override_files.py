@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from nexusform.configuration.body_evaluation import build_body_schema
 from nexusform.configuration.declarations.configuration import AnyBody
-from nexusform.configuration.declarations.constants import evaluate_text
 from nexusform.configuration.module_blocks import MODULE_SCHEMA, PROVIDER_SCHEMA
 from nexusform.configuration.resource_blocks import META_SCHEMA, BlockLocation, KnownTypes, remove_decoded_parts
+from nexusform.configuration.static_arguments import evaluate_text
 from nexusform.configuration.value_blocks import OUTPUT_SCHEMA, VARIABLE_SCHEMA
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.language.bodies import BodySchema, decode_attributes, decode_body

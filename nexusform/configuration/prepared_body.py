@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, has_errors, suggest_name
 from nexusform.json_data.plain_data import (
     ConversionProblem,
     Path,
@@ -23,7 +22,7 @@ from nexusform.json_data.plain_data import (
 from nexusform.language.conversion import convert_value, describe_problem, remove_optional
 from nexusform.language.evaluator import Scope, evaluate_expression
 from nexusform.language.references import list_traversals as references_in
-from nexusform.language.syntax.positions import describe_span as place_of
+from nexusform.language.syntax.scanner import describe_span as place_of
 from nexusform.language.syntax.syntax_nodes import (
     Attribute,
     Expression,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from nexusform.configuration.declarations.configuration import ImportBlock, MovedBlock, RemovedBlock
-from nexusform.configuration.declarations.constants import evaluate_flag
 from nexusform.configuration.resource_blocks import read_provider_key
-from nexusform.configuration.static_arguments import find_single_block, parse_reference, parse_static_expression
+from nexusform.configuration.static_arguments import (
+    evaluate_flag,
+    find_single_block,
+    parse_reference,
+    parse_static_expression,
+)
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.language.bodies import BodySchema, decode_body
 from nexusform.language.syntax.syntax_nodes import (

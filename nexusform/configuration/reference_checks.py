@@ -19,13 +19,13 @@ from nexusform.configuration.reference_graph import (
 from nexusform.configuration.static_arguments import sort_by_position
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
+    Span,
     build_error,
     build_warning,
     find_nearest_name,
     find_nearest_names,
     suggest_name,
 )
-from nexusform.diagnostics.source import Span
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.resources.address import Mode

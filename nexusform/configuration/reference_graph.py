@@ -18,7 +18,7 @@ from nexusform.configuration.declarations.configuration import (
     Output,
     ResourceBlock,
 )
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Span
 from nexusform.language.parser import pause_collector
 from nexusform.language.references import list_body_traversals, list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.configuration.declarations.configuration import AnyBody, Lifecycle, ResourceBlock
-from nexusform.configuration.declarations.constants import evaluate_flag, is_constant
+from nexusform.configuration.declarations.configuration import AnyBody, Condition, Lifecycle, ResourceBlock
 from nexusform.configuration.static_arguments import (
     check_name,
+    evaluate_flag,
     find_single_block,
     get_keyword,
+    is_constant,
     list_expressions,
     parse_reference,
     parse_references,
     parse_relative_path,
     parse_static_expression,
 )
-from nexusform.configuration.unsupported_words import LIFECYCLE_WORDS
-from nexusform.configuration.value_blocks import decode_conditions
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, suggest_name
 from nexusform.json_data.plain_data import PathStep
 from nexusform.language.bodies import BodyContent, BodySchema, decode_body
 from nexusform.language.syntax import syntax_nodes as syntax
@@ -38,6 +36,14 @@ META_SCHEMA = BodySchema(
 )
 META_NAMES = (META_ARGUMENTS, ("lifecycle",))  # names besides the arguments of a type
 _CONDITIONS = {"precondition": (), "postcondition": ()}
+
+
+def _find_advice(name: str) -> str:
+    from nexusform.configuration.unsupported_words import LIFECYCLE_WORDS
+
+    return LIFECYCLE_WORDS.get(name, "")
+
+
 _LIFECYCLES: Mapping[Mode, BodySchema] = {
     "managed": BodySchema(
         attributes=dict.fromkeys(
@@ -52,9 +58,9 @@ _LIFECYCLES: Mapping[Mode, BodySchema] = {
             False,
         ),
         blocks=_CONDITIONS,
-        unsupported=LIFECYCLE_WORDS,
+        advise=_find_advice,
     ),
-    "data": BodySchema(attributes={"enabled": False}, blocks=_CONDITIONS, unsupported=LIFECYCLE_WORDS),
+    "data": BodySchema(attributes={"enabled": False}, blocks=_CONDITIONS, advise=_find_advice),
 }
 
 
@@ -236,8 +242,8 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
         ignore_changes=ignored_paths,
         ignore_changes_spans=ignored_spans,
         replace_triggered_by=_decode_triggers(arguments.get("replace_triggered_by"), problems),
-        preconditions=decode_conditions(inner.blocks, "precondition", problems),
-        postconditions=decode_conditions(inner.blocks, "postcondition", problems),
+        preconditions=_decode_conditions(inner.blocks, "precondition", problems),
+        postconditions=_decode_conditions(inner.blocks, "postcondition", problems),
         span=block.span,
         enabled=arguments["enabled"].expression if "enabled" in arguments else None,
     )
@@ -292,6 +298,14 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
         if traversal is not None:
             triggers.append(traversal)
     return tuple(triggers)
+
+
+def _decode_conditions(blocks: Sequence[syntax.Block], kind: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
+    if not blocks:
+        return ()
+    from nexusform.configuration.value_blocks import decode_conditions  # loaded on first use
+
+    return decode_conditions(blocks, kind, problems)
 
 
 # --- rest of the body, for the schema ----------------------------------------------------------

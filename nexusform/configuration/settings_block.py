@@ -16,14 +16,19 @@ from nexusform.configuration.declarations.configuration import (
     MethodName,
     Settings,
 )
-from nexusform.configuration.declarations.constants import evaluate_flag, evaluate_number, evaluate_text, evaluate_texts
 from nexusform.configuration.declarations.limits import FIXED_LIMITS, NAMES
-from nexusform.configuration.static_arguments import find_single_block, parse_reference
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
-from nexusform.diagnostics.source import Span
+from nexusform.configuration.static_arguments import (
+    evaluate_flag,
+    evaluate_number,
+    evaluate_text,
+    evaluate_texts,
+    find_single_block,
+    parse_reference,
+)
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, build_warning
 from nexusform.language.bodies import BodySchema, decode_body
 from nexusform.language.bodies import decode_attributes as arguments_of
-from nexusform.language.syntax.positions import describe_span
+from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, JsonBody, TraverseAttribute
 
 SETTINGS_SCHEMA = BodySchema(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
@@ -93,14 +92,6 @@ def list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str],
         if new_name:
             sentences.append(f'"{file}" is not read: its name would have to be "{new_name}".')
     return sentences
-
-
-def list_directory(directory: str) -> list[str]:
-    """Return the names in a directory, sorted; none if it cannot be read."""
-    try:
-        return sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
-    except OSError:
-        return []
 
 
 def _replace_file_suffix(name: str, endings: Mapping[str, str]) -> str:

@@ -6,22 +6,22 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nexusform.configuration.declarations.configuration import Condition, Local, Output, Variable
-from nexusform.configuration.declarations.constants import evaluate_constant, evaluate_flag, evaluate_text
 from nexusform.configuration.static_arguments import (
     NAME_RULE,
     check_name,
+    evaluate_constant,
+    evaluate_flag,
+    evaluate_text,
     is_name,
     parse_references,
     parse_static_expression,
 )
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, build_warning, has_errors
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.bodies import BodySchema, decode_attributes, decode_body
 from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, JsonBody, Traversal, TraverseAttribute
-from nexusform.language.type_expressions import parse_type
 from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, Type
 from nexusform.values.value import NULL, Value
 
@@ -96,6 +96,8 @@ def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_
     # As a whole constraint, `list` and `map` are short for a list and a map of anything.
     if isinstance(expression, Traversal) and not expression.steps and expression.root.name in _SHORT_TYPES:
         return _SHORT_TYPES[expression.root.name]
+    from nexusform.language.type_expressions import parse_type  # loaded on first use
+
     type_, new_problems = parse_type(expression)
     problems.extend(new_problems)
     return type_ if type_ is not None else DYNAMIC

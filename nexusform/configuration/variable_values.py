@@ -9,22 +9,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Variable
-from nexusform.configuration.declarations.constants import evaluate_constant
-from nexusform.configuration.value_blocks import report_deprecated_variable
+from nexusform.configuration.static_arguments import evaluate_constant
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
+    SourceFile,
+    Span,
     build_diagnostic,
     build_error,
     build_warning,
     has_errors,
     suggest_name,
 )
-from nexusform.diagnostics.source import SourceFile, Span
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.bodies import decode_attributes
 from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.parser import parse_expression, parse_file
-from nexusform.language.syntax.positions import describe_span as place_of
+from nexusform.language.syntax.scanner import describe_span as place_of
 from nexusform.language.syntax.syntax_nodes import Expression
 from nexusform.schemas.value_types import STRING, PrimitiveType, describe_type
 from nexusform.values.value import Value, build_string, build_unknown
@@ -196,6 +196,8 @@ def _resolve_variable(
     if assignment is not None:
         origin = assignment.origin
         if variable.deprecated:
+            from nexusform.configuration.value_blocks import report_deprecated_variable
+
             problems.append(report_deprecated_variable(variable, origin.span))
         value, new_problems = _convert_assignment(variable, assignment)
         problems.extend(

@@ -16,7 +16,32 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.source import Position, SourceFile, Span
+
+class Position(Struct, frozen=True, order=True, array_like=True, gc=False):
+    """Position in a file: line and column from 1, byte offset from 0."""
+
+    line: int
+    column: int
+    byte: int
+
+
+class Span(Struct, frozen=True, array_like=True, gc=False):
+    """Range of a named file; `end` is exclusive."""
+
+    filename: str
+    start: Position
+    end: Position
+
+    def extend_to(self, other: Span) -> Span:
+        """Return the span from the start of this one to the end of `other` (same file)."""
+        return Span(self.filename, self.start, other.end)
+
+
+class SourceFile(Struct, frozen=True):
+    """Text of a file and its name relative to the current directory of the command."""
+
+    name: str
+    text: str
 
 
 class Severity(StrEnum):

@@ -7,7 +7,7 @@ PUBLIC = {
     "log": "log_duration log_event start_log",
     "regular_files": (
         "Confinement create_file NotRegularFile open_regular open_to_read OutsideConfinement PRIVATE "
-        "read_regular sync_directory FileTooLarge UNCONFINED write_all write_file"
+        "read_regular sync_directory FileTooLarge list_directory UNCONFINED write_all write_file"
     ),
     "accesses": "list_accesses record_file_access record_server_access start_access_record read_variable",
 }

@@ -291,3 +291,11 @@ def _store_backup(old_file: Path, path: Path, backup: Path) -> None:
     except OSError:
         old_file.replace(path)
         raise
+
+
+def list_directory(directory: str) -> list[str]:
+    """Return the names in a directory, sorted; none if it cannot be read."""
+    try:
+        return sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
+    except OSError:
+        return []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -16,13 +16,16 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.json_data.plain_data import Path
 from nexusform.language.evaluation_run import Clock, FileProblem, Files
 from nexusform.placements.prediction_scores import VerifiedPrediction
-from nexusform.placements.vm_demands import NodeProperties, PlacedVm, VmDemand
+from nexusform.placements.vm_demands import PlacedVm, VmDemand
 from nexusform.resources.address import Address, Mode
 from nexusform.scheduling.racks.vms import Machine, VmSku
 from nexusform.scheduling.site_inventory import Inventory
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import Type
 from nexusform.state.objects import State
+
+if TYPE_CHECKING:
+    from nexusform.placements.node_properties import NodeProperties
 
 __all__ = [
     "ChangeRequest",
@@ -91,6 +94,13 @@ class ResourceContext(Protocol):
 UnplacedVms: TypeAlias = Mapping[tuple[str, "int | str"], Mapping[str, Any]]
 
 
+def _describe_plain_node(_attributes: Mapping[str, Any], _vm: PlacedVm, _cluster: Mapping[str, Any]) -> NodeProperties:
+    """Return the properties of a node without labels and taints."""
+    from nexusform.placements.node_properties import NodeProperties
+
+    return NodeProperties()
+
+
 class VmHandlers(Struct, frozen=True):
     """Functions of a resource type of phase 4 about its VMs. All of these are pure.
 
@@ -110,9 +120,7 @@ class VmHandlers(Struct, frozen=True):
         [Mapping[str, Any], ResourceContext, Sequence[PlacedVm], UnplacedVms], dict[str, Any]
     ]
     check_skus: Callable[[Mapping[str, Any], Collection[str]], list[Problem]] = lambda _values, _names: []
-    describe_node: Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeProperties] = (
-        lambda _values, _vm, _cluster: NodeProperties()
-    )
+    describe_node: Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeProperties] = _describe_plain_node
     list_unplaced_vms: Callable[[Mapping[str, Any]], UnplacedVms] = lambda _values: {}
 
 

@@ -26,10 +26,11 @@ from nexusform.schemas.value_types import (
     Type,
     describe_type,
 )
-from nexusform.values.exact_numbers import MAX_DIGITS, PRECISION, convert_decimal
 from nexusform.values.value import (
     FALSE,
+    MAX_DIGITS,
     NO_REFINEMENT,
+    PRECISION,
     SENSITIVE,
     TRUE,
     UNKNOWN,
@@ -41,6 +42,7 @@ from nexusform.values.value import (
     build_object,
     build_set,
     build_tuple,
+    convert_decimal,
 )
 
 if TYPE_CHECKING:

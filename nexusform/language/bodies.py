@@ -7,16 +7,15 @@ are returned, together with the decodable parts.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_error, suggest_name
 from nexusform.diagnostics.phrases import format_count, select_word_form
-from nexusform.diagnostics.source import Position, Span
 from nexusform.language.syntax import syntax_nodes as syntax
-from nexusform.language.syntax.positions import describe_span
+from nexusform.language.syntax.scanner import describe_span
 
 # Property name of a comment in a JSON object that represents a body.
 _COMMENT_NAME: Final = "//"
@@ -26,15 +25,15 @@ class BodySchema(Struct, frozen=True):
     """Allowed arguments (name -> is required) and blocks (type -> names of its labels).
 
     `computed` arguments are never suggested, and get a message of their own. `extra_names` (arguments,
-    blocks) are valid in the same body and decoded elsewhere: they are only suggested. `unsupported` has the
-    advice for words of other tools.
+    blocks) are valid in the same body and decoded elsewhere: they are only suggested. `advise` returns
+    the advice for a word of other tools, or "".
     """
 
     attributes: Mapping[str, bool] = field(default_factory=dict)
     blocks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     computed: frozenset[str] = frozenset()
     extra_names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    unsupported: Mapping[str, str] = field(default_factory=dict)
+    advise: Callable[[str], str] = lambda _name: ""
 
     @property
     def settable(self) -> list[str]:
@@ -111,8 +110,8 @@ def decode_attributes(body: syntax.Body | syntax.JsonBody) -> tuple[dict[str, sy
 
 def _report_unsupported_argument(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
     name = attribute.name
-    if name in schema.unsupported:
-        hint = f" {schema.unsupported[name]}"
+    if advice := schema.advise(name):
+        hint = f" {advice}"
     elif name in schema.blocks:
         labels = "".join(f' "{label.upper()}"' for label in schema.blocks[name])
         hint = (
@@ -128,8 +127,8 @@ def _report_unsupported_argument(attribute: syntax.Attribute, schema: BodySchema
 
 def _report_unsupported_block(block: syntax.Block, schema: BodySchema) -> Diagnostic:
     name = block.type
-    if name in schema.unsupported:
-        hint = f" {schema.unsupported[name]}"
+    if advice := schema.advise(name):
+        hint = f" {advice}"
     elif name in schema.attributes:
         hint = (
             f' Did you mean to define argument "{name}"? If so, use the equals sign to assign it a value: '
@@ -218,9 +217,13 @@ def _add_attribute(
 
 
 def _report_extraneous(json_property: syntax.JsonProperty, schema: BodySchema) -> Diagnostic:
-    hint = f" {schema.unsupported[json_property.name]}" if json_property.name in schema.unsupported else ""
-    hint = hint or suggest_argument_name(
-        json_property.name, [*schema.settable, *schema.blocks, *schema.extra_names[0], *schema.extra_names[1]]
+    advice = schema.advise(json_property.name)
+    hint = (
+        f" {advice}"
+        if advice
+        else suggest_argument_name(
+            json_property.name, [*schema.settable, *schema.blocks, *schema.extra_names[0], *schema.extra_names[1]]
+        )
     )
     return build_error(
         "extraneous-json-object-property",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Span
 from nexusform.language.expression_parser import ExpressionParser
 from nexusform.language.syntax import scanner
-from nexusform.language.syntax.positions import describe_span
+from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, Label, Traversal
 from nexusform.language.syntax.token_stream import MalformedError, TokenStream
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from nexusform.json_data.plain_data import ConversionProblem, PathStep
-from nexusform.language.unification import list_part_types, unify_types
 from nexusform.schemas.value_types import (
     DYNAMIC,
     ListType,
@@ -19,8 +18,17 @@ from nexusform.schemas.value_types import (
     describe_type,
     has_dynamic,
 )
-from nexusform.values.exact_numbers import format_number, parse_number
-from nexusform.values.value import NOT_NULL, UNKNOWN, Refinement, Value, add_refinement, build_set, get_refinement
+from nexusform.values.value import (
+    NOT_NULL,
+    UNKNOWN,
+    Refinement,
+    Value,
+    add_refinement,
+    build_set,
+    format_number,
+    get_refinement,
+    parse_number,
+)
 
 
 def convert_value(value: Value, target: Type) -> Value:
@@ -60,8 +68,10 @@ def _convert_refinement(value: Value, target: Type) -> Refinement:
     if isinstance(target, (ObjectType, TupleType)):
         return Refinement(refinement.not_null)  # its type gives the number of parts
     shortest, longest = refinement.shortest, refinement.longest
-    if isinstance(value.type, (ObjectType, TupleType)):
-        shortest = longest = len(list_part_types(value.type))
+    if isinstance(value.type, ObjectType):
+        shortest = longest = len(value.type.attributes)
+    elif isinstance(value.type, TupleType):
+        shortest = longest = len(value.type.elements)
     if isinstance(target, SetType) and not isinstance(value.type, SetType):
         shortest = min(shortest, 1)
     return Refinement(refinement.not_null, shortest=shortest, longest=longest)
@@ -147,6 +157,8 @@ def _convert_elements(
         filled = _fill_open_parts(target, from_type)
         assert isinstance(filled, (ListType, SetType, MapType))
         return remove_optional(filled.element), items
+    from nexusform.language.unification import unify_types  # loaded on first use
+
     common = unify_types([v.type for v in items])
     if common is None:
         raise ConversionProblem((), f"all {kind} elements must have the same type")
@@ -267,7 +279,11 @@ def _fill_open_parts(target: Type, from_type: Type) -> Type:
         pairs = zip(target.elements, from_type.elements, strict=True)
         return TupleType(tuple([_fill_open_parts(element, source_element) for element, source_element in pairs]))
     assert not isinstance(target, PrimitiveType)
-    inner = unify_types(list_part_types(from_type)) if not isinstance(from_type, PrimitiveType) else None
+    if isinstance(from_type, PrimitiveType):
+        return target
+    from nexusform.language.unification import list_part_types, unify_types  # loaded on first use
+
+    inner = unify_types(list_part_types(from_type))
     return target if inner is None else type(target)(_fill_open_parts(target.element, inner))
 
 

@@ -5,42 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
+from importlib import import_module
 from typing import Final
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, ValueNote, build_error, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, ValueNote, build_error
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.comprehension import (
-    evaluate_for_object,
-    evaluate_for_tuple,
-    evaluate_splat,
-    evaluate_template_for,
-    get_splat_element,
-)
 from nexusform.language.conversion import convert_value, describe_problem
-from nexusform.language.evaluation_run import EvaluationTrace, ExpressionRun, Handler, Scope, TracingRun, check_size
-from nexusform.language.operators import (
-    OperationProblem,
-    apply_binary,
-    apply_unary,
+from nexusform.language.evaluation_run import (
+    EvaluationTrace,
+    ExpressionRun,
+    Handler,
+    Scope,
+    TracingRun,
+    check_size,
     get_element,
-    get_operand_type,
-    get_result_type,
 )
 from nexusform.language.syntax import syntax_nodes as syntax
-from nexusform.language.template_evaluation import evaluate_conditional, evaluate_template, evaluate_template_if
-from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING
-from nexusform.values.exact_numbers import convert_decimal, normalize_number
+from nexusform.schemas.value_types import NUMBER, STRING
 from nexusform.values.value import (
     DYNAMIC_UNKNOWN,
     FALSE,
     NO_MARKS,
-    NOT_NULL,
     NULL,
     TRUE,
     UNKNOWN,
     Value,
     build_object,
     build_tuple,
+    convert_decimal,
+    normalize_number,
 )
 
 __all__ = ["EvaluationTrace", "Scope", "build_value_notes", "evaluate_expression", "trace_expression"]
@@ -137,84 +130,6 @@ def _evaluate_index(node: syntax.Index, run: ExpressionRun) -> Value:
     return outcome
 
 
-# --- operators ---------------------------------------------------------------------------------
-
-
-def _evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
-    previous_count = len(run.diagnostics)
-    operand = run.evaluate(node.operand)
-    required = get_operand_type(node.operator) or DYNAMIC
-    unknown_result = Value(required, UNKNOWN, operand.marks)
-    if run.has_failed_since(previous_count):
-        return unknown_result
-    try:
-        return apply_unary(node.operator, convert_value(operand, required))
-    except ConversionProblem as problem:
-        detail = f"Unsuitable value for unary operand: {describe_problem(problem)}."
-        run.report_problem("invalid-operand", detail, node.operand, node)
-    except OperationProblem as problem:
-        run.report_problem(problem.kind, f"Error during operation: {problem.message}.", node)
-    return unknown_result
-
-
-def _evaluate_operand(
-    node: syntax.Binary, expression: syntax.Expression, side: str, run: ExpressionRun
-) -> tuple[Value, list[Diagnostic]]:
-    # Returns the value converted for the operator, and its errors. A wrong type is reported at once.
-    value, problems = run.evaluate_separately(expression)
-    required = get_operand_type(node.operator)
-    if required is None or value.type is required:
-        return value, problems
-    try:
-        return convert_value(value, required), problems
-    except ConversionProblem as problem:
-        detail = f"Unsuitable value for {side} operand: {describe_problem(problem)}."
-        run.report_problem("invalid-operand", detail, expression, node)
-        return Value(required, UNKNOWN, value.marks), problems
-
-
-def _evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
-    """Evaluate a binary operation. If one side of `&&` or `||` decides the result, the other is ignored."""
-    previous_count = len(run.diagnostics)
-    left, left_problems = _evaluate_operand(node, node.left, "left", run)
-    right, right_problems = _evaluate_operand(node, node.right, "right", run)
-    marks = left.marks | right.marks
-    has_failed = len(run.diagnostics) > previous_count
-    decisive = _DECISIVE.get(node.operator)
-    if decisive is not None and not has_failed:
-        left_failed, right_failed = has_errors(left_problems), has_errors(right_problems)
-        if left.raw is decisive and not left_failed:
-            run.diagnostics.extend(left_problems)
-            return left.add_marks(marks)
-        if right.raw is decisive and not right_failed:
-            # The right side decides, so an error or unknown value on the left is irrelevant.
-            run.diagnostics.extend(right_problems)
-            return right.add_marks(marks)
-        if not left_failed and _may_be_decided(left, right, right_failed=right_failed):
-            return _UNDECIDED.add_marks(marks)
-    problems = left_problems + right_problems
-    run.diagnostics.extend(problems)
-    if has_failed or has_errors(problems):
-        return Value(get_result_type(node.operator), UNKNOWN, marks)
-    try:
-        return apply_binary(node.operator, left, right)
-    except OperationProblem as problem:
-        run.report_problem(problem.kind, f"Error during operation: {problem.message}.", node)
-        return Value(get_result_type(node.operator), UNKNOWN, marks)
-
-
-_DECISIVE: Final = {"&&": False, "||": True}
-_UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
-
-
-def _may_be_decided(left: Value, right: Value, *, right_failed: bool) -> bool:
-    # Whether a known side decides the result although the other is an error (left side only) or null. As in
-    # HCL, an error on the left is always reported.
-    if left.raw is UNKNOWN:
-        return right_failed or right.raw is None
-    return left.raw is None and right.raw is UNKNOWN and not right_failed
-
-
 # --- constructors ------------------------------------------------------------------------------
 
 
@@ -270,32 +185,40 @@ def _evaluate_key(key: syntax.ObjectKey, run: ExpressionRun, enclosing: syntax.O
         return None
 
 
-def _evaluate_call(expression: syntax.Call, run: ExpressionRun) -> Value:
-    # loaded by the first call of a function
-    from nexusform.language.calls import call_function
+class _Handlers(dict[type, Handler]):
+    """Evaluating functions by type of node. Rare ones are imported for their first node."""
 
-    return call_function(expression, run)
+    def __missing__(self, node_type: type) -> Handler:
+        module, name = _RARE_HANDLERS[node_type]
+        handler: Handler = getattr(import_module(f"{__package__}.{module}"), name)
+        self[node_type] = handler
+        return handler
 
 
-_HANDLERS: Final[Mapping[type, Handler]] = {
-    syntax.Literal: _evaluate_literal,
-    syntax.StringLiteral: _evaluate_string,
-    syntax.Template: evaluate_template,
-    syntax.TemplateWrap: _evaluate_template_wrap,
-    syntax.TemplateIf: evaluate_template_if,
-    syntax.TemplateFor: evaluate_template_for,
-    syntax.Traversal: _evaluate_traversal,
-    syntax.RelativeTraversal: _evaluate_relative_traversal,
-    syntax.Index: _evaluate_index,
-    syntax.Splat: evaluate_splat,
-    syntax.SplatElement: get_splat_element,
-    syntax.Unary: _evaluate_unary,
-    syntax.Binary: _evaluate_binary,
-    syntax.Conditional: evaluate_conditional,
-    syntax.Call: _evaluate_call,
-    syntax.TupleCons: _evaluate_tuple,
-    syntax.ObjectCons: _evaluate_object,
-    syntax.ForTuple: evaluate_for_tuple,
-    syntax.ForObject: evaluate_for_object,
-    syntax.Parentheses: _evaluate_parentheses,
+# Module and function of node types without use in small configurations.
+_RARE_HANDLERS: Final[Mapping[type, tuple[str, str]]] = {
+    syntax.Template: ("template_evaluation", "evaluate_template"),
+    syntax.TemplateIf: ("template_evaluation", "evaluate_template_if"),
+    syntax.Conditional: ("template_evaluation", "evaluate_conditional"),
+    syntax.TemplateFor: ("comprehension", "evaluate_template_for"),
+    syntax.Splat: ("comprehension", "evaluate_splat"),
+    syntax.SplatElement: ("comprehension", "get_splat_element"),
+    syntax.ForTuple: ("comprehension", "evaluate_for_tuple"),
+    syntax.ForObject: ("comprehension", "evaluate_for_object"),
+    syntax.Unary: ("operators", "evaluate_unary"),
+    syntax.Binary: ("operators", "evaluate_binary"),
+    syntax.Call: ("calls", "call_function"),
 }
+_HANDLERS: Final = _Handlers(
+    {
+        syntax.Literal: _evaluate_literal,
+        syntax.StringLiteral: _evaluate_string,
+        syntax.TemplateWrap: _evaluate_template_wrap,
+        syntax.Traversal: _evaluate_traversal,
+        syntax.RelativeTraversal: _evaluate_relative_traversal,
+        syntax.Index: _evaluate_index,
+        syntax.TupleCons: _evaluate_tuple,
+        syntax.ObjectCons: _evaluate_object,
+        syntax.Parentheses: _evaluate_parentheses,
+    }
+)

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from nexusform.diagnostics.source import Span
-from nexusform.language.collection_parser import CollectionParser
+from nexusform.diagnostics.diagnostic import Span
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import END, IDENT, NUMBER, OPEN_HEREDOC, OPEN_QUOTE, STRING
 from nexusform.language.syntax.token_stream import MalformedError, TokenStream
 from nexusform.language.template_parser import TemplateParser
+
+if TYPE_CHECKING:
+    from nexusform.language.collection_parser import CollectionParser
 
 _PRECEDENCE = {
     "||": 1,
@@ -42,7 +46,13 @@ class ExpressionParser:
     def __init__(self, stream: TokenStream) -> None:
         self.stream = stream
         self.templates = TemplateParser(stream, self.parse_expression)
-        self.collections = CollectionParser(stream, self.parse_expression)
+
+    @cached_property
+    def collections(self) -> CollectionParser:
+        """Parser of tuples and objects; it is imported for the first one."""
+        from nexusform.language.collection_parser import CollectionParser
+
+        return CollectionParser(self.stream, self.parse_expression)
 
     def parse_expression(self) -> syntax.Expression:
         """Parse any expression: a conditional or a simpler one."""

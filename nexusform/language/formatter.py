@@ -11,11 +11,10 @@ from itertools import pairwise
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.language.parser import parse_file
 from nexusform.language.syntax import scanner
-from nexusform.language.syntax.positions import count_clusters
+from nexusform.language.syntax.scanner import count_clusters
 from nexusform.language.syntax.syntax_nodes import Body, TemplateWrap
 
 _OPENING = frozenset({"{", "[", "(", scanner.INTERPOLATION, scanner.DIRECTIVE})

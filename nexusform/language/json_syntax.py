@@ -14,11 +14,10 @@ from decimal import Decimal, InvalidOperation
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Position, SourceFile, Span, build_error
 from nexusform.language.parser import check_length, parse_template, pause_collector
 from nexusform.language.syntax import syntax_nodes as syntax
-from nexusform.language.syntax.positions import Positions, describe_span
+from nexusform.language.syntax.scanner import Positions, describe_span
 from nexusform.language.syntax.token_stream import normalize_text
 
 _TOKEN = re.compile(

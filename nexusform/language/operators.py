@@ -1,30 +1,29 @@
-"""Operators on values, and access to parts of a value: `.name` and `[key]`, with messages for errors."""
+"""Operators: their evaluation, and their results for values, with messages for errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from nexusform.diagnostics.diagnostic import Problem, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.conversion import convert_value
+from nexusform.language.conversion import convert_value, describe_problem
+from nexusform.language.evaluation_run import ExpressionRun
+from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.unification import compare_values
-from nexusform.schemas.value_types import (
-    BOOL,
-    DYNAMIC,
-    NUMBER,
-    STRING,
-    ListType,
-    MapType,
-    ObjectType,
-    PrimitiveType,
-    SetType,
-    TupleType,
-    Type,
-    describe_type,
+from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, PrimitiveType
+from nexusform.values.value import (
+    FALSE,
+    NO_MARKS,
+    NOT_NULL,
+    TRUE,
+    UNKNOWN,
+    Value,
+    compute_quotient,
+    compute_remainder,
+    get_refinement,
+    normalize_number,
 )
-from nexusform.values.exact_numbers import compute_quotient, compute_remainder, normalize_number
-from nexusform.values.value import DYNAMIC_UNKNOWN, FALSE, NO_MARKS, NOT_NULL, TRUE, UNKNOWN, Value, get_refinement
 
 
 class OperationProblem(Exception):
@@ -146,158 +145,77 @@ def apply_unary(operator: str, operand: Value) -> Value:
     return Value(NUMBER, -raw, operand.marks)
 
 
-_NO_ELEMENT: Final = "The given key does not identify an element in this collection value"
-
-
-def get_attribute(value: Value, name: str) -> Value | Problem:
-    """Return `value.name`."""
-    raw = value.raw
-    if raw.__class__ is dict:
-        member: Value | None = raw.get(name)
-        if member is not None:
-            return member.add_marks(value.marks) if value.marks else member
-    value_type = value.type
-    if raw is None:
-        return Problem(
-            (),
-            "attempt-to-get-attribute-from-null-value",
-            f'This value is null, so it does not have any attributes; "{name}" cannot be read from it.',
-        )
-    if value_type is DYNAMIC:
-        return DYNAMIC_UNKNOWN.add_marks(value.marks)
-    if isinstance(value_type, ObjectType):
-        attribute_type = value_type.get_attribute(name)
-        if attribute_type is not None:
-            return Value(attribute_type, UNKNOWN, value.marks)
-        return _report_missing_attribute(name, [] if value.marks else [n for n, _ in value_type.attributes])
-    if isinstance(value_type, MapType):
-        if raw is UNKNOWN:
-            return Value(value_type.element, UNKNOWN, value.marks)
-        hint = "" if value.marks else suggest_name(name, raw)
-        return Problem((), "missing-map-element", f'This map does not have an element with the key "{name}".{hint}')
-    return Problem((), "unsupported-attribute", _describe_unsupported(value_type, name))
-
-
-def _report_missing_attribute(name: str, names: list[str]) -> Problem:
-    hint = suggest_name(name, names) or _format_list("Its attributes are", names)
-    return Problem((), "unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}')
-
-
-def _describe_unsupported(value_type: Type, name: str) -> str:
-    """Return why values of a type have no attribute."""
-    if isinstance(value_type, PrimitiveType):
-        return f"Can't access attributes on a primitive-typed value ({value_type.name})."
-    kind = {ListType: "list", SetType: "set", TupleType: "tuple"}[value_type.__class__]
-    element = value_type.element if isinstance(value_type, (ListType, SetType)) else None
-    advice = "access an attribute across all elements of it, as in value[*].name"
-    if isinstance(element, ObjectType) and isinstance(value_type, SetType):
-        return f"Can't access attributes on a set of objects. Did you mean to {advice}?"
-    if isinstance(element, ObjectType) or isinstance(value_type, TupleType):
-        return (
-            f'Can\'t access attribute "{name}" on a {kind}. Did you mean to access it for a specific '
-            f"element of the {kind}, as in value[0].{name}, or across all elements, as in value[*].{name}?"
-        )
-    return "This value does not have any attributes."
-
-
-def _format_list(lead: str, names: list[str]) -> str:
-    if not names:
-        return ""
-    listed_names = ", ".join(f'"{n}"' for n in names[:12])
-    return f" {lead} {listed_names}{' and more' if len(names) > 12 else ''}."
-
-
-def get_element(value: Value, key: Value) -> Value | Problem:
-    """Return `value[key]`."""
-    marks = value.marks | key.marks
-    if value.raw is None:
-        return Problem((), "attempt-to-index-null-value", "This value is null, so it does not have any indices.")
-    if key.raw is None:
-        return Problem((), "invalid-index", "Can't use a null value as an indexing key.")
-    if value.type is DYNAMIC:
-        return DYNAMIC_UNKNOWN.add_marks(marks)
-    outcome = _get_element_by_type(value, key)
-    return outcome if isinstance(outcome, Problem) else outcome.add_marks(marks)
-
-
-def _get_element_by_type(value: Value, key: Value) -> Value | Problem:
-    """Return an element of a value that is not null, according to its type."""
-    value_type = value.type
-    if isinstance(value_type, (ListType, TupleType)):
-        return _get_sequence_element(value, key)
-    if isinstance(value_type, (MapType, ObjectType)):
-        return _get_map_entry(value, key)
-    if isinstance(value_type, SetType):
-        return Problem(
-            (),
-            "invalid-index",
-            "Elements of a set are identified only by their value and don't have any separate index or key "
-            "to select with, so it's only possible to perform operations across all elements of the set.",
-        )
-    return Problem((), "invalid-index", "This value does not have any indices.")
-
-
-def _get_sequence_element(value: Value, key: Value) -> Value | Problem:
-    """Return the element of a list or tuple at a position."""
-    value_type = value.type
+def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
+    """Evaluate a unary operation."""
+    previous_count = len(run.diagnostics)
+    operand = run.evaluate(node.operand)
+    required = get_operand_type(node.operator) or DYNAMIC
+    unknown_result = Value(required, UNKNOWN, operand.marks)
+    if run.has_failed_since(previous_count):
+        return unknown_result
     try:
-        position = convert_value(key, NUMBER).raw
+        return apply_unary(node.operator, convert_value(operand, required))
     except ConversionProblem as problem:
-        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {problem.message}.")
-    if position is UNKNOWN:
-        return Value(value_type.element, UNKNOWN) if isinstance(value_type, ListType) else DYNAMIC_UNKNOWN
-    if not isinstance(position, int):
-        reason = "indexing a sequence requires a whole number, but the given index has a fractional part"
-        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {reason}.")
-    if position < 0:
-        reason = "a negative number is not a valid index for a sequence"
-        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {reason}.")
-    if isinstance(value_type, ListType) and value.raw is UNKNOWN:
-        return Value(value_type.element, UNKNOWN)
-    length = len(value_type.elements) if isinstance(value_type, TupleType) else len(value.raw)
-    if position >= length:
-        is_sensitive = bool(key.marks or value.marks)
-        reason = "the index is past the end of the collection" if is_sensitive else _describe_range(position, length)
-        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {reason}.")
-    if value.raw is UNKNOWN:
-        assert isinstance(value_type, TupleType)
-        return Value(value_type.elements[position], UNKNOWN)
-    element: Value = value.raw[position]
-    return element
+        detail = f"Unsuitable value for unary operand: {describe_problem(problem)}."
+        run.report_problem("invalid-operand", detail, node.operand, node)
+    except OperationProblem as problem:
+        run.report_problem(problem.kind, f"Error during operation: {problem.message}.", node)
+    return unknown_result
 
 
-def _describe_range(position: int, length: int) -> str:
-    if length == 0:
-        return "the collection has no elements"
-    last = "only the index 0 exists" if length == 1 else f"the indices are 0 to {length - 1}"
-    count = "1 element" if length == 1 else f"{length} elements"
-    return f"the index {position} is past the end of a collection of {count} ({last})"
-
-
-def _get_map_entry(value: Value, key: Value) -> Value | Problem:
-    value_type = value.type
+def _evaluate_operand(
+    node: syntax.Binary, expression: syntax.Expression, side: str, run: ExpressionRun
+) -> tuple[Value, list[Diagnostic]]:
+    # Returns the value converted for the operator, and its errors. A wrong type is reported at once.
+    value, problems = run.evaluate_separately(expression)
+    required = get_operand_type(node.operator)
+    if required is None or value.type is required:
+        return value, problems
     try:
-        name = convert_value(key, STRING).raw
+        return convert_value(value, required), problems
     except ConversionProblem as problem:
-        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {problem.message}.")
-    if isinstance(value_type, MapType) and (value.raw is UNKNOWN or name is UNKNOWN):
-        return Value(value_type.element, UNKNOWN)
-    if name is UNKNOWN:
-        return DYNAMIC_UNKNOWN
-    if value.raw is UNKNOWN:
-        assert isinstance(value_type, ObjectType)
-        attribute_type = value_type.get_attribute(name)
-        if attribute_type is not None:
-            return Value(attribute_type, UNKNOWN)
-        names = [n for n, _ in value_type.attributes]
-    elif name in value.raw:
-        entry: Value = value.raw[name]
-        return entry
-    else:
-        names = list(value.raw)
-    displayed_key = '"(sensitive)"' if key.marks else f'"{name}"'
-    is_sensitive = bool(key.marks or value.marks)
-    hint = "" if is_sensitive else suggest_name(name, names) or _format_list("Its keys are", names)
-    return Problem(
-        (), "invalid-index", f"{_NO_ELEMENT}: there is no {displayed_key} in this {describe_type(value_type)}.{hint}"
-    )
+        detail = f"Unsuitable value for {side} operand: {describe_problem(problem)}."
+        run.report_problem("invalid-operand", detail, expression, node)
+        return Value(required, UNKNOWN, value.marks), problems
+
+
+def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
+    """Evaluate a binary operation. If one side of `&&` or `||` decides the result, the other is ignored."""
+    previous_count = len(run.diagnostics)
+    left, left_problems = _evaluate_operand(node, node.left, "left", run)
+    right, right_problems = _evaluate_operand(node, node.right, "right", run)
+    marks = left.marks | right.marks
+    has_failed = len(run.diagnostics) > previous_count
+    decisive = _DECISIVE.get(node.operator)
+    if decisive is not None and not has_failed:
+        left_failed, right_failed = has_errors(left_problems), has_errors(right_problems)
+        if left.raw is decisive and not left_failed:
+            run.diagnostics.extend(left_problems)
+            return left.add_marks(marks)
+        if right.raw is decisive and not right_failed:
+            # The right side decides, so an error or unknown value on the left is irrelevant.
+            run.diagnostics.extend(right_problems)
+            return right.add_marks(marks)
+        if not left_failed and _may_be_decided(left, right, right_failed=right_failed):
+            return _UNDECIDED.add_marks(marks)
+    problems = left_problems + right_problems
+    run.diagnostics.extend(problems)
+    if has_failed or has_errors(problems):
+        return Value(get_result_type(node.operator), UNKNOWN, marks)
+    try:
+        return apply_binary(node.operator, left, right)
+    except OperationProblem as problem:
+        run.report_problem(problem.kind, f"Error during operation: {problem.message}.", node)
+        return Value(get_result_type(node.operator), UNKNOWN, marks)
+
+
+_DECISIVE: Final = {"&&": False, "||": True}
+_UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
+
+
+def _may_be_decided(left: Value, right: Value, *, right_failed: bool) -> bool:
+    # Whether a known side decides the result although the other is an error (left side only) or null. As in
+    # HCL, an error on the left is always reported.
+    if left.raw is UNKNOWN:
+        return right_failed or right.raw is None
+    return left.raw is None and right.raw is UNKNOWN and not right_failed

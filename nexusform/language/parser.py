@@ -22,12 +22,18 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
-from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Position,
+    SourceFile,
+    Span,
+    build_error,
+    build_warning,
+    has_errors,
+)
 from nexusform.language.body_parser import BodyParser
 from nexusform.language.expression_parser import ExpressionParser
-from nexusform.language.syntax.positions import FixedPosition, Positions
-from nexusform.language.syntax.scanner import END, Tokens, scan_template, scan_text
+from nexusform.language.syntax.scanner import END, FixedPosition, Positions, Tokens, scan_template, scan_text
 from nexusform.language.syntax.syntax_nodes import Body, Expression, JsonBody
 from nexusform.language.syntax.token_stream import MalformedError, TokenStream
 

@@ -10,7 +10,6 @@ from nexusform.language.evaluation_run import UNKNOWN_STRING, ExpressionRun
 from nexusform.language.syntax.syntax_nodes import Conditional, Expression, StringLiteral, Template, TemplateIf
 from nexusform.language.unification import unify_types
 from nexusform.schemas.value_types import BOOL, DYNAMIC, STRING, ObjectType, TupleType, Type, describe_type
-from nexusform.values.exact_numbers import format_number
 from nexusform.values.value import (
     DYNAMIC_UNKNOWN,
     NO_MARKS,
@@ -20,6 +19,7 @@ from nexusform.values.value import (
     add_refinement,
     build_prefix,
     combine_refinements,
+    format_number,
     get_refinement,
 )
 

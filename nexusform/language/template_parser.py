@@ -10,10 +10,9 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.diagnostic import suggest_name
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Span, suggest_name
 from nexusform.language.syntax import scanner
-from nexusform.language.syntax.positions import describe_span
+from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import (
     Expression,
     StringLiteral,

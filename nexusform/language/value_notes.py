@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.diagnostic import ValueNote
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Span, ValueNote
 from nexusform.language.syntax.syntax_nodes import (
     Call,
     Expression,
@@ -20,8 +19,7 @@ from nexusform.language.syntax.syntax_nodes import (
     TraverseAttribute,
 )
 from nexusform.schemas.value_types import DYNAMIC, STRING, ObjectType, PrimitiveType, TupleType, describe_type
-from nexusform.values.exact_numbers import format_number
-from nexusform.values.value import UNKNOWN, Value
+from nexusform.values.value import UNKNOWN, Value, format_number
 
 _MAX_LENGTH: Final = 80
 _MAX_NOTES: Final = 8

@@ -7,8 +7,6 @@ PUBLIC = {
         "NOT_VERIFIED_KEY parse_record PredictionRecord RACK_PREDICTION RECORD_KEY RecordScore VerifiedPrediction "
         "TIE_PREDICTION VM_PREDICTIONS"
     ),
-    "vm_demands": (
-        "ClaimDemand compute_number_key CONTROL_PLANE_TAINT GroupRule NodeProperties OBSERVED PlacedVm "
-        "PoolDemand VmDemand"
-    ),
+    "node_properties": "CONTROL_PLANE_TAINT NodeProperties",
+    "vm_demands": "ClaimDemand compute_number_key GroupRule OBSERVED PlacedVm PoolDemand VmDemand",
 }

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from nexusform.json_data.plain_data import Path
-from nexusform.kubernetes.matching import Taint
-from nexusform.kubernetes.quantity import compute_amount_of_total
-from nexusform.scheduling.kubelet import Kubelet
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, NO_CONSTRAINTS, Hint, Placement, PlacementConstraints, VmSku
 
 
@@ -27,6 +23,13 @@ class GroupRule(Struct, frozen=True):
     scope: str
     pools: tuple[str, ...]
     max_vms: int = 1
+
+
+def _compute_amount(text: str, total: int) -> int:
+    """Compute the amount of `1` or `33%`."""
+    from nexusform.kubernetes.quantity import compute_amount_of_total
+
+    return compute_amount_of_total(text, total)
 
 
 class PoolDemand(Struct, frozen=True):
@@ -65,12 +68,12 @@ class PoolDemand(Struct, frozen=True):
     def surge_size(self) -> int:
         """Number of surge VMs of an upgrade of the pool; 1 for a control plane."""
         size = len(self.numbers)
-        return min(1 if self.pool == CONTROL_PLANE else compute_amount_of_total(self.max_surge, size), size)
+        return min(1 if self.pool == CONTROL_PLANE else _compute_amount(self.max_surge, size), size)
 
     @property
     def batch_size(self) -> int:
         """Number of VMs re-created at once by an upgrade: the surge size, else the maximum unavailable."""
-        return self.surge_size or max(compute_amount_of_total(self.max_unavailable, len(self.numbers)), 1)
+        return self.surge_size or max(_compute_amount(self.max_unavailable, len(self.numbers)), 1)
 
     @property
     def zones(self) -> frozenset[str] | None:
@@ -145,18 +148,6 @@ class PlacedVm(Struct, frozen=True):
     def names(self) -> tuple[str, ...]:
         """All names: its own, and the platform's if known."""
         return (self.name,) if self.platform_name is None else (self.name, self.platform_name)
-
-
-# Taint that repels ordinary pods from control plane nodes.
-CONTROL_PLANE_TAINT: Final = Taint("node-role.kubernetes.io/control-plane")
-
-
-class NodeProperties(Struct, frozen=True):
-    """Properties of a VM as a node of its cluster: labels of its resource type, taints, and its kubelet."""
-
-    labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
-    kubelet: Kubelet = Kubelet()
 
 
 def compute_number_key(number: int | str) -> tuple[bool, int, str]:

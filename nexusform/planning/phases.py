@@ -21,7 +21,7 @@ from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.vm_object import VmObject
-from nexusform.plans.cluster_upgrades import Disruptions
+from nexusform.plans.maintenance import Disruptions
 from nexusform.plans.plan import Feasibility, PlacementChange, RejectedCluster, Rollout
 from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState, State

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.declarations.limits import DEFAULT, Limits
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Span
 from nexusform.interfaces.plugins import Files, PluginRegistries, ServerReader, StateReader
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.plan import Mode

@@ -15,7 +15,6 @@ from nexusform.planning.conclusion import changes, plan_assembly
 from nexusform.planning.conclusion.plan_assembly import PlacementOutcome, filter_causes
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.instances.block_planner import BlockPlanner, find_orphans
-from nexusform.planning.modules.conditions import check_all_conditions
 from nexusform.planning.modules.configuration_validation import check_move_blocks, validate_configuration
 from nexusform.planning.modules.outputs import evaluate_all_outputs, plan_outputs, read_all_data
 from nexusform.planning.name_resolution.evaluation import Evaluation
@@ -40,10 +39,10 @@ from nexusform.planning.preparation.selection import (
     check_moved_selection,
     check_unmatched_options,
 )
-from nexusform.planning.verdicts.stranded_vms import SELECTION_KEY
 from nexusform.planning.vm_planning.vm_context import build_vm_context
+from nexusform.planning.vm_planning.vm_object import SELECTION_KEY
 from nexusform.planning.vm_planning.vm_passes import plan_destroy, plan_vms
-from nexusform.plans.plan import Mode
+from nexusform.plans.plan import CheckResult, Mode
 
 
 def make_plan(request: PlanRequest) -> PlanResult:
@@ -110,7 +109,7 @@ def _plan_once(request: PlanRequest) -> PlanResult:
     outcome = _run_destroy(blocks, evaluation) if request.mode is Mode.DESTROY else _run_phases(blocks, evaluation)
     prior_addresses = [*prior.instances, *prior.previous.values()]
     prior_names = {address: vms.list_prior_names() for address, vms in outcome.vms.items()}
-    condition_results = check_all_conditions(request, outcome.evaluation, start.selection)
+    condition_problems, checks = _check_conditions(request, outcome.evaluation, start.selection)
     outputs = plan_outputs(request, outcome.evaluation, start.selection)
     phase_diagnostics = [*outcome.phase_diagnostics, *blocks.diagnostics, *bodies.diagnostics]
     phase_diagnostics += check_move_blocks(request, outcome.evaluation)
@@ -120,7 +119,7 @@ def _plan_once(request: PlanRequest) -> PlanResult:
         *outcome.diagnostics,
         *changes.check_import_targets(blocks),
         *check_unmatched_options(start.selection, start.order, blocks.instances, prior_addresses, prior_names),
-        *condition_results.problems,
+        *condition_problems,
         *filter_causes(
             phase_diagnostics,
             start.order,
@@ -128,7 +127,20 @@ def _plan_once(request: PlanRequest) -> PlanResult:
             has_rejected_variables=bool(outcome.evaluation.rejected_values),
         ),
     ]
-    return plan_assembly.build_plan(blocks, outcome, condition_results.checks, outputs, diagnostics)
+    return plan_assembly.build_plan(blocks, outcome, checks, outputs, diagnostics)
+
+
+def _check_conditions(
+    request: PlanRequest, evaluation: Evaluation, selection: Selection
+) -> tuple[list[Diagnostic], list[CheckResult]]:
+    """Check the conditions outside of managed resources; only blocks besides resources and locals have any."""
+    root = request.configuration.root
+    if not (root.variables or root.outputs or root.calls or root.checks or any(k[0] == "data" for k in root.resources)):
+        return [], []
+    from nexusform.planning.modules.conditions import check_all_conditions
+
+    results = check_all_conditions(request, evaluation, selection)
+    return results.problems, results.checks
 
 
 def _plan_refresh(request: PlanRequest, start: _PlanningStart) -> PlanResult:

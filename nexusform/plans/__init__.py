@@ -2,14 +2,14 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "cluster_upgrades": "compute_quorum Disruptions PoolUpgrade Upgrade",
-    "plan_checks": "DecisionDifference GuardRailResult ProgramCheck SincePrevious",
+    "maintenance": (
+        "compute_quorum describe_stopped_vms Disruptions LeavingVm MachineAction PoolUpgrade select_stopped_vms Upgrade"
+    ),
+    "plan_checks": "DecisionDifference EvaluatedFile Evaluation GuardRailResult ProgramCheck SincePrevious",
     "plan": (
         "Action is_fully_decided Basis Change CheckResult NumaSampling Drift FORGOTTEN_REASON "
         "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange PlacementTable "
         "PlacementTotal Plan PREDICTION_KEY PredictionScore Rollout RolloutStep SeparationVerdict "
         "SeparationViolation Step StepKind VariableValue FeasibilityResult Feasibility LossEffect"
     ),
-    "machine_actions": "LeavingVm MachineAction select_stopped_vms describe_stopped_vms",
-    "evaluation": "EvaluatedFile Evaluation",
 }

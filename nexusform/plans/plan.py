@@ -8,14 +8,11 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.prediction_scores import RecordScore
-from nexusform.plans.cluster_upgrades import Upgrade
-from nexusform.plans.evaluation import Evaluation
-from nexusform.plans.machine_actions import MachineAction
-from nexusform.plans.plan_checks import GuardRailResult, ProgramCheck, SincePrevious
+from nexusform.plans.maintenance import MachineAction, Upgrade
+from nexusform.plans.plan_checks import Evaluation, GuardRailResult, ProgramCheck, SincePrevious
 from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity
 from nexusform.resources.address import Address

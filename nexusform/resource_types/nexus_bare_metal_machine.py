@@ -11,15 +11,13 @@ from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import Path
 from nexusform.resource_types.machine_facts import (
     DETAILED_STATUSES,
-    build_fact_attributes,
-    derive_cordon_status,
-    merge_observed_facts,
-)
-from nexusform.resource_types.machine_hardware import (
     MACHINE_BLOCK,
     MACHINE_SKU,
+    build_fact_attributes,
     build_machine,
     check_hardware,
+    derive_cordon_status,
+    merge_observed_facts,
     read_hardware,
 )
 from nexusform.resource_types.shared_arguments import (

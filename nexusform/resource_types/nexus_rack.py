@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.resource_types.machine_facts import build_override_attributes, merge_observed_facts
-from nexusform.resource_types.machine_hardware import (
+from nexusform.resource_types.machine_facts import (
     MACHINE_BLOCK,
     MACHINE_SKU,
     build_machine,
+    build_override_attributes,
     check_hardware,
+    merge_observed_facts,
     read_hardware,
 )
 from nexusform.resource_types.shared_arguments import (

@@ -12,7 +12,7 @@ class Location(Struct, frozen=True):
 class Rejection(Struct, frozen=True):
     """One candidate rejected by a rule.
 
-    `candidate` is a machine, cluster or node name, `rule` the name of the rule's file ("fits"), and `reason`
+    `candidate` is a machine, cluster or node name, `rule` the name of the rule ("fits"), and `reason`
     a sentence for people.
     """
 

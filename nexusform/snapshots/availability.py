@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_demand
-from nexusform.plans.cluster_upgrades import compute_quorum
+from nexusform.plans.maintenance import compute_quorum
 from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import MAX_RUNS, MIN_RUNS

@@ -259,7 +259,7 @@ def _format_remedy(name: str) -> str:
 
 
 def _report_invalid_json(problem: json_codec.JsonProblem, data: bytes, name: str) -> Diagnostic:
-    from nexusform.language.syntax.positions import Positions
+    from nexusform.language.syntax.scanner import Positions
 
     text = json_codec.decode_text(data)
     offset = min(problem.offset, len(text))
@@ -271,7 +271,7 @@ def _report_invalid_json(problem: json_codec.JsonProblem, data: bytes, name: str
 
 
 def _locate_errors(problems: list[Problem], data: bytes, name: str) -> list[Diagnostic]:
-    from nexusform.language.syntax.positions import Positions
+    from nexusform.language.syntax.scanner import Positions
 
     text = json_codec.decode_text(data)
     reported = problems[:_MAX_ERRORS]

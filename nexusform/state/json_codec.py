@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.json_data.plain_data import Path, convert_number, is_fraction
-from nexusform.values.exact_numbers import MAX_DIGITS, convert_decimal, format_number
+from nexusform.values.value import MAX_DIGITS, convert_decimal, format_number
 
 if TYPE_CHECKING:
     from fractions import Fraction

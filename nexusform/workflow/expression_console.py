@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Module, Settings
 from nexusform.configuration.reference_checks import check_expression
-from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.language.functions.function import FixedProblem, Function, build_any_parameter
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.scanner import (

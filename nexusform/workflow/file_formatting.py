@@ -11,8 +11,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.configuration.loader import MAX_FILE_BYTES
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.files.regular_files import UNCONFINED, Confinement, FileTooLarge, read_regular, write_file
 from nexusform.language.formatter import format_text
 

@@ -15,11 +15,9 @@ from msgspec import Struct, field
 
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, Configuration, Module, Settings
 from nexusform.configuration.loader import JSON, NATIVE
-from nexusform.configuration.unread_files import list_directory
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count
-from nexusform.diagnostics.source import SourceFile
-from nexusform.files.regular_files import PRIVATE, create_file, write_file
+from nexusform.files.regular_files import PRIVATE, create_file, list_directory, write_file
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.state import codec
 from nexusform.state.objects import State

@@ -9,8 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.kubernetes.releases.versions import ABANDONED
 from nexusform.planning.conclusion.resource_shortages import RESOURCE_SHORTAGE
 from nexusform.planning.conclusion.site_records import add_site_capacity

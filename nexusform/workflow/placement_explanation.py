@@ -10,9 +10,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.backends.memory import MemoryBackend
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.diagnostics.source import SourceFile
 from nexusform.domain_table import LazyTable, collect_explainers
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.kinds import VM, get_kind_noun

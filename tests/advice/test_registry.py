@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.advice.facts import LintFacts, PoolFacts, SiteFacts, build_simulator
 from nexusform.advice.registry import RULE_IDS, RULES, run_rules
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
-from nexusform.diagnostics.source import Position, Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Position, Severity, Span
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks import profile

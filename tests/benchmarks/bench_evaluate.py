@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import timeit
 
-from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.registry import build_families

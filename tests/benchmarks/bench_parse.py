@@ -17,7 +17,7 @@ from typing import Any
 
 import hcl2
 
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.language.bodies import BodySchema, decode_body
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import decode_tree as decode

@@ -6,7 +6,7 @@ Run: python tests/benchmarks/bench_plan_file.py [changes]
 import sys
 import time
 
-from nexusform.diagnostics.source import Position, Span
+from nexusform.diagnostics.diagnostic import Position, Span
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan, Step, StepKind
 from nexusform.plans.saved.plan_file import read_plan_file, write_plan_file
 from nexusform.resources.address import Address

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.diagnostics.diagnostic import TextLine, build_error, locate_text_line
-from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.diagnostics.diagnostic import Position, SourceFile, Span, TextLine, build_error, locate_text_line
 
 CASE = Path(__file__).with_name("lines_of_heredocs")
 

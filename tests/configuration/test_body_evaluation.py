@@ -3,8 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from nexusform.configuration.body_evaluation import PreparedBody, prepare_body
-from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.language.parser import parse_file
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.values.value import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, build_null, build_string, build_tuple

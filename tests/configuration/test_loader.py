@@ -7,8 +7,7 @@ import pytest
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.loader import load_configuration, read_variables
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language import parser
 from nexusform.schemas.value_types import DYNAMIC, ListType, MapType

@@ -8,7 +8,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.configuration.variable_values import parse_variable_file
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 
 SLIPS = [
     ('token = "s3cret', "A quotation mark is missing"),

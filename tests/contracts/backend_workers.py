@@ -143,8 +143,7 @@ def run_child(
 
 
 def open_backend(kind: str, directory: str, settings: Mapping[str, Any]) -> Any:
-    from nexusform.backends.backend_kind import Directories
-    from nexusform.backends.registry import BACKENDS
+    from nexusform.backends.backend_kind import BACKENDS, Directories
 
     return BACKENDS[kind].open_backend(dict(settings), Directories(directory, f"{directory}/.nexusform"))
 
@@ -252,7 +251,7 @@ TASKS: dict[str, Any] = {task.__name__: task for task in (hold, write, race, cou
 
 
 def main() -> None:
-    import nexusform.backends.registry  # noqa: F401 - loaded once
+    import nexusform.backends.backend_kind  # noqa: F401 - loaded once
 
     serve(socket.socket(fileno=int(sys.argv[1])))
 

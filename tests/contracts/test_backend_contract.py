@@ -16,10 +16,9 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends import backend_checks
-from nexusform.backends.backend_kind import Directories
+from nexusform.backends import backend_kind
+from nexusform.backends.backend_kind import BACKENDS, Directories
 from nexusform.backends.memory import MemoryBackend
-from nexusform.backends.registry import BACKENDS
 from nexusform.interfaces.state_storage import (
     BackendProblem,
     BatchJournal,
@@ -125,7 +124,7 @@ class Somewhere(Struct, frozen=True):
     settings: dict[str, Any]
     directory: Path
 
-    def open(self, largest: int = backend_checks.MAXIMUM_SIZE) -> StateBackend:
+    def open(self, largest: int = backend_kind.MAXIMUM_SIZE) -> StateBackend:
         place = Directories(str(self.directory), str(self.directory / ".nexusform"), maximum_size=largest)
         return BACKENDS[self.kind.backend].open_backend(self.settings, place)
 
@@ -228,7 +227,7 @@ def test_several_records_are_added_in_order(opened: Opened) -> None:
 @pytest.mark.parametrize("what", ["document", "journal", "version"])
 @pytest.mark.parametrize("workspace", ["default", "staging"])
 def test_what_is_too_large_is_refused_before_it_is_in_memory(where: Somewhere, what: str, workspace: str) -> None:
-    def opened(largest: int = backend_checks.MAXIMUM_SIZE) -> StateBackend:
+    def opened(largest: int = backend_kind.MAXIMUM_SIZE) -> StateBackend:
         return where.open(largest).select_workspace(workspace)
 
     backend = opened()

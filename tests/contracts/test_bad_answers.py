@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.backends.backend_kind import Directories
-from nexusform.backends.registry import BACKENDS
+from nexusform.backends.backend_kind import BACKENDS, Directories
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend
 from tests.contracts import servers
 from tests.contracts.bad_answers import CUT, GARBAGE, Answer, bad_server, dripping, redirect, silent

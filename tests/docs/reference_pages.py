@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 
 from nexusform.advice.registry import RULES
-from nexusform.backends.registry import BACKENDS
+from nexusform.backends.backend_kind import BACKENDS
 from nexusform.cli.arguments import Flag
 from nexusform.cli.commands import LazyGroup
 from nexusform.cli.help_sections import get_examples
 from nexusform.cli.main import ROOT
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.domains.editor.schema_lookup import escape_description
 from nexusform.domains.fleet.planning.rows import TRIGGER_REASONS as BINDING_REASONS
 from nexusform.domains.fleet.scheduling.watcher import Trigger

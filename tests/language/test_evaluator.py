@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Position, SourceFile, Span, build_error
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
 from nexusform.language import evaluation_run
 from nexusform.language.evaluator import evaluate_expression

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from msgspec import Struct, field
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.conversion import convert_value
 from nexusform.language.evaluator import evaluate_expression

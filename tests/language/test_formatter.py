@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.language.formatter import format_text
 from nexusform.language.parser import parse_file
 from nexusform.language.syntax.scanner import (

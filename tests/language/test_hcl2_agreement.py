@@ -11,7 +11,7 @@ from typing import Any
 import hcl2
 import pytest
 
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.language.bodies import decode_attributes
 from nexusform.language.parser import parse_expression, parse_file
 from nexusform.language.references import list_traversals

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.diagnostics.diagnostic import Position, SourceFile, Span
 from nexusform.language.json_syntax import build_expression, parse_json_file
 from nexusform.language.parser import parse_template
 from nexusform.language.syntax import syntax_nodes as syntax

@@ -19,8 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Position, SourceFile, Span
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import MAX_SOURCE_LENGTH, parse_expression, parse_file, parse_template
 from nexusform.language.parser import decode_tree as decode

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_expression, parse_file
 from nexusform.language.references import list_body_traversals, list_traversals, parse_traversal

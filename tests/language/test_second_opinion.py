@@ -2,7 +2,7 @@
 
 import pytest
 
-from nexusform.diagnostics.source import Position, SourceFile
+from nexusform.diagnostics.diagnostic import Position, SourceFile
 from nexusform.language.parser import check_hcl2
 
 

@@ -19,8 +19,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.language.evaluation_run import ExpressionRun, FileProblem
 from nexusform.language.evaluator import _HANDLERS, evaluate_expression
 from nexusform.language.functions.registry import build_functions

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.json_encoding import render_json
 from nexusform.language.functions.registry import build_families

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
 from nexusform.language.conversion import convert_value
 from nexusform.language.parser import parse_expression

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.language.parser import parse_expression
 from nexusform.language.value_notes import build_value_notes, format_traversal
 from nexusform.values.value import build_string

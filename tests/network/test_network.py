@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from nexusform.backends.backend_kind import Directories
-from nexusform.backends.registry import BACKENDS
+from nexusform.backends.backend_kind import BACKENDS, Directories
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.budget import MAX_PAGES, PageBudget
 from nexusform.network.errors import WebError, check_plain_credentials

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.diagnostics.diagnostic import Position, SourceFile, Span
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.plans.plan import (
     Action,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.diagnostics.diagnostic import build_warning
-from nexusform.diagnostics.source import Position, Span
+from nexusform.diagnostics.diagnostic import Position, Span, build_warning
 from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.scheduling.decision import Certainty, Rejection
 from tests.rendering.pieces import (

@@ -13,7 +13,7 @@ from _pytest.mark.structures import ParameterSet
 from msgspec import Struct
 
 from nexusform.cli.main import run_command_line
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.resource_types.registry import build_registries
 from nexusform.workflow.opening.project import CommandContext

@@ -10,8 +10,7 @@ import pytest
 
 from nexusform.rendering.json.json_document import build_plan_document, encode_document
 from nexusform.rendering.pull_request.markdown import render_markdown
-from nexusform.rendering.text.plan_options import PlanTextOptions
-from nexusform.rendering.text.plan_text import render_plan
+from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from tests.rendering.real_plans import REGISTRIES, RealPlan, of_examples
 
 EXAMPLES = ("quickstart", "inventory", "nexus-document", "fleet", "end-to-end", "hardware-aware")

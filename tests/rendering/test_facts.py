@@ -9,17 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.markdown import render_markdown
-from nexusform.rendering.report import placement_sections as placements
 from nexusform.rendering.report import plan_sections as parts
+from nexusform.rendering.report import plan_sections as placements
 from nexusform.rendering.report.plan_view import PlanView
 from nexusform.rendering.report.report_tree import Section, Text, get_plain_text
-from nexusform.rendering.text.plan_options import PlanTextOptions
-from nexusform.rendering.text.plan_text import render_plan
+from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from tests.rendering.pieces import CHANGE_PLANS
 from tests.rendering.real_plans import REGISTRIES, RealPlan, of_examples
 

@@ -21,8 +21,7 @@ from nexusform.rendering.pull_request.junit import render_junit
 from nexusform.rendering.pull_request.markdown import render_markdown
 from nexusform.rendering.pull_request.sarif import build_sarif_document
 from nexusform.rendering.report.entries import build_entries, collect_findings
-from nexusform.rendering.text.plan_options import PlanTextOptions
-from nexusform.rendering.text.plan_text import render_plan
+from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 

@@ -18,8 +18,7 @@ import pytest
 from nexusform.plans.plan import Plan
 from nexusform.rendering.json.json_document import build_plan_document, build_state_document, encode_document
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
-from nexusform.rendering.text.plan_options import PlanTextOptions
-from nexusform.rendering.text.plan_text import render_plan
+from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from nexusform.rendering.text.progress_text import format_apply_complete
 from tests.rendering.real_plans import REGISTRIES, RealPlan, of_examples
 

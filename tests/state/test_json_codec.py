@@ -9,8 +9,16 @@ from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
 from nexusform.language.parser import pause_collector
 from nexusform.state import json_codec
 from nexusform.state.json_codec import JsonProblem, locate_values, parse_json, render_json
-from nexusform.values.exact_numbers import convert_decimal, format_number
-from nexusform.values.value import NULL, Value, build_number, build_object, build_string, build_tuple
+from nexusform.values.value import (
+    NULL,
+    Value,
+    build_number,
+    build_object,
+    build_string,
+    build_tuple,
+    convert_decimal,
+    format_number,
+)
 
 
 def test_places_are_found_by_path() -> None:

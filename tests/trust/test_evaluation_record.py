@@ -9,7 +9,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.files.accesses import list_accesses, start_access_record
-from nexusform.plans.evaluation import EvaluatedFile
+from nexusform.plans.plan_checks import EvaluatedFile
 from nexusform.plans.saved import plan_file
 from tests.contracts.bad_answers import bad_server, document
 

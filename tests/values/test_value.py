@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ObjectType, TupleType
-from nexusform.values.exact_numbers import MAX_DIGITS, convert_decimal
 from nexusform.values.value import (
+    MAX_DIGITS,
     SENSITIVE,
     Value,
     build_boolean,
@@ -15,6 +15,7 @@ from nexusform.values.value import (
     build_string,
     build_tuple,
     build_unknown,
+    convert_decimal,
     remove_all_marks,
 )
 

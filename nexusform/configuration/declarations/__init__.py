@@ -7,6 +7,5 @@ PUBLIC = {
         "KeyProviderBlock Lifecycle MethodName Module ModuleCall Output ProviderBlock RemovedBlock "
         "ResourceBlock Settings Variable"
     ),
-    "constants": "evaluate_constant evaluate_flag evaluate_text is_constant EMPTY_SCOPE",
     "limits": "build_limit_error DEFAULT Limits merge_limits parse_limit_overrides VARIABLE_PREFIX",
 }

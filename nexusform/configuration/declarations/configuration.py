@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.diagnostics.diagnostic import SourceFile, Span
 from nexusform.language.syntax.syntax_nodes import Block, Body, Expression, JsonBody, Traversal
 from nexusform.resources.address import AddressPattern, ConfigAddress, Mode
 from nexusform.schemas.value_types import DYNAMIC, Type

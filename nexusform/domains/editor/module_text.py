@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from nexusform.configuration.loader import NATIVE
-from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.diagnostics.diagnostic import SourceFile, Span
 from nexusform.files.regular_files import Confinement, read_regular
 from nexusform.language.parser import parse_file
 from nexusform.language.references import list_traversals

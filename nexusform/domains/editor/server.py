@@ -15,9 +15,8 @@ from pygls.lsp.server import LanguageServer
 
 import nexusform
 from nexusform.configuration.loader import NATIVE
-from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level, get_level
-from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.editor.document_symbols import DocumentSymbol, list_document_symbols
 from nexusform.domains.editor.hover import build_hover_text
 from nexusform.domains.editor.module_text import (

@@ -14,10 +14,9 @@ from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, build_any_parameter
 from nexusform.language.functions.json_encoding import render_json, render_json_string
 from nexusform.language.functions.text import split_clusters
-from nexusform.language.syntax.positions import count_clusters
+from nexusform.language.syntax.scanner import count_clusters
 from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType, PrimitiveType, SetType, TupleType
-from nexusform.values.exact_numbers import compute_shortest_digits
-from nexusform.values.value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_prefix
+from nexusform.values.value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_prefix, compute_shortest_digits
 
 _VERB: Final = re.compile(
     r"%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]*)\])?"

@@ -21,8 +21,16 @@ from nexusform.schemas.value_types import (
     TupleType,
     Type,
 )
-from nexusform.values.exact_numbers import convert_decimal, format_number
-from nexusform.values.value import UNKNOWN, Value, build_boolean, build_null, build_object, build_tuple
+from nexusform.values.value import (
+    UNKNOWN,
+    Value,
+    build_boolean,
+    build_null,
+    build_object,
+    build_tuple,
+    convert_decimal,
+    format_number,
+)
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 

@@ -17,8 +17,7 @@ from nexusform.language.functions.function import (
     build_plain_function,
 )
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, SetType, TupleType, Type, describe_type
-from nexusform.values.exact_numbers import convert_decimal, normalize_number
-from nexusform.values.value import UNKNOWN, Value
+from nexusform.values.value import UNKNOWN, Value, convert_decimal, normalize_number
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

@@ -11,7 +11,6 @@ from nexusform.language.functions.elements import SEQUENCES, build_list_paramete
 from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, Parameter
 from nexusform.language.unification import compare_values, unify_types
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, SetType, TupleType, Type, describe_type
-from nexusform.values.exact_numbers import normalize_number
 from nexusform.values.value import (
     DYNAMIC_UNKNOWN,
     NO_MARKS,
@@ -22,6 +21,7 @@ from nexusform.values.value import (
     build_tuple,
     compute_order_key,
     get_refinement,
+    normalize_number,
 )
 
 MAX_RANGE: Final = 1024

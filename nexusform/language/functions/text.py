@@ -15,7 +15,7 @@ from nexusform.language.functions.function import (
     build_plain_function,
     check_length,
 )
-from nexusform.language.syntax.positions import count_clusters
+from nexusform.language.syntax.scanner import count_clusters
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType
 from nexusform.values.value import FALSE, TRUE, UNKNOWN, Value, build_boolean, get_refinement
 

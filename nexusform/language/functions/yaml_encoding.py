@@ -10,8 +10,7 @@ from nexusform.language.functions.function import FixedProblem, FunctionProblem
 from nexusform.language.functions.json_encoding import MAX_DEPTH, normalize_stored_text, parse_number
 from nexusform.language.value_notes import quote_text
 from nexusform.schemas.value_types import STRING
-from nexusform.values.exact_numbers import format_number
-from nexusform.values.value import FALSE, NULL, TRUE, Value, build_object, build_tuple
+from nexusform.values.value import FALSE, NULL, TRUE, Value, build_object, build_tuple, format_number
 
 if TYPE_CHECKING:
     from yaml import Event

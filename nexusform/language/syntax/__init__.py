@@ -7,7 +7,9 @@ PUBLIC = {
         "Label Literal ObjectCons Parentheses RelativeTraversal Splat SplatElement Step StringLiteral "
         "Template TemplateFor TemplateWrap Traversal TraverseAttribute TraverseIndex TupleCons Unary"
     ),
-    "positions": "describe_span Positions",
-    "scanner": "CLOSE_HEREDOC DIRECTIVE END INTERPOLATION OPEN_HEREDOC QUOTED_NEWLINE scan_text SEQUENCE_END",
+    "scanner": (
+        "CLOSE_HEREDOC describe_span DIRECTIVE END INTERPOLATION OPEN_HEREDOC Positions QUOTED_NEWLINE scan_text "
+        "SEQUENCE_END"
+    ),
     "token_stream": "CURLY_QUOTES",
 }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Span
 from nexusform.json_data.plain_data import Path
 
 if TYPE_CHECKING:

@@ -14,9 +14,7 @@ from unicodedata import normalize
 
 from msgspec import Struct
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.source import Span
-from nexusform.language.syntax.positions import Positions
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.syntax.scanner import (
     END,
     IDENT,
@@ -26,6 +24,7 @@ from nexusform.language.syntax.scanner import (
     OPEN_QUOTE,
     QUOTED_NEWLINE,
     STRING,
+    Positions,
     Tokens,
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState, build_missing_configuration_error
+from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Action, Change, Drift
 from nexusform.resources.address import Address, ConfigAddress, compute_address_order
 from nexusform.schemas.value_types import BOOL
@@ -280,3 +281,16 @@ def check_import_targets(blocks: BlockPlanner) -> list[Diagnostic]:
         if instance is None or not instance.is_configured:
             problems.append(build_missing_configuration_error(address, imported.span))
     return problems
+
+
+def find_lost_forgotten_vms(
+    blocks: BlockPlanner, sites: Mapping[str, SitePlan]
+) -> tuple[Mapping[Address, list[tuple[str, str, str]]], Sequence[Diagnostic]]:
+    """Return the running forgotten VMs without a machine after the plan, by address, and their warnings."""
+    if not blocks.prior.instances:
+        return {}, ()
+    from nexusform.planning.verdicts import stranded_vms
+
+    types, instances = blocks.request.registries.resource_types, blocks.instances
+    lost_vms = stranded_vms.find_lost_forgotten_vms(instances, types, sites, blocks.request.mode)
+    return lost_vms, tuple(stranded_vms.check_lost_forgotten_vms(instances, lost_vms))

@@ -15,7 +15,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors, l
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, PredictionRecord, compute_score, parse_record
-from nexusform.planning.conclusion.changes import build_changes, find_drifted_objects
+from nexusform.planning.conclusion.changes import build_changes, find_drifted_objects, find_lost_forgotten_vms
 from nexusform.planning.conclusion.placement_accounting import build_imbalance_error, compute_totals, mark_waiting_pods
 from nexusform.planning.conclusion.placements import (
     build_placement_changes,
@@ -25,9 +25,7 @@ from nexusform.planning.conclusion.placements import (
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.steps import build_steps
 from nexusform.planning.instances.block_planner import BlockPlanner
-from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION
 from nexusform.planning.instances.instance import UNKNOWN_PLACEMENT, Instance
-from nexusform.planning.modules.conditions import check_variables, evaluate_current_conditions
 from nexusform.planning.modules.outputs import (
     RootOutputs,
     collect_variable_values,
@@ -51,16 +49,10 @@ from nexusform.planning.verdicts.fit import (
     lower_certainty_to_accuracy,
     measure_site_certainties,
 )
-from nexusform.planning.verdicts.stranded_vms import (
-    check_duplicate_names,
-    check_lost_forgotten_vms,
-    check_stranded_vms,
-    find_lost_forgotten_vms,
-)
 from nexusform.planning.vm_planning.site_plans import PlanContext, SitePlan, get_catalogue_version
 from nexusform.planning.vm_planning.vm_object import VmObject
-from nexusform.plans.cluster_upgrades import Upgrade
 from nexusform.plans.impact.effects import Effect, compute_effect
+from nexusform.plans.maintenance import Upgrade
 from nexusform.plans.plan import (
     PREDICTION_KEY,
     Action,
@@ -133,12 +125,12 @@ def build_plan(
     """Build the plan from everything computed before."""
     request, prior, order, parts = blocks.request, blocks.prior, blocks.order, outcome.contributions
     types, vms = request.registries.resource_types, outcome.vms.values()
-    lost_addresses = find_lost_forgotten_vms(blocks.instances, types, outcome.sites, request.mode)
+    lost_addresses, lost_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
     changes, problems = _build_changes(blocks, outcome, has_errors=has_errors(diagnostics))
     has_separation_rules = request.mode is Mode.NORMAL and _has_kind(blocks, PlanningKind.SEPARATION_RULE)
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
     action_order = _order_actions(blocks, outcome)
-    all_diagnostics = [*diagnostics, *problems, *check_lost_forgotten_vms(blocks.instances, lost_addresses)]
+    all_diagnostics = [*diagnostics, *problems, *lost_warnings]
     all_diagnostics += action_order.diagnostics if action_order else ()
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
     numa_sampling, warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
@@ -316,6 +308,7 @@ def build_refresh_plan(
         list_lost_rows,
         report_unfinished_changes,
     )
+    from nexusform.planning.modules.conditions import check_variables, evaluate_current_conditions
 
     types = request.registries.resource_types
     sites = build_observed_sites(prior, types)
@@ -424,8 +417,12 @@ def _validate_plan(
         *check_placement_groups(vms),
     ]
     types = blocks.request.registries.resource_types
-    all_diagnostics += check_stranded_vms(vms, instances, types, blocks.selection, blocks.request.mode, outcome.sites)
-    all_diagnostics += check_duplicate_names(vms)
+    if any(owner.request.actions.losses for owner in vms) or any(s.observed_unmanaged for s in outcome.sites.values()):
+        from nexusform.planning.verdicts.stranded_vms import check_duplicate_names, check_stranded_vms
+
+        mode = blocks.request.mode
+        all_diagnostics += check_stranded_vms(vms, instances, types, blocks.selection, mode, outcome.sites)
+        all_diagnostics += check_duplicate_names(vms)
     failures = collect_fit_failures(vms, blocks.outside_targets, _list_forgotten_hosts(instances))
     # Values that depend on a VM without capacity are unknown for that reason.
     has_other_errors = has_errors(
@@ -571,8 +568,13 @@ def remove_duplicates(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Return each diagnostic once, errors first, otherwise in order. If data could not be read, diagnostics
     about unknown repetitions and arguments are dropped, because everything derived from the data is unknown.
     """
+    listed = list(diagnostics)
+    if not listed:
+        return []
+    from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION  # loaded on first use
+
     unique: dict[tuple[object, ...], Diagnostic] = {}
-    for diagnostic in diagnostics:
+    for diagnostic in listed:
         # Instances share diagnostics of one location, except for conditions, which apply to every instance.
         is_per_instance = diagnostic.subject is None or diagnostic.id in ID_OF_CONDITION.values()
         identity_key = (

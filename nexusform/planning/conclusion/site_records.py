@@ -15,7 +15,6 @@ from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_key
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
-from nexusform.planning.verdicts.stranded_vms import LOST_VMS_KEY
 from nexusform.planning.vm_planning.site_plans import (
     SiteLayout,
     SiteObject,
@@ -26,7 +25,7 @@ from nexusform.planning.vm_planning.site_plans import (
     find_sku,
     place_unmanaged_vms,
 )
-from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.planning.vm_planning.vm_object import LOST_VMS_KEY, VmObject
 from nexusform.plans.plan import Action, Change, Plan
 from nexusform.plans.site_capacity.occupancy import (
     Capacity,

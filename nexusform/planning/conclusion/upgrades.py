@@ -14,7 +14,7 @@ from nexusform.placements.vm_demands import PoolDemand
 from nexusform.planning.conclusion.placements import is_platform_scale_in
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_vm_name
 from nexusform.planning.vm_planning.vm_object import ROLLING, VmKey, VmObject, find_changed_argument
-from nexusform.plans.cluster_upgrades import Disruptions, PoolUpgrade, Upgrade
+from nexusform.plans.maintenance import Disruptions, PoolUpgrade, Upgrade
 from nexusform.scheduling.racks.uncertainty.certainty import Token, run_operations
 from nexusform.scheduling.racks.vms import Placement
 

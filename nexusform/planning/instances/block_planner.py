@@ -13,7 +13,6 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, buil
 from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
 from nexusform.json_data.plain_data import Path
 from nexusform.planning.instances import argument_evaluation
-from nexusform.planning.instances.condition_verdicts import check_conditions
 from nexusform.planning.instances.difference import check_triggers, decide_action, is_replacement_triggered
 from nexusform.planning.instances.instance import REPLACED_WITH_HOST, ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.name_resolution.evaluation import (
@@ -288,7 +287,10 @@ class BlockPlanner:
         self.diagnostics += report_unfinished_change(instance)
         if not self.selection.is_partial:
             self.diagnostics += check_triggers(instance, self.decided_instances, evaluation)
-        if not instance.is_invalid:
+        lifecycle = instance.lifecycle
+        if not instance.is_invalid and (lifecycle.preconditions or lifecycle.postconditions):
+            from nexusform.planning.instances.condition_verdicts import check_conditions  # loaded on first use
+
             problems, checks = check_conditions(instance, evaluation)
             self.diagnostics += problems
             self.checks += checks

@@ -57,8 +57,6 @@ def build_failure(condition: Condition, kind: str, message: str, address: str, b
 def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[Diagnostic], list[CheckResult]]:
     """Check the pre- and postconditions of an instance with known planned values."""
     lifecycle = instance.lifecycle
-    if not lifecycle.preconditions and not lifecycle.postconditions:
-        return [], []
     assert instance.module is not None
     assert instance.repetition is not None
     address = str(instance.address)

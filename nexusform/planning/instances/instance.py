@@ -9,8 +9,7 @@ from msgspec import Struct, field
 
 from nexusform.configuration.body_evaluation import PreparedBody
 from nexusform.configuration.declarations.configuration import Lifecycle, ResourceBlock
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_diagnostic, get_text_line
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Span, build_diagnostic, get_text_line
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.planning.name_resolution.repetition import ObjectView, Repetition

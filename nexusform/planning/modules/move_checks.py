@@ -11,8 +11,7 @@ from nexusform.configuration.declarations.configuration import (
     RemovedBlock,
     ResourceBlock,
 )
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.name_resolution.scope import ModuleInstance
 from nexusform.planning.preparation.move_statements import MoveStatement, find_move_cycles, list_move_statements

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import ModuleCall, Output, ResourceBlock, Variable
 from nexusform.configuration.declarations.limits import build_limit_error
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, has_errors
 from nexusform.interfaces.plugins import DataResult
 from nexusform.json_data.plain_data import ConversionProblem, Path
 from nexusform.language.conversion import convert_value, describe_problem

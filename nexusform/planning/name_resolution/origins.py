@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span
 from nexusform.language.evaluator import EvaluationTrace, trace_expression
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.traced_part import TracedPart

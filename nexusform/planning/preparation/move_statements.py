@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Span
 from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.resources.address import Address, AddressPattern, Key
 from nexusform.resources.graph import find_cycles, sort_topologically

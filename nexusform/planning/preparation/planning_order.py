@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Module, ResourceBlock
 from nexusform.configuration.reference_checks import Declaration, build_dependencies
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.resources.address import ConfigAddress
 from nexusform.resources.graph import find_cycles, find_reachable, sort_topologically

@@ -29,8 +29,7 @@ from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 from nexusform.state import json_codec
 from nexusform.state.objects import OutputState
-from nexusform.values.exact_numbers import format_number
-from nexusform.values.value import UNKNOWN, Refinement, build_number, is_refinement_met
+from nexusform.values.value import UNKNOWN, Refinement, build_number, format_number, is_refinement_met
 
 # Calls with results known only at apply, or that read a file with such calls; values derived from such a
 # result may appear known nevertheless.

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan_request import PlanRequest, build_trial_request
-from nexusform.planning.verdicts.stranded_vms import SELECTION_KEY
+from nexusform.planning.vm_planning.vm_object import SELECTION_KEY
 
 _MAXIMUM_STEPS = 4  # added targets may exclude others
 

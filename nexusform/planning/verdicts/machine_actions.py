@@ -19,8 +19,7 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.planning.vm_planning.vm_phase import build_group_hints
-from nexusform.plans.cluster_upgrades import Disruptions, compute_quorum
-from nexusform.plans.machine_actions import LeavingVm, MachineAction
+from nexusform.plans.maintenance import Disruptions, LeavingVm, MachineAction, compute_quorum
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, parse_address
 from nexusform.scheduling.machine_actions import ACTION_KINDS, ActionKind

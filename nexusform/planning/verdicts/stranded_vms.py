@@ -22,19 +22,23 @@ from nexusform.interfaces.plugins import ResourceType
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites
-from nexusform.planning.vm_planning.vm_object import MACHINE_REMOVED, MACHINE_REPLACED, VmObject
+from nexusform.planning.vm_planning.vm_object import (
+    LOST_VMS_KEY,
+    MACHINE_REMOVED,
+    MACHINE_REPLACED,
+    SELECTION_KEY,
+    VmObject,
+)
 from nexusform.plans.impact.guard_rails import STRANDED
 from nexusform.plans.plan import Action, Mode
 from nexusform.plans.site_capacity.occupancy import read_recorded_vms
 from nexusform.resources.address import Address
 
 MISSING_MACHINE = "vms-on-missing-machine"
-SELECTION_KEY = "selection"  # key in the extra data of the error: the suggested options
 DUPLICATE_NAMES = "duplicate-running-vms"
 _MAXIMUM_NAMED = 4
 _MAXIMUM_OBJECTS = 12
 FORGOTTEN_VMS_LOST = "forgotten-vms-without-machine"
-LOST_VMS_KEY = "forgotten_vms"  # key in its extra data: site id, machine and name of each VM
 
 
 def check_stranded_vms(

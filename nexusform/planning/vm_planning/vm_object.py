@@ -34,6 +34,10 @@ MACHINE_EVACUATED = "machine_evacuated"
 HEAL = "heal"
 PLACED_KEY = "placed"
 LEFT_KEY = "left"
+# Keys in the extra data of diagnostics about VMs without a machine: suggested options, and site id, machine and name
+# of each forgotten VM.
+SELECTION_KEY = "selection"
+LOST_VMS_KEY = "forgotten_vms"
 
 
 class VmActions(Struct, frozen=True):

@@ -21,7 +21,7 @@ from nexusform.plans.impact.effects import (
     describe_lost_vms,
     format_effect_clauses,
 )
-from nexusform.plans.machine_actions import describe_stopped_vms, select_stopped_vms
+from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import FeasibilityResult, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailResult
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Span
 
 
 def is_equal_record(first: Any, second: Any) -> bool:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.phrases import format_count, select_word_form
-from nexusform.diagnostics.source import SourceFile
 from nexusform.rendering.notation.colours import Painter, escape_control_characters
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.text.diagnostic_text import DEFAULT_WIDTH, render_diagnostic

@@ -21,8 +21,7 @@ from nexusform.schemas.value_types import (
     build_type_json,
     describe_type,
 )
-from nexusform.values.exact_numbers import format_number
-from nexusform.values.value import UNKNOWN, Value
+from nexusform.values.value import UNKNOWN, Value, format_number
 
 _MAX_DEPTH = 100
 _COLLECTION_NAMES: dict[type, str] = {ListType: "list", SetType: "set", MapType: "map"}

@@ -13,13 +13,12 @@ from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.plans.impact.effects import LOSS_EFFECTS, Effect, count_effects, format_effect_clauses
-from nexusform.plans.machine_actions import describe_stopped_vms
+from nexusform.plans.maintenance import describe_stopped_vms
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.report.capacity_table import build_capacity_table
 from nexusform.rendering.report.decision_lines import describe_effects
 from nexusform.rendering.report.entries import FindingEntries, build_entries
-from nexusform.rendering.report.plan_notes import build_notes
-from nexusform.rendering.report.plan_verdict import describe_rejection
+from nexusform.rendering.report.plan_verdict import build_notes, describe_rejection
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.report.wording import count_changes
 

@@ -18,7 +18,7 @@ from nexusform.configuration.declarations.configuration import (
     ResourceBlock,
     Variable,
 )
-from nexusform.configuration.declarations.constants import evaluate_constant, is_constant
+from nexusform.configuration.static_arguments import evaluate_constant, is_constant
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.bodies import BodySchema, decode_body

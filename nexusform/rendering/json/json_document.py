@@ -11,7 +11,7 @@ from msgspec import Struct, ValidationError, convert
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.reference_graph import list_modules
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.plan import Action, Change, CheckResult, Drift, Mode, OutputChange, Plan

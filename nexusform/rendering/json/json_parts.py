@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, Span
 from nexusform.diagnostics.levels import get_level
-from nexusform.diagnostics.source import SourceFile, Span
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import Action
 from nexusform.rendering.report.entries import Finding

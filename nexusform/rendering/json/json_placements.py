@@ -11,8 +11,7 @@ from msgspec.structs import asdict
 from nexusform.json_data.record_forms import RecordForm, round_to_significant_digits
 from nexusform.placement_kinds.kinds import build_location_document
 from nexusform.placements.prediction_scores import RecordScore
-from nexusform.plans.cluster_upgrades import PoolUpgrade, Upgrade
-from nexusform.plans.machine_actions import LeavingVm, MachineAction
+from nexusform.plans.maintenance import LeavingVm, MachineAction, PoolUpgrade, Upgrade
 from nexusform.plans.plan import (
     Feasibility,
     LossEffect,

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.applying.events import StepEvent, StepOutcome
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.source import SourceFile
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import Action, Change, Drift, Mode, Plan, StepKind
 from nexusform.rendering.json.json_decision import build_decision_document

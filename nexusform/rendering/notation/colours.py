@@ -21,6 +21,7 @@ _LABEL = re.compile(r" {1,20}[\w ]{1,20} *: ")
 _MIN_WIDTH = 20  # columns; narrower text is not wrapped
 INVISIBLE_PATTERN: Final = f"[{_CONTROLS}{_INVISIBLE}{_NON_TEXT}]"  # a pattern
 _CONTROL_PATTERN = re.compile(INVISIBLE_PATTERN)
+_SYMBOL_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "<=": "cyan", ".": "red", "=": "grey"}
 
 
 class Painter:
@@ -40,6 +41,16 @@ class Painter:
 
 
 PLAIN = Painter(colour=False)
+
+
+def render_symbol(symbol: str, paint: Painter = PLAIN) -> str:
+    """Render the symbol of an action in the four columns before a header."""
+    if symbol in ("-/+", "+/-"):
+        first, second = symbol[0], symbol[2]
+        return f"{paint(first, _SYMBOL_COLOURS[first])}/{paint(second, _SYMBOL_COLOURS[second])} "
+    if not symbol:
+        return "    "
+    return f"{' ' * (3 - len(symbol))}{paint(symbol, _SYMBOL_COLOURS[symbol])} "
 
 
 def strip_colours(text: str) -> str:

@@ -13,8 +13,7 @@ from msgspec import Struct
 from nexusform.json_data.plain_data import Path, PathStep
 from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
-from nexusform.values.exact_numbers import format_number
-from nexusform.values.value import UNKNOWN, build_number
+from nexusform.values.value import UNKNOWN, build_number, format_number
 
 KNOWN_AFTER_APPLY = "(known after apply)"
 SENSITIVE = "(sensitive value)"

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.kinds import get_kind_title
 from nexusform.plans.plan import Plan, is_fully_decided
@@ -21,13 +21,12 @@ from nexusform.rendering.page.page_elements import build_section
 from nexusform.rendering.page.page_shell import build_script_placeholder, render_page
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
 from nexusform.rendering.page.report_page import IMPACT_STYLES, build_decision, build_plan_section
-from nexusform.rendering.report import placement_sections, plan_sections, wording
+from nexusform.rendering.report import plan_sections, wording
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
 from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.evaluation_sentence import describe_evaluation
 from nexusform.rendering.report.placement_rows import build_count_clauses
-from nexusform.rendering.report.plan_notes import INVENTORY
-from nexusform.rendering.report.plan_verdict import count_findings, has_stale_inventory
+from nexusform.rendering.report.plan_verdict import INVENTORY, count_findings, has_stale_inventory
 from nexusform.rendering.report.plan_view import PlanView, build_plan_report
 from nexusform.rendering.report.report_tree import Code, Report, Section
 from nexusform.rendering.text.stanza_text import render_outputs, render_stanza
@@ -114,7 +113,7 @@ def _build_sections(view: PlanView, report: Report, maps: Sequence[SiteMap]) -> 
         build_plan_section(plan_sections.build_upgrade_section(view)),
         None if has_renames else findings,
         _build_figures(view),
-        build_plan_section(placement_sections.build_all_pools_section(view)),
+        build_plan_section(plan_sections.build_all_pools_section(view)),
         vm_list,
         [part.after_vms(plan) for part in domain_parts],
         build_plan_section(plan_sections.build_rollout_section(view), "Rollouts"),

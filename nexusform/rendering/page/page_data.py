@@ -19,9 +19,8 @@ from nexusform.rendering.page.domain_parts import load_domain_parts
 from nexusform.rendering.page.legend import ClusterStyle, build_cluster_styles
 from nexusform.rendering.page.packing import pack_document
 from nexusform.rendering.page.rack_map import CertaintyLevel, ChangeMark, MapMachine, MapRack, MapVm, SiteMap
-from nexusform.rendering.report.placement_rows import describe_outcome
+from nexusform.rendering.report.placement_rows import RECREATION_VERBS, describe_outcome
 from nexusform.rendering.report.stanzas import Stanza
-from nexusform.rendering.report.upgrade_sentences import RECREATION_VERBS
 from nexusform.rendering.report.wording import SYMBOLS, format_headline, format_headline_address
 from nexusform.rendering.text.stanza_text import pair_stanzas, render_stanza
 from nexusform.resources.address import format_module

@@ -9,9 +9,8 @@ from itertools import groupby
 from textwrap import dedent
 from typing import Any, Final
 
-from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.source import SourceFile
 from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_parts
 from nexusform.rendering.report.entries import Finding, limit_per_id
 from nexusform.rendering.report.folding import format_instances

@@ -10,9 +10,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.diagnostics.levels import Impact
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.diagnostics.source import SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan
 from nexusform.plans.site_capacity.occupancy import list_changed_racks
@@ -26,12 +26,11 @@ from nexusform.rendering.pull_request.markdown_parts import (
 )
 from nexusform.rendering.pull_request.rack_picture import render_rack_picture
 from nexusform.rendering.pull_request.report_markdown import build_parts, render_existing, render_title
-from nexusform.rendering.report import placement_sections, plan_sections
+from nexusform.rendering.report import plan_sections
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
 from nexusform.rendering.report.evaluation_sentence import describe_evaluation
 from nexusform.rendering.report.placement_rows import PlacementDetail
-from nexusform.rendering.report.plan_notes import INVENTORY
-from nexusform.rendering.report.plan_verdict import describe_inventory, has_stale_inventory
+from nexusform.rendering.report.plan_verdict import INVENTORY, describe_inventory, has_stale_inventory
 from nexusform.rendering.report.plan_view import PlanView, build_plan_report
 from nexusform.rendering.report.report_tree import Code, Section
 from nexusform.rendering.text.diagnostic_text import render_diagnostic
@@ -165,10 +164,10 @@ _COMMENT: Final = (
     _CommentSection(plan_sections.build_condition_section, 96),
     _CommentSection(plan_sections.build_rename_section, 98),
     _CommentSection(plan_sections.build_site_section, 93),
-    _CommentSection(placement_sections.build_listed_vm_section, 92),
-    _CommentSection(placement_sections.build_cause_section, 91),
-    _CommentSection(placement_sections.build_new_pool_section, 88),
-    _CommentSection(placement_sections.build_workload_section, 87),
+    _CommentSection(plan_sections.build_listed_vm_section, 92),
+    _CommentSection(plan_sections.build_cause_section, 91),
+    _CommentSection(plan_sections.build_new_pool_section, 88),
+    _CommentSection(plan_sections.build_workload_section, 87),
     _CommentSection(plan_sections.build_rollout_section, 83, has_title=True),
     _CommentSection(_build_picture, 65),
     _CommentSection(plan_sections.build_capacity_section, 85),
@@ -178,7 +177,7 @@ _COMMENT: Final = (
     _CommentSection(plan_sections.build_change_section, 60, has_title=True),
     _CommentSection(_build_boxes, 50),
     _CommentSection(plan_sections.build_all_capacity_section, 45),
-    _CommentSection(placement_sections.build_single_vm_section, 35),
+    _CommentSection(plan_sections.build_single_vm_section, 35),
     _CommentSection(_build_pool_text, 40),
     _CommentSection(_build_stanzas, 10),
     _CommentSection(_build_drift, 30),

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Span
 from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.text.stanza_text import SIGN_PATTERN, mark_text_lines

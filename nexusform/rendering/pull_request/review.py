@@ -13,9 +13,8 @@ from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.literal_edits import TextEdit, apply_edits, build_literal_edit
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.source import SourceFile
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.pull_request.markdown_parts import disable_commands, escape_markdown, format_code_block

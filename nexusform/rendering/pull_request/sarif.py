@@ -8,9 +8,8 @@ from urllib.parse import quote
 
 from nexusform import PROJECT_URL
 from nexusform.advice.registry import RULES
-from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic, Span
 from nexusform.diagnostics.levels import Level, get_level
-from nexusform.diagnostics.source import Span
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.colours import escape_control_characters

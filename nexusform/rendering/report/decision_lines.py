@@ -40,7 +40,6 @@ from nexusform.plans.plan import Action, PlacementAction, Plan, SeparationVerdic
 from nexusform.plans.plan_checks import GuardRailResult, ProgramCheck, SincePrevious
 from nexusform.rendering.report.availability_losses import find_availability_losses, find_weakened_rules
 from nexusform.rendering.report.folding import format_names
-from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 from nexusform.scheduling.racks.vms import Interval
 
 _MAX_SITES: Final = 6
@@ -147,9 +146,11 @@ def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
 
 def _describe_upgraded(plan: Plan) -> list[str]:
     count = sum(upgrade.vms for upgrade in plan.upgrades)
-    return (
-        [f"{format_count(count, 'VM')} to re-create ({format_list(describe_upgrades(plan.upgrades))})"] if count else []
-    )
+    if not count:
+        return []
+    from nexusform.rendering.report.upgrade_sentences import describe_upgrades
+
+    return [f"{format_count(count, 'VM')} to re-create ({format_list(describe_upgrades(plan.upgrades))})"]
 
 
 def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -> list[str]:

@@ -10,9 +10,8 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic, Span
 from nexusform.diagnostics.levels import Level, get_level, get_warning_level
-from nexusform.diagnostics.source import Span
 from nexusform.plans.impact.guard_rails import GUARD_RAIL
 from nexusform.plans.plan import Plan
 from nexusform.resources.address import render_moved_block

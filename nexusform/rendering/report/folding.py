@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import format_count, format_first_items, group_ranges, select_word_form
 from nexusform.placement_kinds.kinds import KINDS
 from nexusform.plans.plan import PlacementTable, Plan, is_fully_decided
-from nexusform.rendering.notation.hcl_text import quote_string
 from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine
 from nexusform.resources.address import Address
 
@@ -201,6 +200,10 @@ def _build_key_spans(keys: Sequence[int | str]) -> list[tuple[str, int]]:
     """Return the runs of keys, each with its number of keys."""
     numbers = sorted(key for key in keys if isinstance(key, int))
     texts = [(run.span, len(run.numbers)) for run in build_name_runs(map(str, numbers))]
+    if len(numbers) == len(keys):
+        return texts
+    from nexusform.rendering.notation.hcl_text import quote_string
+
     for run in build_name_runs(key for key in keys if isinstance(key, str)):
         if len(run.numbers) > _MAX_LISTED_NUMBERS:
             texts.append((f"{quote_string(run.first)}..{quote_string(run.last)}", len(run.numbers)))

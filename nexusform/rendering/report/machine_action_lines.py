@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.plans.machine_actions import MachineAction
+from nexusform.plans.maintenance import MachineAction
 from nexusform.plans.plan import Plan
 
 _MAX_VMS: Final = 6

@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count
-from nexusform.interfaces.plugins import UNFINISHED_KEY
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path
-from nexusform.placement_kinds.kinds import MAPS
-from nexusform.plans.plan import Action, Change, Drift, Plan
-from nexusform.rendering.notation.hcl_text import SENSITIVE, PathMarks, build_path_trie, format_scalar
+from nexusform.placement_kinds.kinds import KINDS, get_kind_order
+from nexusform.plans.impact.effects import compute_effect, describe_state
+from nexusform.plans.plan import Action, Change, Drift, Mode, PlacementAction, Plan
 from nexusform.rendering.report import wording
-from nexusform.rendering.report.difference_tree import (
-    CHANGED,
-    CREATED,
-    DELETED,
-    Comparison,
-    DifferenceNode,
-    NodeKind,
-    sort_by_source_order,
-)
 from nexusform.rendering.report.folding import fold_addresses, format_names
-from nexusform.rendering.report.stanzas import SchemaLookup, describe_placements, is_reported
+from nexusform.rendering.report.placement_rows import OUTCOMES, describe_outcome
 from nexusform.resources.address import Address
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
-from nexusform.schemas.block_schema import BlockSchema, get_order_attribute
+from nexusform.schemas.block_schema import BlockSchema
 
-_MAX_VALUE_LENGTH: Final = 40
-_MAX_PARTS_LENGTH: Final = 60
-_NO_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {}
 _Attributes = Mapping[str, Any]
+
+
+SchemaLookup: TypeAlias = Callable[[Address], BlockSchema | None]
 
 
 class ObjectRow(Struct, frozen=True):
@@ -58,6 +49,17 @@ class ObjectFold(Struct, frozen=True):
     clauses: tuple[str, ...]
 
 
+def create_schema_lookup(registries: PluginRegistries) -> SchemaLookup:
+    """Return a function that finds the schema of an address."""
+
+    def find_schema(address: Address) -> BlockSchema | None:
+        table = registries.data_sources if address.mode == "data" else registries.resource_types
+        resource_type = table.get(address.type)
+        return resource_type.schema if resource_type else None
+
+    return find_schema
+
+
 def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFold, ...]:
     """Build the rows of changed objects and fold similar ones. Linear in the number of changes."""
     placement_clauses = describe_placements(plan)
@@ -74,6 +76,19 @@ def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFol
 def build_drift_folds(drift: Iterable[Drift], find_schema: SchemaLookup) -> tuple[ObjectFold, ...]:
     """Build the folded rows of changes made outside of nexusform."""
     return fold_rows([_build_drift_row(object_drift, find_schema(object_drift.address)) for object_drift in drift])
+
+
+def select_drift(plan: Plan) -> tuple[Drift, ...]:
+    """Return the drift relevant to the plan; in a refresh-only plan, all of it."""
+    if plan.mode is Mode.REFRESH_ONLY:
+        return plan.drift
+    return tuple(drift for drift in plan.drift if drift.relevant) if plan.has_changes else ()
+
+
+def is_reported(change: Change) -> bool:
+    """Return whether the report contains the change: an action, an import or a move."""
+    is_moved = change.previous_address is not None and change.previous_address != change.address
+    return change.action is not Action.NO_OP or bool(change.importing) or is_moved
 
 
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
@@ -153,11 +168,12 @@ def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tu
         attributes = _select_visible(change.before, change.sensitive_before)
     else:
         attributes = _select_visible(change.after, change.sensitive_after)
-    clauses = (
-        _collect_facts(attributes)
-        if change.action in _WHOLE_OBJECT_ACTIONS
-        else _describe_changes(change, schema, placement_clauses)
-    )
+    if change.action in _WHOLE_OBJECT_ACTIONS:
+        clauses = _collect_facts(attributes)
+    else:
+        from nexusform.rendering.report.changed_arguments import describe_changes
+
+        clauses = describe_changes(change, schema, placement_clauses)
     note = _format_note(change)
     if clauses and note.startswith("("):
         # A bracketed note belongs to the last clause, not on its own line.
@@ -187,10 +203,10 @@ def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
     """Build the row of a change made outside of nexusform."""
     name = _find_name(drift.address, _select_visible(drift.before, drift.sensitive))
     if drift.after is None:
-        return ObjectRow(drift.address, DELETED, name, ("has been deleted",))
-    marks = PathMarks.create(drift.sensitive, drift.sensitive)
-    tree = Comparison().compare_objects(drift.before, drift.after, schema, marks)
-    return ObjectRow(drift.address, "~", name, tuple(_build_clauses(tree, None, "")) or ("has changed",))
+        return ObjectRow(drift.address, "-", name, ("has been deleted",))
+    from nexusform.rendering.report.changed_arguments import describe_drift
+
+    return ObjectRow(drift.address, "~", name, describe_drift(drift, schema) or ("has changed",))
 
 
 def _find_name(address: Address, attributes: _Attributes) -> str:
@@ -325,201 +341,57 @@ def _collect_facts(attributes: _Attributes) -> tuple[str, ...]:
     return tuple(fact for fact in facts if fact)
 
 
-# --- what changed ------------------------------------------------------------------------------
+# --- its placements ----------------------------------------------------------------------------
 
 
-def _describe_changes(
-    change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Return clauses about the changed arguments without computed values. `placement_clauses`: its placements."""
-    if change.before is None or change.after is None:
-        return ()
-    marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
-    tree = Comparison().compare_objects(change.before, change.after, schema, marks)
-    tree = sort_by_source_order(tree, change.configured_paths)
-    texts = _describe_manifest_changes(change, tree) | _describe_nested_changes(change, tree)
-    machines = frozenset(change.after.get("machines") or ())
-    clauses = tuple(_build_clauses(tree, schema, "", texts, machines)) or placement_clauses
-    return clauses or _describe_unfinished(change) or _describe_computed(tree)
+class PlacementCounts:
+    """Placement counts of one resource by kind and outcome, and its objects with a row."""
+
+    __slots__ = ("counts", "objects")
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.objects: set[tuple[str, str]] = set()
+
+    @property
+    def kinds(self) -> set[str]:
+        """Kinds of objects with a row."""
+        return {kind for kind, _ in self.counts}
+
+    def describe_kind(self, kind: str) -> list[str]:
+        """Return the outcomes of the objects of a kind: `53 placed`, `2 moved`."""
+        return [f"{count:,} {outcome}" for count, outcome in self.list_counts(kind)]
+
+    def list_counts(self, kind: str) -> list[tuple[int, str]]:
+        """Return the nonzero numbers of objects of a kind by outcome."""
+        outcomes = dict.fromkeys([*_OUTCOME_ORDER, *(outcome for _, outcome in self.counts)])
+        counts = [(self.counts[kind, outcome], outcome) for outcome in outcomes]
+        return [(count, outcome) for count, outcome in counts if count]
 
 
-def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
-    """Return clauses about the changes inside manifest texts, by attribute."""
-    kinds = (NodeKind.TEXT, NodeKind.JSON)
-    names = [child.name for child in tree.children if child.kind in kinds and child.symbol == CHANGED]
-    if not names:
-        return {}
-    from nexusform.rendering.report.manifest_changes import compare_manifests, describe_changes
+NO_PLACEMENTS: Final = PlacementCounts()
 
-    old_attributes, new_attributes = change.before or {}, change.after or {}
-    clauses = {}
-    for name in names:
-        fields = compare_manifests(old_attributes.get(name), new_attributes.get(name))
-        attribute = "" if any(field.title for field in fields) else f"{name} "
-        clauses[name] = tuple(f"{attribute}{clause}" for clause in describe_changes(fields))
-    return clauses
+_OUTCOME_ORDER: Final = tuple(OUTCOMES.values())  # in this order, then objects that do not run
 
 
-def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
-    """Return clauses about the changed paths of few parts deep inside an argument, by attribute."""
-    clauses = {}
-    for child in tree.children:
-        changed = [part for part in child.children if part.symbol]
-        is_nested = any(part.symbol == CHANGED and part.kind is not NodeKind.LEAF for part in changed)
-        if child.symbol != CHANGED or child.kind not in _NESTED_KINDS or not is_nested or child.forces_replacement:
-            continue
-        from nexusform.rendering.report.changed_paths import describe_changed_paths
-
-        marks = build_path_trie((*change.sensitive_before, *change.sensitive_after))
-        old, new = (change.before or {})[child.name], (change.after or {})[child.name]
-        paths = describe_changed_paths(child.name, old, new, marks)
-        if len(paths) <= _MAX_PATHS:
-            clauses[child.name] = tuple(paths)
-    return clauses
+def count_placements(plan: Plan) -> dict[Address, PlacementCounts]:
+    """Count the changed placements by resource."""
+    by_address: dict[Address, PlacementCounts] = {}
+    for row in plan.placements:
+        if row.action is not PlacementAction.KEEP:
+            counts = by_address.setdefault(row.address, PlacementCounts())
+            counts.counts[row.kind, describe_outcome(compute_effect(row), describe_state(row))] += 1
+            counts.objects.add((row.kind, row.object))
+    return by_address
 
 
-_NESTED_KINDS: Final = (NodeKind.LIST, NodeKind.MAP, NodeKind.OBJECT)
-_MAX_PATHS: Final = 4
-
-
-def _describe_unfinished(change: Change) -> tuple[str, ...]:
-    """Return a clause if an earlier apply began the change and did not finish it."""
-    progress = (change.private or {}).get(UNFINISHED_KEY) or {}
-    return ("continues an earlier apply",) if progress.get("in_progress") else ()
-
-
-def _describe_computed(tree: DifferenceNode) -> tuple[str, ...]:
-    """Return a clause if only computed values change; `-details` lists them."""
-    return ("computed values change",) if any(child.symbol for child in tree.children) else ()
-
-
-def _build_clauses(
-    tree: DifferenceNode,
-    schema: BlockSchema | None,
-    path: str,
-    texts: Mapping[str, tuple[str, ...]] = _NO_TEXTS,
-    machines: AbstractSet[str] = frozenset(),
-) -> list[str]:
-    """Return a clause for every changed argument, nested blocks included, such as `pool1 count 24` with the
-    new value. `texts` are the changes inside manifests by attribute, `machines` the machines of a rack.
-    """
-    clauses: list[str] = []
-    for child in tree.children:
-        if child.symbol and _is_configurable(child.name, schema):
-            clauses += texts.get(child.name) or [f"{path}{child.name} {_format_change(child)}"]
-    blocks: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for block in tree.blocks:
-        if block.symbol:
-            nested = schema.blocks.get(block.name) if schema else None
-            block_clauses = _describe_block(block, nested.schema if nested else None)
-            blocks.setdefault((block.symbol, block_clauses), []).append(block.label or block.name)
-    for (symbol, block_clauses), names in blocks.items():
-        sign = symbol if symbol in (CREATED, DELETED) else ""
-        subject = f"{sign}{path}{format_names(names)}"
-        if machines >= set(names):
-            # Facts change, not machines; "all" is shorter than sixteen names.
-            is_whole_rack = len(names) > 1 and len(machines) == len(names)
-            machine_names = f"all {len(names):,} machines" if is_whole_rack else format_names(names)
-            subject = f"{machine_names}{' no longer' if symbol == DELETED else ''}"
-        clauses += [f"{subject}{clause}" for clause in block_clauses]
-    return clauses
-
-
-def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
-    """Return the clauses after the name of a block; equal blocks share them."""
-    if block.symbol in (CREATED, DELETED):
-        texts = []
-        for child in block.children:
-            attribute = schema.attributes.get(child.name) if schema else None
-            value = child.old if child.symbol == DELETED else child.new
-            if child.kind is NodeKind.LEAF and (attribute is None or value != attribute.default):
-                texts.append(f"{child.name} = {format_scalar(value)}")
-        text = ", ".join(texts)
-        return (f" ({text})" if 0 < len(text) <= _MAX_VALUE_LENGTH else "",)
-    return tuple(f" {clause}" for clause in _build_clauses(block, schema, ""))
-
-
-def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
-    """Return whether users can set an argument. Without a schema, assume that they can."""
-    if name in MAPS:
-        return False
-    if schema is None:
-        return True
-    attribute = schema.attributes.get(name)
-    is_order = any(name == get_order_attribute(block) for block in schema.blocks)
-    return attribute is not None and attribute.is_configurable and not is_order
-
-
-def _format_leaf(node: DifferenceNode) -> str:
-    """Format a primitive value, or the old value if it is deleted."""
-    return format_scalar(node.old if node.symbol == DELETED else node.new)
-
-
-def _format_change(node: DifferenceNode) -> str:
-    """Format a changed value: old and new, `= 3`, `2 added, 1 removed`. Long values are counted."""
-    replacement_note = " (forces replacement)" if node.forces_replacement else ""
-    match node.kind:
-        case NodeKind.LEAF:
-            return f"{_format_scalar_change(node)}{replacement_note}"
-        case NodeKind.SENSITIVE:
-            return f"{SENSITIVE}{replacement_note}"
-        case NodeKind.SET | NodeKind.LIST | NodeKind.MAP | NodeKind.OBJECT:
-            return f"{_format_part_changes(node)}{replacement_note}"
-        case _:
-            return f"changed{replacement_note}"
-
-
-def _format_scalar_change(node: DifferenceNode) -> str:
-    """Format a changed primitive value: old and new, `= 3`, `2 removed`."""
-    old, new = format_scalar(node.old), format_scalar(node.new)
-    if len(old) + len(new) > _MAX_VALUE_LENGTH:
-        return "changed"
-    if node.symbol == CREATED:
-        return f"= {new}"
-    return f"{old} removed" if node.symbol == DELETED else f"{old} -> {new}"
-
-
-_PART_VERBS: Final = ((CREATED, "added"), (DELETED, "removed"), (CHANGED, "changed"))
-
-
-def _format_part_changes(node: DifferenceNode) -> str:
-    """Format changed parts by name: `"1" added, "8" removed`; with long values, by count."""
-    names, counts = [], []
-    for symbol, verb in _PART_VERBS:
-        parts = [child for child in node.children if child.symbol == symbol]
-        if not parts:
-            continue
-        count = f"{len(parts):,} {verb}"
-        counts.append(count)
-        if not all(map(_get_part_name, parts)):
-            names.append(count)
-        elif symbol == CHANGED:
-            names.append(_format_changed_entries(parts))
-        else:
-            names.append(f"{', '.join(map(_get_part_name, parts))} {verb}")
-    if not names:
-        return "changed"
-    text = ", ".join(names)
-    return text if len(text) <= _MAX_PARTS_LENGTH else ", ".join(counts)
-
-
-def _format_changed_entries(changed: Sequence[DifferenceNode]) -> str:
-    """Format changed entries with their old and new values."""
-    texts = []
-    for child in changed:
-        is_leaf = child.kind is NodeKind.LEAF
-        name = child.name if is_leaf else _get_part_name(child)
-        texts.append(f"{name} {_format_scalar_change(child) if is_leaf else 'changed'}".strip())
-    return ", ".join(texts)
-
-
-# Attributes that identify the elements of a list.
-_NAME_ATTRIBUTES: Final = ("name", "type", "cluster_name", "key")
-
-
-def _get_part_name(node: DifferenceNode) -> str:
-    """Return the name, value or identifying attribute of a part; "" without any."""
-    if node.name or node.kind is NodeKind.LEAF:
-        return node.name or _format_leaf(node)
-    leaves_by_name = {child.name: child for child in node.children if child.kind is NodeKind.LEAF}
-    return next((_format_leaf(leaves_by_name[name]) for name in _NAME_ATTRIBUTES if name in leaves_by_name), "")
+def describe_placements(plan: Plan) -> dict[Address, tuple[str, ...]]:
+    """Return clauses such as `2 VMs to move` by resource with changed placements."""
+    clauses_by_address: dict[Address, tuple[str, ...]] = {}
+    for address, counts in count_placements(plan).items():
+        clauses = []
+        for kind in sorted(counts.kinds, key=get_kind_order):
+            noun = KINDS[kind].short_noun or KINDS[kind].noun
+            clauses += [f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)]
+        clauses_by_address[address] = tuple(clauses)
+    return clauses_by_address

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -22,7 +22,6 @@ from nexusform.plans.impact.effects import (
 )
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter
-from nexusform.rendering.report.upgrade_sentences import AT_ONCE, RECREATION_VERBS, ROLLING, find_simultaneous_pools
 from nexusform.rendering.report.wording import describe_alternative, describe_doubt, describe_trigger
 from nexusform.resources.address import Address
 from nexusform.scheduling.decision import Location
@@ -33,6 +32,13 @@ MAX_SINGLE_MOVES = 10
 
 
 LocationFormatter: TypeAlias = Callable[[Location], str]
+ROLLING: Final = "kubernetes_version_changed"
+AT_ONCE: Final = "re-created all at once:"
+# Triggers that re-create all nodes of a pool, and the text before the new locations.
+RECREATION_VERBS: Final[Mapping[str, str]] = {
+    ROLLING: "rolling upgrade:",
+    **dict.fromkeys(("sku_changed", "zones_changed", "labels_changed", "taints_changed", "mode_changed"), AT_ONCE),
+}
 
 
 class PlacementDetail(StrEnum):
@@ -210,6 +216,16 @@ def _build_summary(kind: str, actions: Counter[PlacementAction], effects: tuple[
 
 
 # --- groups ------------------------------------------------------------------------------------
+
+
+def find_simultaneous_pools(plan: Plan) -> frozenset[tuple[str, str, str]]:
+    """Return the pools (site, cluster, name) of upgraded clusters that remove all nodes before they create any."""
+    return frozenset(
+        (upgrade.site_id, upgrade.cluster, pool.pool)
+        for upgrade in plan.upgrades
+        for pool in upgrade.pools
+        if upgrade.is_rolling and pool.vms > 1 and pool.batches == 1 and not pool.surges
+    )
 
 
 def build_placement_groups(

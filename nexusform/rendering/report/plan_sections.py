@@ -4,22 +4,42 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count
 from nexusform.placement_kinds.kinds import get_kind_order, get_kind_title
-from nexusform.plans.cluster_upgrades import PoolUpgrade
-from nexusform.plans.plan import Action, PlacementAction, SeparationVerdict
-from nexusform.rendering.report.conditions import describe_conditions
+from nexusform.plans.maintenance import PoolUpgrade
+from nexusform.plans.plan import Action, PlacementAction, Plan, SeparationVerdict
 from nexusform.rendering.report.entries import list_destructive_renames
 from nexusform.rendering.report.object_rows import ObjectFold
-from nexusform.rendering.report.plan_notes import build_notes
-from nexusform.rendering.report.plan_verdict import count_findings, format_violation
+from nexusform.rendering.report.plan_verdict import build_notes, count_findings, format_violation
 from nexusform.rendering.report.plan_view import PlanView
 from nexusform.rendering.report.report_tree import Findings, Item, ItemGroup, Row, Section, Span, Style, Table, Text
-from nexusform.rendering.report.site_rows import SiteRow, describe_other_sites, select_changed_rows
-from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
+
+if TYPE_CHECKING:
+    from nexusform.rendering.report.site_rows import SiteRow
+
+from collections.abc import Sequence
+from itertools import chain, groupby
+
+from msgspec.structs import replace
+
+from nexusform.placement_kinds.kinds import VM
+from nexusform.plans.impact.effects import Effect
+from nexusform.plans.plan import Change, PlacementChange
+from nexusform.rendering.report.entries import format_location
+from nexusform.rendering.report.folding import PoolRow, SitePools, build_site_pools, format_names, merge_equal_groups
+from nexusform.rendering.report.placement_rows import (
+    PlacementDetail,
+    PlacementGroup,
+    PlacementLine,
+    build_placement_groups,
+    get_action_text,
+    get_departure_verb,
+)
+from nexusform.rendering.report.report_tree import ARROW
+from nexusform.scheduling.racks.vms import Placement
 
 CHANGES_TITLE: Final = "nexusform will perform the following actions:"
 ROLLOUT_NOTE: Final = "Earliest start; update time not included."
@@ -33,12 +53,22 @@ def build_note_section(view: PlanView) -> Section | None:
 
 def build_condition_section(view: PlanView) -> Section | None:
     """Build the lines about machines out of service and feasible placements."""
-    lines = describe_conditions(view.plan)
+    plan = view.plan
+    has_statuses = any(machine.facts.status is not None for site in plan.sites for machine in site.machines)
+    if not (has_statuses or plan.machine_actions or plan.feasibility):
+        return None
+    from nexusform.rendering.report.conditions import describe_conditions
+
+    lines = describe_conditions(plan)
     return Section("", lines, name="conditions") if lines else None
 
 
 def build_site_section(view: PlanView) -> Section | None:
     """Build a row per changed site and a line for the others; none for a single site."""
+    if not view.sites:
+        return None
+    from nexusform.rendering.report.site_rows import describe_other_sites, select_changed_rows
+
     rows = select_changed_rows(view.sites)
     if not rows:
         return None
@@ -138,6 +168,10 @@ def build_all_capacity_section(view: PlanView) -> Section | None:
 
 def build_upgrade_section(view: PlanView) -> Section | None:
     """Build tables of upgraded clusters and of clusters with re-created pools."""
+    if not view.plan.upgrades:
+        return None
+    from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
+
     heads = ("pool", "SKU", "nodes", "batches", "down at a time", "minimum up")
     tables = tuple(
         Table(
@@ -149,7 +183,7 @@ def build_upgrade_section(view: PlanView) -> Section | None:
         for upgrade in view.plan.upgrades
     )
     title = "Upgrades" if all(upgrade.is_rolling for upgrade in view.plan.upgrades) else "Re-created"
-    return Section(title, tables=tables, name="upgrades") if tables else None
+    return Section(title, tables=tables, name="upgrades")
 
 
 def _build_upgrade_row(pool: PoolUpgrade) -> Row:
@@ -232,3 +266,241 @@ def build_rename_section(view: PlanView) -> Section | None:
     renames = list_destructive_renames(view.plan)
     selected = tuple(finding for finding in view.findings if finding.diagnostic in renames)
     return Section("Renames", findings=Findings(selected, view.sources), name="renames") if selected else None
+
+
+MAX_LISTED_VMS: Final = 15  # moved and new VMs, or pools, in a comment
+MAX_NEW_VMS: Final = 12  # up to this number, new VMs are listed individually
+_MAX_CAUSES: Final = 5
+_NEW_TRIGGER: Final = "new"
+
+# --- pools -------------------------------------------------------------------------------------
+
+_HEADERS: Final = ("cluster", "pool", "SKU", "VMs", "racks", "per rack")
+_CERTAINTY_HEADERS: Final = ("exact racks", "exact machines")
+
+
+def build_pool_section(view: PlanView) -> Section | None:
+    """Build a table per site with a row per changed pool; equal sites share a table."""
+    tables = [group.table for group in view.groups if group.table is not None]
+    return _build_pools(view, build_site_pools(view.plan, tables))
+
+
+def build_new_pool_section(view: PlanView) -> Section | None:
+    """Build the pools with many new VMs; with fewer, the pools with an unexpected spread."""
+    tables = [group.table for group in view.groups if group.table is not None]
+    section = _build_pools(view, build_site_pools(view.plan, tables, MAX_LISTED_VMS))
+    placed = sum(row.kind == VM and row.action is PlacementAction.PLACE for row in view.plan.placements)
+    if section is None or placed > MAX_NEW_VMS:
+        return section
+    unexpected = tuple(table for table in section.tables if any(row.note for row in table.rows))
+    return replace(section, tables=unexpected) if unexpected else None
+
+
+def build_all_pools_section(view: PlanView) -> Section | None:
+    """Build a table per site with a row per pool, changed or not, those of changed sites first."""
+    changed_sites = {row.name for row in view.sites if row.has_changes}
+    sites = build_site_pools(view.plan, view.plan.placement_tables)
+    ordered = sorted(sites, key=lambda site: bool(changed_sites) and changed_sites.isdisjoint(site.names))
+    return _build_pools(view, ordered)
+
+
+def _build_pools(view: PlanView, sites: Sequence[SitePools]) -> Section | None:
+    tables = tuple(
+        _build_pool_table(site, has_placed=view.placed_vms > 0, is_only=len(view.plan.sites) < 2) for site in sites
+    )
+    hidden_count = sum(site.hidden_pools for site in sites)
+    lines = (f"and {format_count(hidden_count, 'more pool')}",) if hidden_count else ()
+    return Section("Pools", lines, tables=tables, name="pools") if tables else None
+
+
+def _build_pool_table(site: SitePools, *, has_placed: bool, is_only: bool) -> Table:
+    """Build the table of one site, with certainty if it was computed."""
+    has_certainty = any(row.exact_counts for row in site.rows)
+    headers = (*_HEADERS, *_CERTAINTY_HEADERS) if has_certainty else _HEADERS
+    scope = "" if is_only else f" on {site.site}"
+    source_note = (" (decided by nexusform)" if site.is_decided else " (predicted)") if has_placed else ""
+    return Table(
+        headers,
+        tuple(_build_pool_row(row, has_certainty=has_certainty) for row in site.rows),
+        frozenset({3, 5}),
+        f"VM placement on {site.site}{source_note}",
+        frozenset({6, 7}),
+        Table((f"Pool{scope}", "VMs", "VMs per rack"), tuple(map(_build_compact_row, site.rows))),
+        is_grouped=True,
+        is_firm=True,
+    )
+
+
+def _build_pool_row(row: PoolRow, *, has_certainty: bool) -> Row:
+    cells = (row.cluster, row.pool, row.sku, row.count, row.racks, row.per_rack)
+    certainty = (row.exact_counts, row.exact_machines) if has_certainty else ()
+    return Row((*cells, *certainty), note=row.note)
+
+
+def _build_compact_row(row: PoolRow) -> Row:
+    expected = row.note.partition(";")[0] if row.spread else row.note
+    note = f" ({expected})" if expected else ""
+    return Row((f"{row.cluster}/{row.pool}", row.count, f"{row.spread or f'{row.per_rack} on {row.racks}'}{note}"))
+
+
+# --- changes one by one ------------------------------------------------------------------------
+
+
+def build_vm_section(view: PlanView) -> Section | None:
+    """Build the changed VMs, similar ones together. Many new VMs appear in the table of pools only."""
+    groups = [group for group in view.groups if group.kind == VM]
+    return _build_groups("VMs", "vm-changes", _select_listed(view, groups), ("VM", "from → to"))
+
+
+def build_listed_vm_section(view: PlanView) -> Section | None:
+    """Build the changed VMs, moved and new ones one by one unless there are many."""
+    section = build_vm_section(view)
+    single_view = PlanView(view.plan, detail=PlacementDetail.ALL)
+    groups = [group for group in single_view.groups if group.kind == VM]
+    moves = [line for group in groups for line in group.lines if line.action is PlacementAction.MOVE]
+    new = [line for group in groups for line in group.lines if line.action is PlacementAction.PLACE]
+    listed = [*moves, *(new if len(new) <= MAX_NEW_VMS else ())]
+    if section is None or not listed or len(listed) > MAX_LISTED_VMS or view.plan.upgrades:
+        return section
+    others = [item for group in section.groups for item in group.items if item.symbol not in ("~", "+")]
+    items = (ItemGroup("", (*map(_build_item, listed), *others)),)
+    return replace(section, groups=items)
+
+
+def build_workload_section(view: PlanView) -> Section | None:
+    """Build the changed clusters of placements, and the changed pods by workload."""
+    groups = [group for group in view.groups if group.kind != VM]
+    return _build_groups("Placements", "workloads", groups)
+
+
+def build_placement_section(view: PlanView) -> Section | None:
+    """Build the changed VMs, then the changed clusters of placements and pods."""
+    sections = (build_vm_section(view), build_workload_section(view))
+    groups = [group for section in sections if section is not None for group in section.groups]
+    return Section("Placement changes", groups=tuple(groups), name="placements") if groups else None
+
+
+def build_single_vm_section(view: PlanView) -> Section | None:
+    """Build the moved and few new VMs one by one, with the share of samples with the same machine."""
+    listed = (PlacementAction.MOVE, PlacementAction.PLACE)
+    groups = build_placement_groups(view.plan, PlacementDetail.ALL, view.location_formatter)
+    selected = _select_listed(view, [group for group in groups if group.kind == VM])
+    lines = [line for line in chain.from_iterable(group.lines for group in selected) if line.action in listed]
+    heads = ("VM", "from → to", "machine certainty")
+    rows = tuple(Row((Span(line.label, Style.CODE), describe_line(line), _format_share(line))) for line in lines)
+    title = "Every VM, with machine certainty"
+    is_needed = bool(view.plan.samples or view.plan.upgrades or len(rows) > MAX_LISTED_VMS)
+    return Section(title, table=Table(heads, rows, frozenset({2})), is_folded=True) if rows and is_needed else None
+
+
+def _format_share(line: PlacementLine) -> str:
+    return f"{line.machine_share * 100:.0f} %" if line.machine_share is not None else "-"
+
+
+def _select_listed(view: PlanView, groups: Sequence[PlacementGroup]) -> list[PlacementGroup]:
+    """Return the groups without lines that a table of pools replaces."""
+    new_vms = sum(row.kind == VM and row.action is PlacementAction.PLACE for row in view.plan.placements)
+    if new_vms <= MAX_NEW_VMS or view.vm_detail is PlacementDetail.ALL or view.is_long:
+        return list(groups)
+    return [
+        replace(group, lines=tuple(line for line in group.lines if line.trigger != _NEW_TRIGGER))
+        if group.table is not None
+        else group
+        for group in groups
+    ]
+
+
+def _build_groups(
+    title: str, name: str, groups: Iterable[PlacementGroup], headers: tuple[str, ...] = ()
+) -> Section | None:
+    """Build the items of groups, moves first; groups with equal lines share them."""
+    merged = [group for group in merge_equal_groups(groups) if group.lines]
+    merged.sort(
+        key=lambda group: (bool(group.sites), not any(line.action is PlacementAction.MOVE for line in group.lines))
+    )
+    items = [
+        ItemGroup(group_name, tuple(map(_build_item, chain.from_iterable(group.lines for group in members))))
+        for group_name, members in groupby(merged, _name_group)
+    ]
+    return Section(title, groups=tuple(items), item_headers=headers, name=name) if items else None
+
+
+def _name_group(group: PlacementGroup) -> str:
+    """Return the name of a group. VM names contain their cluster."""
+    if group.sites:
+        return f"{format_names(group.sites)}, each"
+    return "" if group.kind == VM else group.name
+
+
+def _build_item(line: PlacementLine) -> Item:
+    return Item(line.symbol, line.label, describe_line(line), line.action is PlacementAction.MOVE, line.count)
+
+
+def describe_line(line: PlacementLine) -> Text:
+    """Return origin, target and trigger of the objects of a line."""
+    remark = f" {line.remark}" if line.remark else ""
+    target = Span(line.target, Style.STRONG)
+    match line.effect:
+        case Effect.PLACED:
+            return (ARROW, " ", target, remark)
+        case _ if get_departure_verb(line):
+            return f"{f'{get_departure_verb(line)} {line.origin}'.rstrip()}{remark}"
+        case _ if line.origin:
+            return (f"{line.origin} ", ARROW, " ", target, remark)
+        case _:
+            verb = get_action_text(line)
+            return (f"{verb} " if verb else "", target, remark)
+
+
+# --- causes ------------------------------------------------------------------------------------
+
+
+def build_cause_section(view: PlanView) -> Section | None:
+    """Build the causes of moves: `Cause: main.nf.hcl:26.`."""
+    moves = _list_moves(view.plan)
+    changes = find_move_causes(view.plan) if moves else ()
+    locations = dict.fromkeys(format_location(change.source) for change in changes)
+    causes = [Span(location, Style.LOCATION) for location in locations if location]
+    causes += [Span("-replace", Style.CODE)] if any(row.trigger in _FLAG_TRIGGERS for row in moves) else []
+    if not causes:
+        return None
+    hidden_count = len(causes) - _MAX_CAUSES
+    parts: list[str | Span] = ["Cause: "]
+    for number, cause in enumerate(causes[:_MAX_CAUSES]):
+        parts += [", " if number else "", cause]
+    parts.append(f" and {hidden_count:,} more." if hidden_count > 0 else ".")
+    return Section("", (tuple(parts),), name="causes")
+
+
+def _list_moves(plan: Plan) -> list[PlacementChange]:
+    """Return the rows of VMs with another machine before."""
+    return [row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE and row.source]
+
+
+def find_move_causes(plan: Plan) -> tuple[Change, ...]:
+    """Find the changes that cause moves of VMs, in plan order. The cause is the VM's own resource if it has
+    the trigger, or the changed machine or rack if the VM loses its machine. VMs named by `-replace` have no
+    cause in the configuration.
+    """
+    moves = _list_moves(plan)
+    by_hardware = {row.trigger for row in moves} & _HARDWARE_TRIGGERS
+    ids = set(_list_hardware_ids(row for row in moves if row.trigger in by_hardware))
+    addresses = {row.address for row in moves if row.trigger not in by_hardware | _FLAG_TRIGGERS}
+    return tuple(
+        change
+        for change in plan.changes
+        if change.action is not Action.NO_OP and (change.id in ids or change.address in addresses)
+    )
+
+
+_HARDWARE_TRIGGERS = frozenset({"machine_evacuated", "machine_removed", "machine_replaced", "machine_forgotten"})
+_FLAG_TRIGGERS = frozenset({"requested", "heal"})
+
+
+def _list_hardware_ids(rows: Iterable[PlacementChange]) -> Iterable[str]:
+    """List the ids of the racks and machines that these VMs leave."""
+    for row in rows:
+        if isinstance(row.source, Placement):
+            rack = f"{row.site_id}/{row.source.rack}"
+            yield rack
+            yield f"{rack}/{row.source.machine}"

@@ -1,4 +1,6 @@
-"""Verdict of a plan: headline, rejection, impact, and age of its inventory."""
+"""Verdict and notes of a plan: headline, rejection, impact, age of its inventory, and sentences about upgrades,
+samples, rules and inputs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from nexusform.diagnostics.levels import Impact, Level
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
 from nexusform.plans.impact.effects import (
     LOSS_EFFECTS,
     REMOVAL_EFFECTS,
@@ -20,8 +22,9 @@ from nexusform.plans.impact.effects import (
     select_rows_outside_upgrades,
 )
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, list_broken_limits
-from nexusform.plans.machine_actions import describe_stopped_vms
-from nexusform.plans.plan import Mode, Plan, SeparationViolation
+from nexusform.plans.maintenance import describe_stopped_vms
+from nexusform.plans.plan import Mode, NumaSampling, Plan, PredictionScore, SeparationViolation
+from nexusform.rendering.report import wording
 from nexusform.rendering.report.availability_losses import find_availability_losses, find_weakened_rules
 from nexusform.rendering.report.decision_lines import (
     describe_effects,
@@ -31,7 +34,7 @@ from nexusform.rendering.report.decision_lines import (
     select_own_errors,
 )
 from nexusform.rendering.report.entries import Finding
-from nexusform.rendering.report.upgrade_sentences import describe_upgrades
+from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.wording import count_changes
 
 
@@ -54,6 +57,8 @@ def build_headline(plan: Plan) -> str:
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan)) if plan.upgrades else counts
     waiting = format_effect_clauses(counts, [Effect.WAITING])
     placed = describe_effects(outside_upgrades, [Effect.PLACED])
+    from nexusform.rendering.report.upgrade_sentences import describe_upgrades
+
     moving = [*describe_upgrades(plan.upgrades), *format_effect_clauses(outside_upgrades, LOSS_EFFECTS)]
     moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
@@ -183,3 +188,122 @@ def compute_impact(plan: Plan) -> Impact:
         or any(check.status in ("fail", "error") for check in plan.checks)
     )
     return Impact.MOVES if has_risk else Impact.NONE
+
+
+MAX_SITES: Final = 6
+_MAX_NAMES: Final = 6
+INVENTORY: Final = "Inventory"  # a heading of the verdict
+
+
+def build_notes(plan: Plan) -> list[tuple[str, str]]:
+    """Return pairs of heading and sentence about upgrades, samples, rules and inputs, without empty ones."""
+    sentences = [
+        *_describe_upgrades(plan),
+        ("NUMA cells", describe_unknown_cells(plan.numa_sampling)),
+        ("Scale-in", describe_scale_in(plan)),
+    ]
+    sentences += [
+        (f"Predictions on {score.site}", _describe_accuracy(score)) for score in plan.prediction_scores[:MAX_SITES]
+    ]
+    sentences += [("Dry run", judgement) for judgement in plan.dry_run_messages]
+    sentences += _describe_separations(plan)
+    age = describe_inventory(plan)
+    sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, (f"{age}." if age else ""))]
+    return [(heading, sentence) for heading, sentence in sentences if sentence]
+
+
+def _describe_upgrades(plan: Plan) -> list[tuple[str, str]]:
+    if not plan.upgrades:
+        return []
+    from nexusform.rendering.report.upgrade_sentences import build_upgrade_sentences
+
+    return build_upgrade_sentences(plan)
+
+
+_GUESSES: Final = "This site does not follow the placement rule; the locations below are guesses."
+
+
+def _describe_accuracy(score: PredictionScore) -> str:
+    """Return a sentence about verified predictions: hits, share, certain hits and unverified VMs."""
+    prediction_text = (
+        f"{wording.format_prediction_accuracy(score.predictions)}." if score.predictions is not None else ""
+    )
+    if score.predictions is not None and score.predictions.is_no_better_than_chance:
+        prediction_text = f"{_GUESSES} {prediction_text}"
+    not_verified = f"Not verified: {score.not_verified}." if score.not_verified else ""
+    prediction_text = " ".join(filter(None, (prediction_text, not_verified)))
+    if not (score.verified_count or score.unverified_count):
+        return prediction_text
+    unverified = f"{score.unverified_count:,} not verified"
+    if not score.verified_count:
+        return f"no VM could be verified, {unverified}. {prediction_text}".rstrip()
+    share = _format_percent(score.hits / score.verified_count)
+    certain_text = f"{score.certain_hits:,} of them certain, " if score.certain_hits not in {None, score.hits} else ""
+    chance = (
+        f"by chance {_format_percent(score.random_hits / score.verified_count)}, "
+        if score.random_hits is not None
+        else ""
+    )
+    verified = f"{score.hits:,} of {score.verified_count:,} verified VMs"
+    return (f"{verified} ({share}) run where predicted, {certain_text}{chance}{unverified}. {prediction_text}").rstrip()
+
+
+def _format_percent(share: float) -> str:
+    return f"{share:.1%}".replace("%", " %")
+
+
+def _describe_separations(plan: Plan) -> list[tuple[str, str]]:
+    """Describe each rule violated in some outcome, then the other rules together."""
+    sentences = []
+    satisfied = [verdict for verdict in plan.separation_verdicts if verdict.satisfied == "always"]
+    for verdict in plan.separation_verdicts:
+        if verdict in satisfied:
+            continue
+        violation_count = format_count(len(verdict.violations), verdict.scope)
+        runs = f" (in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples)" if verdict.sample_count else ""
+        verb = "is violated" if verdict.satisfied == "never" else "may be violated"
+        sentences.append(f"{verdict.address} {verb}{runs}: {violation_count} shared, {verdict.enforcement}.")
+    if satisfied:
+        names = format_names(f"{verdict.address.name}" for verdict in satisfied)
+        maximum_runs = max(verdict.sample_count for verdict in satisfied)
+        scope = f"in the plan and in {maximum_runs} samples" if maximum_runs else "in the plan"
+        sentences.append(f"{names} {select_word_form(len(satisfied), 'holds', 'hold')}, {scope}.")
+    return [("Separation", sentence) for sentence in sentences]
+
+
+def _describe_conditions(plan: Plan) -> str:
+    """Describe the predicted results of conditions; "" if all hold."""
+    if all(check.status == "pass" for check in plan.checks):
+        return ""
+    texts = [f"{count:,} {verb}" for count, verb in count_conditions(plan)]
+    return f"{', '.join(texts)} (predicted)." if texts else ""
+
+
+def describe_unknown_cells(sampling: NumaSampling | None) -> str:
+    """Return a sentence about the effect of unknown NUMA cells."""
+    if sampling is None:
+        return ""
+    from nexusform.scheduling.racks.uncertainty.splits import RULE_DESCRIPTIONS
+
+    unknown_cells = f"NUMA use unknown on {format_count(sampling.machines, 'machine')}"
+    if not sampling.sample_count:
+        return f"{unknown_cells}; no other layout was sampled."
+    fitting = f"{sampling.fitting_count:,} of {sampling.sample_count:,}"
+    rule = RULE_DESCRIPTIONS.get(str(sampling.displayed_sample))
+    if rule is not None:
+        return f"{unknown_cells}. Everything fits {rule}, and in {fitting} sampled layouts."
+    if sampling.fitting_count == sampling.sample_count:
+        fitting = f"all {sampling.sample_count:,}"
+    return f"{unknown_cells}; everything fits in {fitting} sampled layouts."
+
+
+def describe_scale_in(plan: Plan) -> str:
+    """Return a sentence about the worst result of the platform's choice for shrinking pools."""
+    worst_cases = [
+        f"{table.minimum_remaining_on_rack:,} of {table.cluster}/{table.pool}"
+        for table in plan.placement_tables
+        if table.minimum_remaining_on_rack is not None
+    ]
+    if not worst_cases:
+        return ""
+    return f"Azure picks the VMs to remove; at worst a rack keeps {format_first_items(worst_cases, _MAX_NAMES)}."

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.kinds import format_location_briefly, format_location_text
 from nexusform.plans.plan import Action, Mode, Plan
 from nexusform.rendering.report.decision_lines import build_decision_lines
-from nexusform.rendering.report.difference_tree import DifferenceNode
 from nexusform.rendering.report.entries import Finding, FindingEntries, build_entries, collect_findings
-from nexusform.rendering.report.object_rows import ObjectFold, build_drift_folds, build_object_folds
+from nexusform.rendering.report.object_rows import (
+    ObjectFold,
+    SchemaLookup,
+    build_drift_folds,
+    build_object_folds,
+    create_schema_lookup,
+    select_drift,
+)
 from nexusform.rendering.report.placement_rows import (
     LocationFormatter,
     PlacementDetail,
@@ -23,16 +30,11 @@ from nexusform.rendering.report.placement_rows import (
 )
 from nexusform.rendering.report.plan_verdict import build_headline, compute_impact, describe_rejection
 from nexusform.rendering.report.report_tree import Report, Section
-from nexusform.rendering.report.site_rows import SiteRow, build_site_rows
-from nexusform.rendering.report.stanzas import (
-    SchemaLookup,
-    Stanza,
-    build_drift_stanzas,
-    build_stanzas,
-    compare_output,
-    create_schema_lookup,
-    select_drift,
-)
+
+if TYPE_CHECKING:
+    from nexusform.rendering.report.difference_tree import DifferenceNode
+    from nexusform.rendering.report.site_rows import SiteRow
+    from nexusform.rendering.report.stanzas import Stanza
 
 _NO_REGISTRIES = PluginRegistries()
 _NO_SOURCES: Mapping[str, SourceFile] = {}
@@ -69,6 +71,8 @@ class PlanView:
     @cached_property
     def stanzas(self) -> tuple[Stanza, ...]:
         """The changed objects with their differences."""
+        from nexusform.rendering.report.stanzas import build_stanzas
+
         return build_stanzas(self.plan, self.registries, self.vm_detail)
 
     @cached_property
@@ -79,12 +83,20 @@ class PlanView:
     @cached_property
     def drift_stanzas(self) -> tuple[Stanza, ...]:
         """The objects changed outside of nexusform, with their differences."""
+        if not self.plan.drift:
+            return ()
+        from nexusform.rendering.report.stanzas import build_drift_stanzas
+
         return build_drift_stanzas(self.plan, self.registries)
 
     @cached_property
     def outputs(self) -> tuple[DifferenceNode, ...]:
         """The changed outputs."""
-        changed = (output for output in self.plan.outputs if output.action is not Action.NO_OP)
+        changed = [output for output in self.plan.outputs if output.action is not Action.NO_OP]
+        if not changed:
+            return ()
+        from nexusform.rendering.report.stanzas import compare_output
+
         return tuple(map(compare_output, changed))
 
     @cached_property
@@ -111,6 +123,10 @@ class PlanView:
     @cached_property
     def sites(self) -> tuple[SiteRow, ...]:
         """The sites of a plan over several sites."""
+        if len(self.plan.sites) < 2:
+            return ()
+        from nexusform.rendering.report.site_rows import build_site_rows
+
         return build_site_rows(self.plan)
 
     @cached_property

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.diagnostics.levels import Impact
-from nexusform.diagnostics.source import SourceFile
 
 if TYPE_CHECKING:  # they build parts of the tree
     from nexusform.rendering.notation.markup import Part

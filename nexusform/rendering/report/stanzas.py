@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path
-from nexusform.placement_kinds.kinds import KINDS, MAPS, get_kind_order
-from nexusform.plans.impact.effects import compute_effect, describe_state
-from nexusform.plans.plan import Action, Change, Drift, Mode, OutputChange, PlacementAction, Plan
+from nexusform.placement_kinds.kinds import KINDS, MAPS
+from nexusform.plans.plan import Action, Change, Drift, OutputChange, Plan
 from nexusform.rendering.notation.hcl_text import PathMarks
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.difference_tree import ABSENT, CHANGED, DELETED, Comparison, DifferenceNode
-from nexusform.rendering.report.placement_rows import OUTCOMES, PlacementDetail, describe_outcome
+from nexusform.rendering.report.object_rows import (
+    NO_PLACEMENTS,
+    PlacementCounts,
+    SchemaLookup,
+    count_placements,
+    create_schema_lookup,
+    is_reported,
+    select_drift,
+)
+from nexusform.rendering.report.placement_rows import PlacementDetail
 from nexusform.resources.address import Address
-from nexusform.schemas.block_schema import BlockSchema
 
 # Machines follow from the arguments of a rack, so they are listed only if they change.
 _MACHINES: Final = "machines"
@@ -28,8 +34,6 @@ _MACHINES: Final = "machines"
 # A status per cluster follows from the bindings; `show` prints it in full.
 _STATUSES: Final = "placement_statuses"
 _CONDITIONS: Final = "conditions"
-
-SchemaLookup = Callable[[Address], BlockSchema | None]
 
 
 class Stanza(Struct, frozen=True):
@@ -45,26 +49,15 @@ class Stanza(Struct, frozen=True):
     body: DifferenceNode
 
 
-def create_schema_lookup(registries: PluginRegistries) -> SchemaLookup:
-    """Return a function that finds the schema of an address."""
-
-    def find_schema(address: Address) -> BlockSchema | None:
-        table = registries.data_sources if address.mode == "data" else registries.resource_types
-        resource_type = table.get(address.type)
-        return resource_type.schema if resource_type else None
-
-    return find_schema
-
-
 def build_stanzas(
     plan: Plan, registries: PluginRegistries, detail: PlacementDetail = PlacementDetail.CHANGED
 ) -> tuple[Stanza, ...]:
     """Build the stanzas of all reported changes. Linear in the size of the changes."""
     find_schema = create_schema_lookup(registries)
-    placement_counts = _count_placements(plan)
+    placement_counts = count_placements(plan)
     stanzas = []
     for change in filter(is_reported, plan.changes):
-        counts = placement_counts.get(change.address, _NO_PLACEMENTS)
+        counts = placement_counts.get(change.address, NO_PLACEMENTS)
         stanza = _build_stanza(change, find_schema, counts, placements_follow=detail is not PlacementDetail.NONE)
         is_rejected = str(change.address) in plan.rejected
         stanzas.append(replace(stanza, headline=f"{stanza.headline} (rejected)") if is_rejected else stanza)
@@ -77,19 +70,6 @@ def build_drift_stanzas(plan: Plan, registries: PluginRegistries) -> tuple[Stanz
     return tuple(_build_drift_stanza(drift, find_schema) for drift in select_drift(plan))
 
 
-def select_drift(plan: Plan) -> tuple[Drift, ...]:
-    """Return the drift relevant to the plan; in a refresh-only plan, all of it."""
-    if plan.mode is Mode.REFRESH_ONLY:
-        return plan.drift
-    return tuple(drift for drift in plan.drift if drift.relevant) if plan.has_changes else ()
-
-
-def is_reported(change: Change) -> bool:
-    """Return whether the report contains the change: an action, an import or a move."""
-    is_moved = change.previous_address is not None and change.previous_address != change.address
-    return change.action is not Action.NO_OP or bool(change.importing) or is_moved
-
-
 def format_block_header(address: Address) -> str:
     """Return `resource "type" "name"`, as in the configuration."""
     keyword = "data" if address.mode == "data" else "resource"
@@ -97,7 +77,7 @@ def format_block_header(address: Address) -> str:
 
 
 def _build_stanza(
-    change: Change, find_schema: SchemaLookup, counts: _PlacementCounts, *, placements_follow: bool
+    change: Change, find_schema: SchemaLookup, counts: PlacementCounts, *, placements_follow: bool
 ) -> Stanza:
     after = change.before if change.action is Action.FORGET else change.after
     marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
@@ -117,9 +97,7 @@ def _build_stanza(
 def _build_drift_stanza(drift: Drift, find_schema: SchemaLookup) -> Stanza:
     is_deleted = drift.after is None
     # For a deleted object the number of its placements matters, not their locations.
-    condensed = (
-        _build_condensed_texts(drift.before, None, _NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
-    )
+    condensed = _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
     marks = PathMarks.create(drift.sensitive, drift.sensitive)
     body = Comparison().compare_objects(drift.before, drift.after, find_schema(drift.address), marks, condensed)
     return Stanza(
@@ -141,68 +119,12 @@ def compare_output(output: OutputChange) -> DifferenceNode:
     return Comparison().compare_values(output.name, before, after, output.type, marks)
 
 
-# --- placements in a stanza --------------------------------------------------------------------
-
-
-class _PlacementCounts:
-    """Placement counts of one resource by kind and outcome, and its objects with a row."""
-
-    __slots__ = ("counts", "objects")
-
-    def __init__(self) -> None:
-        self.counts: Counter[tuple[str, str]] = Counter()
-        self.objects: set[tuple[str, str]] = set()
-
-    @property
-    def kinds(self) -> set[str]:
-        """Kinds of objects with a row."""
-        return {kind for kind, _ in self.counts}
-
-    def describe_kind(self, kind: str) -> list[str]:
-        """Return the outcomes of the objects of a kind: `53 placed`, `2 moved`."""
-        return [f"{count:,} {outcome}" for count, outcome in self.list_counts(kind)]
-
-    def list_counts(self, kind: str) -> list[tuple[int, str]]:
-        """Return the nonzero numbers of objects of a kind by outcome."""
-        outcomes = dict.fromkeys([*_OUTCOME_ORDER, *(outcome for _, outcome in self.counts)])
-        counts = [(self.counts[kind, outcome], outcome) for outcome in outcomes]
-        return [(count, outcome) for count, outcome in counts if count]
-
-
-_NO_PLACEMENTS: Final = _PlacementCounts()
-
-_OUTCOME_ORDER: Final = tuple(OUTCOMES.values())  # in this order, then objects that do not run
-
-
-def _count_placements(plan: Plan) -> dict[Address, _PlacementCounts]:
-    """Count the changed placements by resource."""
-    by_address: dict[Address, _PlacementCounts] = {}
-    for row in plan.placements:
-        if row.action is not PlacementAction.KEEP:
-            counts = by_address.setdefault(row.address, _PlacementCounts())
-            counts.counts[row.kind, describe_outcome(compute_effect(row), describe_state(row))] += 1
-            counts.objects.add((row.kind, row.object))
-    return by_address
-
-
-def describe_placements(plan: Plan) -> dict[Address, tuple[str, ...]]:
-    """Return clauses such as `2 VMs to move` by resource with changed placements."""
-    clauses_by_address: dict[Address, tuple[str, ...]] = {}
-    for address, counts in _count_placements(plan).items():
-        clauses = []
-        for kind in sorted(counts.kinds, key=get_kind_order):
-            noun = KINDS[kind].short_noun or KINDS[kind].noun
-            clauses += [f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)]
-        clauses_by_address[address] = tuple(clauses)
-    return clauses_by_address
-
-
 # The attributes of an object on one side of a change, or None.
 _Side: TypeAlias = Mapping[str, Any] | None
 
 
 def _build_condensed_texts(
-    before: _Side, after: _Side, counts: _PlacementCounts, *, placements_follow: bool
+    before: _Side, after: _Side, counts: PlacementCounts, *, placements_follow: bool
 ) -> dict[str, str]:
     """Return texts such as `(53 to place, see below)` for the placement maps of one object. A map with
     changes in observed figures only is shown in full.

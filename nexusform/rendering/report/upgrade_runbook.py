@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_list
-from nexusform.plans.cluster_upgrades import PoolUpgrade, Upgrade
+from nexusform.plans.maintenance import PoolUpgrade, Upgrade
 
 _SECONDS_PER_MINUTE: Final = 60
 

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
-from nexusform.plans.cluster_upgrades import PoolUpgrade, Upgrade
+from nexusform.plans.maintenance import PoolUpgrade, Upgrade
 from nexusform.plans.plan import Plan
 
-ROLLING: Final = "kubernetes_version_changed"
-AT_ONCE: Final = "re-created all at once:"
-# Triggers that re-create all nodes of a pool, and the text before the new locations.
-RECREATION_VERBS: Final[Mapping[str, str]] = {
-    ROLLING: "rolling upgrade:",
-    **dict.fromkeys(("sku_changed", "zones_changed", "labels_changed", "taints_changed", "mode_changed"), AT_ONCE),
-}
 _MAX_NAMES: Final = 4
 _MAX_TITLE_NAMES: Final = 2
-
-
-def find_simultaneous_pools(plan: Plan) -> frozenset[tuple[str, str, str]]:
-    """Return the pools (site, cluster, name) of upgraded clusters that remove all nodes before they create any."""
-    return frozenset(
-        (upgrade.site_id, upgrade.cluster, pool.pool)
-        for upgrade in plan.upgrades
-        for pool in upgrade.pools
-        if upgrade.is_rolling and pool.vms > 1 and pool.batches == 1 and not pool.surges
-    )
 
 
 def build_upgrade_sentences(plan: Plan) -> list[tuple[str, str]]:

@@ -8,7 +8,6 @@ PUBLIC = {
         "format_nothing_sent render_outcomes format_progress_line format_refresh_line format_start_line"
     ),
     "state_text": "render_object render_outputs render_state",
-    "plan_text": "render_plan render_around_errors",
+    "plan_text": "PlanTextOptions render_plan render_around_errors",
     "report_text": "render_report_text",
-    "plan_options": "PlanTextOptions",
 }

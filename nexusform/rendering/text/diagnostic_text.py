@@ -11,10 +11,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, Span
 from nexusform.diagnostics.levels import Level, get_level
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.diagnostics.source import SourceFile, Span
 from nexusform.rendering.notation.colours import (
     Painter,
     count_columns,

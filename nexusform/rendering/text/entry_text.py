@@ -8,7 +8,6 @@ from itertools import chain
 from textwrap import indent
 from typing import Final
 
-from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics.levels import Level
 from nexusform.rendering.notation.colours import Painter, count_columns, escape_control_characters
 from nexusform.rendering.report.entries import (
@@ -19,7 +18,7 @@ from nexusform.rendering.report.entries import (
     list_subjects,
 )
 from nexusform.rendering.report.folding import format_instances, format_names
-from nexusform.rendering.text.labelled_text import render_labelled_text, truncate_lines
+from nexusform.rendering.text.report_text import render_labelled_text, truncate_lines
 
 _ID_COLUMNS: Final = 22
 _BELOW_ID_INDENT: Final = 4
@@ -32,10 +31,16 @@ _LEVEL_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
     """Return a hint about the command with more detail. Without a plan file `advise` checks the state."""
-    if any(entry.id in RULE_IDS for entry in (*entries.caused, *entries.existing)):
+    if any(_is_lint_rule(entry.id) for entry in (*entries.caused, *entries.existing)):
         plan_option = f" -plan={shlex.quote(escape_control_characters(saved_path))}" if saved_path else ""
         return f"Suggested fixes: nexusform advise{plan_option}. All arguments: -details."
     return "All warnings and arguments: -details."
+
+
+def _is_lint_rule(diagnostic_id: str) -> bool:
+    from nexusform.advice.registry import RULE_IDS
+
+    return diagnostic_id in RULE_IDS
 
 
 def render_entries(entries: FindingEntries, width: int, paint: Painter) -> list[str]:

@@ -5,28 +5,65 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from msgspec import Struct, field
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.diagnostics.phrases import format_list
-from nexusform.diagnostics.source import SourceFile
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.kinds import get_kind_title
 from nexusform.plans.plan import Action, Mode, Plan, is_fully_decided
-from nexusform.rendering.notation.colours import Painter, count_columns, escape_control_characters, wrap_lines
-from nexusform.rendering.report import placement_sections, plan_sections, wording
+from nexusform.rendering.notation.colours import (
+    Painter,
+    count_columns,
+    escape_control_characters,
+    render_symbol,
+    wrap_lines,
+)
+from nexusform.rendering.report import plan_sections, wording
 from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.entries import list_destructive_renames
-from nexusform.rendering.report.placement_rows import PlacementSummary, build_count_clauses
+from nexusform.rendering.report.placement_rows import PlacementDetail, PlacementSummary, build_count_clauses
+from nexusform.rendering.report.plan_verdict import describe_scale_in
 from nexusform.rendering.report.plan_view import PlanView
 from nexusform.rendering.report.report_tree import Section
-from nexusform.rendering.report.summary_sentences import describe_scale_in
-from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.entry_text import build_entry_hint, render_entries
-from nexusform.rendering.text.labelled_text import render_labelled_text
-from nexusform.rendering.text.output_text import render_short_outputs
-from nexusform.rendering.text.plan_options import PlanTextOptions
-from nexusform.rendering.text.report_text import render_decision, render_items, render_notes, render_plan_section
-from nexusform.rendering.text.stanza_text import render_outputs, render_stanza, render_symbol
+from nexusform.rendering.text.report_text import (
+    render_decision,
+    render_items,
+    render_labelled_text,
+    render_notes,
+    render_plan_section,
+)
 
 FAILED: Final = "Planning failed. nexusform encountered an error while generating this plan."
+
+
+class PlanTextOptions(Struct, frozen=True):
+    """Options of the text of a plan. `width` is in terminal columns. `placements` is the flag of that name.
+    `details` shows every argument in OpenTofu's layout, `terraform` uses Terraform's own header. Without
+    `hints` (NF_IN_AUTOMATION) no commands are suggested, without `next_step` no apply command. `saved_path`
+    is the written plan file, "" = none. `take_ownership`: the plan used that flag, so its apply needs it too.
+    Without `diagnostics` warnings are omitted, without `errors` the boxes of errors. `registries` supplies
+    the schemas.
+    """
+
+    colour: bool = False
+    width: int = 80
+    placements: PlacementDetail = PlacementDetail.CHANGED
+    details: bool = False
+    terraform: bool = False
+    hints: bool = True
+    next_step: bool = True
+    saved_path: str = ""
+    take_ownership: bool = False
+    diagnostics: bool = True
+    errors: bool = True
+    registries: PluginRegistries = field(default_factory=PluginRegistries)
+
+    @property
+    def apply_command(self) -> str:
+        """The command that applies the plan, without the file."""
+        return "apply -take-ownership" if self.take_ownership else "apply"
 
 
 def render_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions | None = None) -> str:
@@ -47,6 +84,10 @@ def _join_parts(parts: Sequence[str]) -> str:
 def _render_boxes(
     diagnostics: Sequence[Diagnostic], sources: Mapping[str, SourceFile], options: PlanTextOptions
 ) -> str:
+    if not diagnostics:
+        return ""
+    from nexusform.rendering.text.diagnostic_text import render_diagnostics
+
     return render_diagnostics(
         diagnostics, sources, colour=options.colour, width=options.width, terraform=options.terraform
     ).rstrip("\n")
@@ -100,6 +141,8 @@ def _render_no_changes(plan: Plan, width: int, paint: Painter) -> list[str]:
 def _render_changed_outputs(view: PlanView, width: int, paint: Painter) -> list[str]:
     if not view.outputs:
         return []
+    from nexusform.rendering.text.output_text import render_short_outputs
+
     lines = [paint("Changes to Outputs:", "bold"), *render_short_outputs(view.outputs, width, paint)]
     return ["\n".join(lines), *([] if view.objects else [_wrap_paragraph(wording.ONLY_OUTPUTS, width)])]
 
@@ -116,21 +159,21 @@ def _render_drift_items(view: PlanView, width: int, paint: Painter) -> list[str]
 
 def render_placement_text(view: PlanView, width: int, paint: Painter, *, has_details: bool = True) -> list[str]:
     """Render the tables of pools and the changes of placements, each as a part."""
-    pools = placement_sections.build_pool_section(view)
+    pools = plan_sections.build_pool_section(view)
     parts = render_plan_section(pools, width, paint, hint="; -details shows each", has_details=has_details)
-    changes = placement_sections.build_placement_section(view)
+    changes = plan_sections.build_placement_section(view)
     parts += render_plan_section(changes, width, paint, hint="; -details -placements=all lists each")
     return [*parts, *_describe_certainty(view, width)]
 
 
 def _render_placements(view: PlanView, width: int, paint: Painter) -> list[str]:
     """Render the placements with a hint about flags with more detail."""
-    pools = render_plan_section(placement_sections.build_pool_section(view), width, paint)
+    pools = render_plan_section(plan_sections.build_pool_section(view), width, paint)
     if pools and view.placed_vms:
         certainty_hint = " Certainty per pool: -details." if view.plan.samples else ""
         pools[-1] += f"\n  List every VM: -placements=all.{certainty_hint}"
     hint = "; -details -placements=all lists each"
-    return [*pools, *render_plan_section(placement_sections.build_placement_section(view), width, paint, hint=hint)]
+    return [*pools, *render_plan_section(plan_sections.build_placement_section(view), width, paint, hint=hint)]
 
 
 _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
@@ -266,6 +309,8 @@ def _render_drift(view: PlanView, paint: Painter, options: PlanTextOptions) -> l
     """Render changes made outside of nexusform and their consequences."""
     if not view.drift_stanzas:
         return []
+    from nexusform.rendering.text.stanza_text import render_stanza
+
     width = options.width
     note = wording.DRIFT_NOTE
     # Parsers of Terraform's text look for this note at the start of a part that ends with DRIFT_RESPONSE.
@@ -287,6 +332,8 @@ def _render_actions(view: PlanView, paint: Painter, options: PlanTextOptions) ->
         return [FAILED]
     if not view.stanzas:
         return []
+    from nexusform.rendering.text.stanza_text import render_stanza
+
     # Tools for Terraform look for its name.
     title = plan_sections.CHANGES_TITLE
     title = title.replace("nexusform", "Terraform") if options.terraform else title
@@ -337,6 +384,8 @@ def _describe_certainty(view: PlanView, width: int) -> list[str]:
 def _render_full_outputs(view: PlanView, paint: Painter, width: int) -> list[str]:
     if not view.outputs or view.plan.is_failed:
         return []
+    from nexusform.rendering.text.stanza_text import render_outputs
+
     lines = [paint("Changes to Outputs:", "bold"), *render_outputs(view.outputs, paint)]
     return ["\n".join(lines), *([] if view.stanzas else [_wrap_paragraph(wording.ONLY_OUTPUTS, width)])]
 

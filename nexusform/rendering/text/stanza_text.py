@@ -10,13 +10,12 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.plans.plan import Change, Plan
-from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_characters, fill_to_width
+from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_characters, fill_to_width, render_symbol
 from nexusform.rendering.notation.hcl_text import SENSITIVE, format_attribute_name, format_scalar, quote_string
 from nexusform.rendering.report.difference_tree import REPLACED, DifferenceNode, NodeKind, measure_name_width
 from nexusform.rendering.report.stanzas import Stanza
 from nexusform.rendering.report.wording import format_headline, format_headline_address
 
-_SYMBOL_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "<=": "cyan", ".": "red", "=": "grey"}
 _BLANK: Final = "    "
 
 _NOTES: Final = {
@@ -46,16 +45,6 @@ def _render_headline(stanza: Stanza, paint: Painter) -> str:
     if last_word in ("destroyed", "replaced") and "not" not in front:
         return f"{front} {paint(last_word, 'bold', 'red')}"
     return escape_control_characters(stanza.headline)
-
-
-def render_symbol(symbol: str, paint: Painter = PLAIN) -> str:
-    """Render the symbol of an action in the four columns before a header."""
-    if symbol in ("-/+", "+/-"):
-        first, second = symbol[0], symbol[2]
-        return f"{paint(first, _SYMBOL_COLOURS[first])}/{paint(second, _SYMBOL_COLOURS[second])} "
-    if not symbol:
-        return _BLANK
-    return f"{' ' * (3 - len(symbol))}{paint(symbol, _SYMBOL_COLOURS[symbol])} "
 
 
 def render_outputs(nodes: Iterable[DifferenceNode], paint: Painter = PLAIN) -> list[str]:

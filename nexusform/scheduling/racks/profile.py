@@ -16,48 +16,41 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.scheduling.racks.rule import CellKey, Filter, Key, Weigh
-from nexusform.scheduling.racks.rules import (
-    cells,
-    disk,
-    extra_large,
-    fits,
-    hardware,
-    hints,
-    machine_spread,
-    rack_spread,
-    schedulable,
-    vfs,
-    zones,
-)
+from nexusform.scheduling.racks.rules import cells, hints, machine_filters, spread_keys, zones
 from nexusform.scheduling.racks.vms import PlacementConstraints, RackSpread, VmSku
 
 FILTERS: tuple[Filter, ...] = (
-    schedulable.FILTER,
-    hardware.FILTER,
-    disk.FILTER,
-    fits.FILTER,
-    vfs.FILTER,
+    machine_filters.SCHEDULABLE,
+    machine_filters.HARDWARE,
+    machine_filters.DISK,
+    cells.FITS,
+    cells.VFS,
     zones.FILTER,
     hints.FILTER,
 )
 
 RACK_KEYS: Mapping[RackSpread, tuple[Key, ...]] = {
-    RackSpread.POOL: (hints.RACK_KEY, rack_spread.POOL_VMS, rack_spread.ALL_VMS, rack_spread.MEMORY_USED),
+    RackSpread.POOL: (
+        hints.RACK_KEY,
+        spread_keys.RACK_POOL_VMS,
+        spread_keys.RACK_ALL_VMS,
+        spread_keys.RACK_MEMORY_USED,
+    ),
     RackSpread.CLUSTER: (
         hints.RACK_KEY,
-        rack_spread.CLUSTER_VMS,
-        rack_spread.POOL_VMS,
-        rack_spread.ALL_VMS,
-        rack_spread.MEMORY_USED,
+        spread_keys.RACK_CLUSTER_VMS,
+        spread_keys.RACK_POOL_VMS,
+        spread_keys.RACK_ALL_VMS,
+        spread_keys.RACK_MEMORY_USED,
     ),
 }
 
 MACHINE_KEYS: tuple[Key, ...] = (
     hints.MACHINE_KEY,
-    machine_spread.CLUSTER_VMS,
-    machine_spread.POOL_VMS,
-    extra_large.SHARED_MACHINE,
-    machine_spread.MEMORY_USED,
+    spread_keys.MACHINE_CLUSTER_VMS,
+    spread_keys.MACHINE_POOL_VMS,
+    spread_keys.SHARED_MACHINE,
+    spread_keys.MACHINE_MEMORY_USED,
 )
 
 CELL_KEYS: tuple[CellKey, ...] = (cells.get_free_memory,)

@@ -11,16 +11,21 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends.backend_kind import Directories
-from nexusform.backends.registry import BACKENDS
+from nexusform.backends.backend_kind import BACKENDS, Directories
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.declarations.configuration import Settings
-from nexusform.configuration.declarations.constants import EMPTY_SCOPE, evaluate_constant
+from nexusform.configuration.static_arguments import EMPTY_SCOPE, evaluate_constant
 from nexusform.configuration.variable_values import parse_variable_file
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
-from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    SourceFile,
+    Span,
+    build_error,
+    build_warning,
+    has_errors,
+    suggest_name,
+)
 from nexusform.files.accesses import record_file_access
-from nexusform.files.external_files import is_untrusted
 from nexusform.files.regular_files import PRIVATE, OutsideConfinement, read_regular, write_file
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
@@ -317,6 +322,8 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
         file_values: dict[str, str] = {}
         for setting in settings:
             problems += _add_setting(setting.name, setting.value, file_values)
+        from nexusform.files.external_files import is_untrusted  # loaded on first use
+
         if is_untrusted(flag, context.confinement):
             problems += _check_untrusted_settings(flag, file_values, kind, context)
         values |= file_values

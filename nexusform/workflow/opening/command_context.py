@@ -17,9 +17,7 @@ from nexusform.configuration.declarations.configuration import Configuration, Va
 from nexusform.configuration.declarations.limits import Limits, merge_limits
 from nexusform.configuration.loader import load_configuration, read_values, read_variables
 from nexusform.configuration.variable_values import Origin
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
-from nexusform.diagnostics.source import SourceFile
-from nexusform.files.external_files import find_untrusted_files
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.files.log import log_duration
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
 from nexusform.resource_types.registry import build_registries
@@ -235,13 +233,17 @@ def create_editor_context(
     except ValueError:
         confinement = Confinement(os.path.realpath(directory))
     allow_remote = tuple(environment.get("NF_ALLOW_REMOTE", "").split())
+    if allow_remote and confinement.root:
+        from nexusform.files.external_files import find_untrusted_files
+
+        allow_remote = () if find_untrusted_files(environment, confinement) else allow_remote
     return CommandContext(
         environment=environment,
         directory=directory,
         unsaved_files=unsaved or {},
         confinement=confinement,
         confinement_source=detect_confinement_source(environment.get("NF_CONFINE", ""), environment),
-        allow_remote=() if find_untrusted_files(environment, confinement) else allow_remote,
+        allow_remote=allow_remote,
     )
 
 

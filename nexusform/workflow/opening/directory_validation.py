@@ -9,8 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.diagnostics.diagnostic import Diagnostic, has_errors, locate_text_line
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors, locate_text_line
 from nexusform.domain_table import LazyTable, collect_checks
 from nexusform.language.parser import check_hcl2
 from nexusform.planning.plan_request import PlanRequest

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from nexusform.configuration.declarations.configuration import Configuration, Encryption, Settings
 from nexusform.configuration.settings_block import decode_encryption
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.encryption.encrypted_backend import EncryptedBackend
 from nexusform.encryption.envelope import PLAN, DocumentCipher, read_purpose
 from nexusform.encryption.keys import EncryptionProblem

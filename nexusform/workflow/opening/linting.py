@@ -24,14 +24,6 @@ from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, Rel
 _PoolKey: TypeAlias = tuple[str, str, str]
 
 
-def add_lint_findings(result: PlanResult, configuration: Configuration) -> PlanResult:
-    """Add the lint findings to the diagnostics of the plan; none for a failed plan."""
-    disabled_rules = tuple(sorted(configuration.settings.ignored_rules))
-    findings = [] if result.plan.errored or not result.objects else lint_plan(result, configuration)
-    diagnostics = (*result.plan.diagnostics, *findings)
-    return replace(result, plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules))
-
-
 def lint_literals(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:
     """Lint a configuration without state, with rules about arguments only."""
     if not result.objects or any(

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from nexusform.configuration.declarations.configuration import Configuration, Settings
+from nexusform.configuration.declarations.configuration import Configuration, Module, Settings
 from nexusform.configuration.variable_values import Origin
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.interfaces.plugins import Files, PluginRegistries
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.plan_request import ValueOverride
@@ -107,8 +106,12 @@ def create_project(
     """Create the project of a loaded configuration, from a directory or a saved plan; `answers` are the
     server responses of the saved plan.
     """
-    from nexusform.workflow.opening.remote_sources import RemoteStates, ServerResponses
+    remote_states, servers = None, None
+    if _has_data_blocks(configuration.root):
+        from nexusform.workflow.opening.remote_sources import RemoteStates, ServerResponses
 
+        remote_states = RemoteStates(context, configuration.settings)
+        servers = ServerResponses(context, dict(answers))
     return Project(
         context=context,
         configuration=configuration,
@@ -117,8 +120,17 @@ def create_project(
         registries=build_registries(),
         files=RealFiles(context.confinement, context.merge_limits(configuration.settings.limits).read_mib),
         backend=backend,
-        remote_states=RemoteStates(context, configuration.settings),
-        servers=ServerResponses(context, dict(answers)),
+        remote_states=remote_states,
+        servers=servers,
+    )
+
+
+def _has_data_blocks(module: Module) -> bool:
+    """Return whether a module or a called one reads data, also in a check."""
+    return (
+        any(mode == "data" for mode, _, _ in module.resources)
+        or any(check.data is not None for check in module.checks)
+        or any(_has_data_blocks(call.module) for call in module.calls.values())
     )
 
 

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ProviderBlock
 from nexusform.configuration.reference_checks import check_provider_names
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, convert_problem, has_errors
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, convert_problem, has_errors
 from nexusform.interfaces.plugins import CaptureProvider, PermissionUser, Provider, ProviderProblem, StateUser
 from nexusform.json_data.plain_data import Path, format_path, has_unknown
 from nexusform.planning.modules.outputs import build_inventory_read

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct, field
 
-from nexusform.backends.backend_kind import Directories
-from nexusform.backends.registry import BACKENDS
+from nexusform.backends.backend_kind import BACKENDS, Directories
 from nexusform.configuration.declarations.configuration import Settings
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
 from nexusform.interfaces.plugins import ServerQuery, StateQuery
@@ -19,7 +18,7 @@ from nexusform.planning.name_resolution.evaluation_settings import build_questio
 from nexusform.schemas.block_schema import AttributeSchema
 from nexusform.schemas.value_types import BOOL
 from nexusform.state.objects import State
-from nexusform.values.exact_numbers import format_number
+from nexusform.values.value import format_number
 from nexusform.workflow.opening.backend_choice import explain_rejected_settings
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.stored_state import read_stored_state

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Final
 
 import nexusform
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, has_errors
 from nexusform.diagnostics.phrases import format_count
-from nexusform.diagnostics.source import SourceFile
 from nexusform.encryption.envelope import PLAN, read_purpose
 from nexusform.files.regular_files import read_regular
 from nexusform.plans.plan import Basis, Plan

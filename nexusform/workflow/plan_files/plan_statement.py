@@ -18,8 +18,8 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.encryption.keys import EncryptionProblem
 from nexusform.encryption.signatures import check_statement, sign_digest, sign_statement
 from nexusform.interfaces.plugins import FileProblem
-from nexusform.plans.evaluation import Evaluation
 from nexusform.plans.plan import Basis
+from nexusform.plans.plan_checks import Evaluation
 from nexusform.state import json_codec
 from nexusform.workflow.opening.system_io import read_file, write_output
 

@@ -9,8 +9,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.planning.preparation.planning_order import compute_planning_order
 from nexusform.resource_types.registry import build_registries
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration

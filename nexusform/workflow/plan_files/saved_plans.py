@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Module
 from nexusform.configuration.loader import load_configuration
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, has_errors
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import StateBackend, is_encrypted

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from nexusform.files.accesses import list_accesses
 from nexusform.files.regular_files import Confinement
-from nexusform.plans.evaluation import EvaluatedFile, Evaluation
 from nexusform.plans.plan import Plan
+from nexusform.plans.plan_checks import EvaluatedFile, Evaluation
 from nexusform.workflow.opening.command_context import find_work_tree
 from nexusform.workflow.opening.project import Project
 

@@ -12,8 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 import nexusform
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, build_warning
 from nexusform.files.log import log_event
 from nexusform.interfaces.plugins import Clock
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend, StateLocked

@@ -19,13 +19,15 @@ from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
+    Position,
+    SourceFile,
+    Span,
     build_error,
     build_warning,
     convert_problem,
     has_errors,
     suggest_name,
 )
-from nexusform.diagnostics.source import Position, SourceFile, Span
 from nexusform.domain_table import LazyTable, collect_targets
 from nexusform.files.regular_files import create_file
 from nexusform.interfaces.plugins import ObjectKey, PluginRegistries, Provider, ProviderProblem, ResourceType
@@ -49,7 +51,7 @@ from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting, get_order_attribute
 from nexusform.state import codec
 from nexusform.state.objects import InstanceState, ObjectState
-from nexusform.values.exact_numbers import format_number
+from nexusform.values.value import format_number
 from nexusform.workflow.opening.command_context import load_project_configuration
 from nexusform.workflow.opening.project import Project
 

@@ -10,8 +10,7 @@ from functools import partial
 from typing import Final
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic, build_error
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, Span, build_diagnostic, build_error
 from nexusform.interfaces.plugins import (
     UNFINISHED_KEY,
     ChangeRequest,

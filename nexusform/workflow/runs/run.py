@@ -9,20 +9,23 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.backends.registry import is_local_state
+from nexusform.backends.local_file import is_local_state
+from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     DiagnosticsError,
+    Position,
     Severity,
+    Span,
     build_error,
     build_warning,
     has_errors,
 )
-from nexusform.diagnostics.source import Position, Span
 from nexusform.files.log import log_duration, log_event
 from nexusform.interfaces.plugins import (
     ChangeValidator,
@@ -39,12 +42,11 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.plan_request import ImportedObject, PlanRequest, Progress
 from nexusform.planning.planner import make_plan
+from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Change, Mode, Plan
-from nexusform.providers.identified_provider import IdentifiedProvider
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resources.address import Address
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState
-from nexusform.workflow.opening.linting import add_lint_findings
 from nexusform.workflow.opening.project import Project
 from nexusform.workflow.opening.provider_setup import (
     PROVIDER_PREFIX,
@@ -57,7 +59,9 @@ from nexusform.workflow.opening.stored_state import StoredState, read_stored_sta
 from nexusform.workflow.opening.system_io import SystemClock, find_commit, get_plan_time
 from nexusform.workflow.runs.evaluation_record import record_evaluation
 from nexusform.workflow.runs.locking import STALE_LOCK_TAKEN, LockOptions, StateLock, acquire_lock
-from nexusform.workflow.runs.provider_identity import IdentityCheck, Records, check_identities, iterate_descriptions
+
+if TYPE_CHECKING:
+    from nexusform.workflow.runs.provider_identity import IdentityCheck, Records
 
 
 class RunCallbacks(Struct, frozen=True):
@@ -122,8 +126,10 @@ class Run(Struct):
         """Compare the systems behind the providers with the recorded ones, once; return errors and warnings.
         `recorded` are those of a saved plan. Without `connects` only settings are compared.
         """
-        if self.identities is not None:
+        if self.identities is not None or not any(hasattr(p, "read_identity") for p in self.providers.values()):
             return []
+        from nexusform.workflow.runs.provider_identity import check_identities
+
         records, state = {**self.stored.state.providers, **(recorded or {})}, self.stored.state
         accepted = self.project.context.allow_other_hub
         try:
@@ -146,7 +152,11 @@ class Run(Struct):
 
     def _confirm_identities(self) -> None:
         """Record the identity of systems with all recorded objects."""
-        check = self.identities or IdentityCheck()
+        check = self.identities
+        if check is None or not check.unconfirmed:
+            return
+        from nexusform.providers.identified_provider import IdentifiedProvider
+
         for name in check.unconfirmed:
             provider = self.providers[name]
             if isinstance(provider, IdentifiedProvider) and not provider.has_missing_objects():
@@ -197,6 +207,8 @@ class Run(Struct):
         inventories = (*result.plan.inventories, *list_captured_inventories(self.providers, result.plan.timestamp))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
         if self.identities is not None:
+            from nexusform.workflow.runs.provider_identity import iterate_descriptions
+
             observed = self.identities.observed
             titles = tuple(iterate_descriptions(self.providers, observed))
             result = replace(result, plan=replace(result.plan, providers=observed, provider_titles=titles))
@@ -278,7 +290,7 @@ class Run(Struct):
                 plan = replace(plan, rejected=tuple(sorted({item.address for item in errors})) if is_complete else ())
             result = replace(result, plan=plan)
         if result.plan.mode is Mode.NORMAL:
-            result = add_lint_findings(result, self.project.configuration)
+            result = _add_lint_findings(result, self.project.configuration)
         with log_duration("info", "room counted"):
             return add_site_capacity(result, self.project.registries)
 
@@ -368,6 +380,23 @@ def _query_unreachable(query: ServerReader, question: ServerQuery) -> str:
         return query(question)
     except ExternalProblem as failure:
         raise ExternalProblem(replace(failure.problem, severity=Severity.WARNING)) from None
+
+
+def _add_lint_findings(result: PlanResult, configuration: Configuration) -> PlanResult:
+    """Add the lint findings to the diagnostics of the plan; none for a failed plan."""
+    findings: list[Diagnostic] = []
+    if not result.plan.errored and any(map(_is_linted, result.objects.values())):
+        from nexusform.workflow.opening.linting import lint_plan
+
+        findings = lint_plan(result, configuration)
+    disabled_rules = tuple(sorted(configuration.settings.ignored_rules))
+    diagnostics = (*result.plan.diagnostics, *findings)
+    return replace(result, plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules))
+
+
+def _is_linted(vms: VmObject) -> bool:
+    """Return whether lint rules apply: the plan places VMs of pools with a count."""
+    return bool(vms.placements.tokens) and any(pool.count_path for pool in vms.pools)
 
 
 def get_plan_options(plan: Plan) -> PlanOptions:

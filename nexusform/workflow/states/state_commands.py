@@ -13,13 +13,13 @@ import nexusform
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     DiagnosticsError,
+    SourceFile,
     build_error,
     build_warning,
     has_errors,
     suggest_name,
 )
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.diagnostics.source import SourceFile
 from nexusform.interfaces.plugins import Clock, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.conclusion.changes import collect_drifted_objects

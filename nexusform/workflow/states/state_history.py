@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, build_warning, has_errors
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend, VersionedBackend
 from nexusform.state import codec
 from nexusform.state.objects import State

@@ -8,8 +8,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 import nexusform
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    SourceFile,
+    build_error,
+    build_warning,
+    has_errors,
+    suggest_name,
+)
 from nexusform.files.regular_files import write_file
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.resources.address import compute_address_order

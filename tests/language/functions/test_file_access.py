@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.evaluation_run import FileProblem
 from nexusform.language.evaluator import evaluate_expression

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.function import Function, format_signature
 from nexusform.language.functions.registry import build_families

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.registry import build_families
 from nexusform.language.parser import parse_expression

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nexusform.plans.cluster_upgrades import Upgrade
+from nexusform.plans.maintenance import Upgrade
 from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, describe_upgrades
 from tests.planning.harness import RACKS, cluster, errors, good, plan, pool, state_of
 

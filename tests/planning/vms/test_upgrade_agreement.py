@@ -12,7 +12,7 @@ from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_upgrade_path
 from nexusform.domains.whatif.questions.pod_view import build_pods
 from nexusform.planning.conclusion.site_records import add_site_capacity
-from nexusform.plans.cluster_upgrades import Upgrade
+from nexusform.plans.maintenance import Upgrade
 from nexusform.plans.site_capacity.other_capacity import Supplies, build_supplies_note
 from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
 from nexusform.snapshots.snapshot import build_snapshot, list_state_objects

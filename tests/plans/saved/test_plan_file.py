@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, ValueNote
-from nexusform.diagnostics.source import Position, Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Position, Severity, Span, ValueNote
 from nexusform.domain_table import find_domains
 from nexusform.json_data.plain_data import convert_number
 from nexusform.placements.vm_demands import PlacedVm
@@ -59,8 +58,7 @@ from nexusform.schemas.value_types import (
     TupleType,
 )
 from nexusform.state.objects import ObjectState, OutputState
-from nexusform.values.exact_numbers import round_number
-from nexusform.values.value import UNKNOWN, Refinement
+from nexusform.values.value import UNKNOWN, Refinement, round_number
 
 # --- any plan --------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nexusform.diagnostics.source import Position, Span
+from nexusform.diagnostics.diagnostic import Position, Span
 from nexusform.plans.plan import Action, Change, Step, StepKind
 from nexusform.plans.saved.record_equality import is_equal_record
 from nexusform.resources.address import Address

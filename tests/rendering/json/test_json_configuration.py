@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nexusform.configuration.loader import load_configuration
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.language.parser import parse_expression
 from nexusform.rendering.json.json_configuration import build_configuration_document, build_expression_document
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from nexusform.diagnostics.diagnostic import ValueNote, build_error, build_warning
-from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.diagnostics.diagnostic import Position, SourceFile, Span, ValueNote, build_error, build_warning
 from nexusform.rendering.json.json_parts import build_diagnostic_document, build_validation_document
 
 

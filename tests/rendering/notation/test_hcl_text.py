@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.configuration.declarations.constants import EMPTY_SCOPE
-from nexusform.diagnostics.source import SourceFile
+from nexusform.configuration.static_arguments import EMPTY_SCOPE
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.parser import parse_expression

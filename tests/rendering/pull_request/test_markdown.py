@@ -18,7 +18,7 @@ from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.markdown import render_markdown
 from nexusform.rendering.pull_request.rack_picture import MAX_WIDTH, render_rack_picture
 from nexusform.rendering.report.code_origin import CodeOrigin
-from nexusform.rendering.text.plan_options import PlanTextOptions
+from nexusform.rendering.text.plan_text import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan as render_short_plan
 from tests.planning.harness import RACKS, all_types, cluster, good, pool, state_of
 from tests.planning.harness import plan as plan_of

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nexusform.rendering.report.placement_sections import find_move_causes
+from nexusform.rendering.report.plan_sections import find_move_causes
 from tests.rendering.real_plans import RealPlan
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.diagnostics.diagnostic import build_error, build_warning
-from nexusform.diagnostics.source import Position, Span
+from nexusform.diagnostics.diagnostic import Position, Span, build_error, build_warning
 from nexusform.plans.plan import Plan
 from nexusform.rendering.pull_request.review import DiffLines, build_review, parse_diff
 

@@ -5,8 +5,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, ValueNote, build_error, build_warning
-from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Position,
+    Severity,
+    SourceFile,
+    Span,
+    ValueNote,
+    build_error,
+    build_warning,
+)
 from nexusform.rendering.notation.colours import count_columns, strip_colours
 from nexusform.rendering.text.diagnostic_text import merge_similar_warnings, render_diagnostics
 

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from nexusform.plans.plan import Action, Drift, Mode, OutputChange, PlacementAction, PlacementChange, Plan
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.report.placement_rows import PlacementDetail
-from nexusform.rendering.text.plan_options import PlanTextOptions
-from nexusform.rendering.text.plan_text import render_plan
+from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from nexusform.schemas.value_types import DYNAMIC
 from tests.rendering.pieces import ALL_PLANS
 

@@ -34,8 +34,12 @@ from nexusform.domains.azure.questions.replay import (
 )
 from nexusform.placements.prediction_scores import PredictionRecord
 from nexusform.placements.vm_demands import PlacedVm
-from nexusform.resource_types.machine_facts import find_unschedulable_reasons, get_default_facts
-from nexusform.resource_types.machine_hardware import build_hardware, build_machine
+from nexusform.resource_types.machine_facts import (
+    build_hardware,
+    build_machine,
+    find_unschedulable_reasons,
+    get_default_facts,
+)
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Machine, Placement, PlacementConstraints, RackSpread, VmSku
 

@@ -16,7 +16,7 @@ from nexusform.domains.azure.types.inventory_view import (
     build_inventory_view,
 )
 from nexusform.interfaces.plugins import DataResult, FileProblem, Files, ReadContext, ResourceType
-from nexusform.resource_types.machine_hardware import list_machine_sku_names
+from nexusform.resource_types.machine_facts import list_machine_sku_names
 from nexusform.resource_types.shared_arguments import is_set_and_known
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING, MapType, SetType, Type

@@ -17,8 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.backends.memory import MemoryBackend
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_error, convert_problem, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, SourceFile, build_error, convert_problem, has_errors
 from nexusform.domains.azure.importers.arm import normalize_id
 from nexusform.domains.azure.importers.az_changes import AzChange, ChangedItems, NewPool
 from nexusform.domains.azure.importers.az_documents import Documents

@@ -14,8 +14,7 @@ import nexusform
 from nexusform.applying.answer_comparison import compare_answer
 from nexusform.applying.prediction_checks import PredictionResults, build_prediction_records, verify_object_predictions
 from nexusform.applying.provider_calls import get_unfinished_change
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, convert_problem
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, convert_problem
 from nexusform.domains.azure.importers.az_model import AzSite
 from nexusform.domains.azure.importers.az_sites import apply_recorded_names
 from nexusform.domains.azure.providers.azure import KIND

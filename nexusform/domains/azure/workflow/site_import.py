@@ -14,17 +14,19 @@ from msgspec import Struct, field
 from nexusform.applying.events import StepEvent
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.declarations.configuration import ProviderBlock
-from nexusform.configuration.declarations.constants import EMPTY_SCOPE
+from nexusform.configuration.static_arguments import EMPTY_SCOPE
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
+    Position,
     Problem,
+    SourceFile,
+    Span,
     build_error,
     build_warning,
     convert_problem,
     has_errors,
 )
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.diagnostics.source import Position, SourceFile, Span
 from nexusform.domains.azure.importers.az_import import (
     ImportedSite,
     ImportedSiteObject,

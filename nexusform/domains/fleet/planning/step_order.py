@@ -227,7 +227,86 @@ _AWAITED: Final[Mapping[type, tuple[Callable[[_ChangedObject, _OrderContext], bo
     ),
     HubObjects: (_is_eviction, _is_content_override, _is_relabeled_member, _is_switched_placement),
 }
-_CONTENT_CHECKS: Final = frozenset({_is_content, _is_removed_content, _is_own_namespace})
+
+
+class _ChangedIndex:
+    """Changed objects by position, by identity of their content, and by type and placement."""
+
+    def __init__(self, changed_objects: Sequence[_ChangedObject]) -> None:
+        self.by_position = {item.position: item for item in changed_objects}
+        self.by_identity: dict[ObjectIdentity, list[int]] = {}
+        self.members: list[int] = []
+        self._by_placement: dict[tuple[type, str], list[int]] = {}
+        removed: set[ObjectIdentity] = set()
+        for item in changed_objects:
+            for identity in item.identities:
+                self.by_identity.setdefault(identity, []).append(item.position)
+            if item.instance.is_removed:
+                removed |= item.identities
+            if item.instance.type.kind is PlanningKind.MEMBER:
+                self.members.append(item.position)
+            for version in item.versions:
+                if (key := _get_placement_key(version)) is not None:
+                    self._by_placement.setdefault((type(version), key), []).append(item.position)
+        self.content, self.removed_content = frozenset(self.by_identity), frozenset(removed)
+
+    def list_content(self, identities: Iterable[ObjectIdentity]) -> Iterator[int]:
+        """Yield the positions of the manifests with any of these objects."""
+        return chain.from_iterable(self.by_identity.get(identity, ()) for identity in identities)
+
+    def list_of_placement(self, kind: type, *keys: str) -> Iterator[int]:
+        """Yield the positions of the objects of a type for one of these placements."""
+        return chain.from_iterable(self._by_placement.get((kind, key), ()) for key in keys)
+
+
+def _get_placement_key(version: FleetObject) -> str | None:
+    """Return the key of the placement of an object; a strategy has its own key."""
+    match version:
+        case FleetPlacement() | FleetStrategy():
+            return version.key
+        case FleetRun():
+            return version.build_key(version.placement)
+        case FleetBudget() | FleetEviction() | FleetOverride():
+            return version.placement
+    return None
+
+
+def _get_strategy_key(context: _OrderContext) -> str:
+    run = context.requested
+    return run.build_key(run.strategy) if isinstance(run, FleetRun) else ""
+
+
+def _get_own_namespace(context: _OrderContext) -> ObjectIdentity:
+    return ObjectIdentity("", "Namespace", "", getattr(context.requested, "namespace", ""))
+
+
+_Check: TypeAlias = Callable[[_ChangedObject, _OrderContext], bool]
+# Positions of the objects that may pass a check: few of the changed ones.
+_CANDIDATES: Final[Mapping[_Check, Callable[[_ChangedIndex, _OrderContext], Iterable[int]]]] = {
+    _is_content: lambda index, context: index.list_content(index.content & context.rollout.identities),
+    _is_removed_content: lambda index, context: index.list_content(
+        index.removed_content & context.rollout.previous_identities
+    ),
+    _is_own_namespace: lambda index, context: index.list_content([_get_own_namespace(context)]),
+    **dict.fromkeys((_is_member, _is_changed_member, _is_relabeled_member), lambda index, _context: index.members),
+    **dict.fromkeys(
+        (_is_placement, _is_switched_placement),
+        lambda index, context: index.list_of_placement(FleetPlacement, context.rollout.placement),
+    ),
+    **dict.fromkeys(
+        (_is_eviction, _is_earlier_eviction, _is_eviction_of_placement),
+        lambda index, context: index.list_of_placement(FleetEviction, context.rollout.placement),
+    ),
+    _is_budget: lambda index, context: index.list_of_placement(FleetBudget, context.rollout.placement),
+    _is_strategy: lambda index, context: index.list_of_placement(FleetStrategy, _get_strategy_key(context)),
+    _is_ended_run: lambda index, context: index.list_of_placement(FleetRun, context.rollout.placement),
+    _is_override: lambda index, context: index.list_of_placement(FleetOverride, "", context.rollout.placement),
+    _is_earlier_override: lambda _index, context: context.rollout.earlier_overrides,
+    **dict.fromkeys(
+        (_is_rollout_override, _is_content_override, _is_input_of_named_override),
+        lambda _index, context: context.rollout.overrides,
+    ),
+}
 
 
 def compute_step_order(
@@ -237,8 +316,8 @@ def compute_step_order(
     for overrides created after the start of a rollout.
     """
     changed_objects = list(_list_changed_objects(instances))
-    other_objects = [changed for changed in changed_objects if not changed.identities]
-    rollouts = _RolloutIndex(changed_objects, placements, hub)
+    index = _ChangedIndex(changed_objects)
+    rollouts = _RolloutIndex(index, placements, hub)
     order: dict[Address, tuple[Address, ...]] = {}
     warnings: dict[Address, Diagnostic] = {}
     for changed in changed_objects:
@@ -247,13 +326,15 @@ def compute_step_order(
         is_repeatable = isinstance(requested, FleetOverride | HubObjects)  # its deletion changes a placement too
         if not checks or (changed.instance.is_removed and not is_repeatable):
             continue
-        candidates = changed_objects if _CONTENT_CHECKS & set(checks) else other_objects
         awaited: dict[Address, None] = {}
         for key in _list_affected_placements(changed, rollouts, hub):
             context = _OrderContext(changed, rollouts.get(key))
-            matches = (item for item in candidates if any(check(item, context) for check in checks))
-            awaited |= {item.instance.address: None for item in matches}
-            for item in other_objects if isinstance(requested, HubObjects) else ():
+            candidates = {position for check in checks for position in _CANDIDATES[check](index, context)}
+            for item in map(index.by_position.__getitem__, sorted(candidates)):
+                if any(check(item, context) for check in checks):
+                    awaited[item.instance.address] = None
+            late = sorted(context.rollout.overrides) if isinstance(requested, HubObjects) else ()
+            for item in map(index.by_position.__getitem__, late):
                 if _is_late_override(item, context):
                     warnings.setdefault(item.instance.address, _build_late_warning(item, context))
         order[changed.instance.address] = tuple(awaited)
@@ -273,9 +354,8 @@ def _build_late_warning(override: _ChangedObject, context: _OrderContext) -> Dia
 class _RolloutIndex:
     """Inputs of rollouts by placement, collected on demand."""
 
-    def __init__(
-        self, changed_objects: Sequence[_ChangedObject], placements: Mapping[str, PlacementPlan], hub: PlannedHub
-    ) -> None:
+    def __init__(self, index: _ChangedIndex, placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> None:
+        changed_objects = index.by_position.values()
         self._placements, self._hub = placements, hub
         self._inputs: dict[str, _RolloutInputs] = {}
         self._overrides = [
@@ -289,7 +369,11 @@ class _RolloutIndex:
         self._new_namespace_positions = frozenset(
             position
             for position, override in self._overrides
-            if evicted and any(_has_new_namespace(item, override) for item in changed_objects)
+            if evicted
+            and any(
+                _has_new_namespace(index.by_position[other], override)
+                for other in index.list_content([ObjectIdentity("", "Namespace", "", override.namespace)])
+            )
         )
         has_new_labels = any(map(_has_new_labels, changed_objects))
         affected = [
@@ -298,6 +382,24 @@ class _RolloutIndex:
             if has_new_labels or _is_switched(placement) or (self._overrides and self.get(key).overrides)
         ]
         self.ordered_placements = tuple(dict.fromkeys((*evicted, *affected)))
+        self._orders = {key: number for number, key in enumerate(self.ordered_placements)}
+        self._orders_by_identity: dict[ObjectIdentity, list[int]] | None = None
+
+    def list_placements(self, changed: _ChangedObject) -> Iterator[str]:
+        """Yield the ordered placements with the content of a manifest, or the placement of an override."""
+        if self._orders_by_identity is None:
+            self._orders_by_identity = {}
+            for number, key in enumerate(self.ordered_placements):
+                for identity in self.get(key).identities:
+                    self._orders_by_identity.setdefault(identity, []).append(number)
+        names = {item.placement for item in changed.versions if isinstance(item, FleetOverride)}
+        if "" in names:
+            yield from self.ordered_placements
+            return
+        numbers = {self._orders[name] for name in names if name in self._orders}
+        for identity in changed.identities:
+            numbers.update(self._orders_by_identity.get(identity, ()))
+        yield from (self.ordered_placements[number] for number in sorted(numbers))
 
     def get(self, key: str) -> _RolloutInputs:
         """Return the inputs of a placement; of an unknown one only its key."""
@@ -347,10 +449,7 @@ def _list_affected_placements(changed: _ChangedObject, rollouts: _RolloutIndex, 
             yield requested.placement
         case _:
             yield from [""] if isinstance(requested, FleetOverride) else ()
-            for key in rollouts.ordered_placements:
-                context = _OrderContext(changed, rollouts.get(key))
-                if _is_content(changed, context) or _is_override(changed, context):
-                    yield key
+            yield from rollouts.list_placements(changed)
 
 
 def check_step_order(

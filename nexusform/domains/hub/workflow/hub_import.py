@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from nexusform.applying.events import StepEvent
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.diagnostics.source import Position, Span
 from nexusform.domains.fleet.importers.fleet_export import AZURE_MANAGER
 from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem, resolve_location

@@ -8,8 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 import nexusform
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error
 from nexusform.domains.hub.providers.hub_bodies import PLACEMENT_TYPES
 from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest

@@ -16,7 +16,7 @@ from nexusform.domains.pods.scheduling.preemption import (
     list_applied_budgets,
 )
 from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ExistingPod
-from nexusform.plans.cluster_upgrades import Disruptions
+from nexusform.plans.maintenance import Disruptions
 
 
 def find_disruptions(

@@ -43,7 +43,7 @@ from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings, lis
 from nexusform.domains.pods.scheduling.risks import PodWarning
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec, Workload
 from nexusform.planning.phases import ScheduledWorkload
-from nexusform.plans.cluster_upgrades import Disruptions
+from nexusform.plans.maintenance import Disruptions
 from nexusform.plans.plan import PlacementChange
 from nexusform.resources.address import parse_address
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from nexusform.backends import backend_checks, journal_lines, locks
-from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
+from nexusform.backends import backend_kind, journal_lines, locks
+from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
 from nexusform.backends.journal_lines import LineBatcher, LineJournal
 from nexusform.backends.locks import Lease, LeaseLost, read_clock, read_lease_seconds
 from nexusform.domains.remote_state.backends.azure_login import NOT_SIGNED_IN, create_blob_credential
@@ -47,7 +47,7 @@ class AzureBackend(LineJournal):
         *,
         snapshots: bool = True,
         workspace: str = DEFAULT_WORKSPACE,
-        max_bytes: int = backend_checks.MAXIMUM_SIZE,
+        max_bytes: int = backend_kind.MAXIMUM_SIZE,
     ) -> None:
         check_name(workspace)
         self._max_bytes = max_bytes
@@ -263,7 +263,7 @@ class AzureBackend(LineJournal):
         except AzureError as problem:
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: {_format_reason(problem)}") from None
         except FileTooLarge as problem:
-            raise backend_checks.build_size_problem(operation, f"at {self.describe()}", problem) from None
+            raise backend_kind.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
 
 class _LeaseState:
@@ -452,7 +452,7 @@ _HINTS: Final[Mapping[str, str]] = {
 }
 
 
-def open_azurerm(settings: Mapping[str, Any], max_bytes: int = backend_checks.MAXIMUM_SIZE) -> AzureBackend:
+def open_azurerm(settings: Mapping[str, Any], max_bytes: int = backend_kind.MAXIMUM_SIZE) -> AzureBackend:
     """Return the backend of the settings. Raises BackendProblem."""
     with require_package("azurerm", "azure"):
         from azure.storage.blob import ContainerClient

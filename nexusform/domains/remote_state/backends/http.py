@@ -20,8 +20,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends import backend_checks, locks
-from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name
+from nexusform.backends import backend_kind, locks
+from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name
 from nexusform.backends.state_files import JournalFile
 from nexusform.files.accesses import read_variable
 from nexusform.files.regular_files import FileTooLarge
@@ -55,7 +55,7 @@ class HttpService(Struct, frozen=True):
     verify: bool = True
     attempts: int = 3
     pause: float = 1.0  # seconds before the second try, doubled before each further one
-    max_bytes: int = backend_checks.MAXIMUM_SIZE  # bytes of an answer that is read
+    max_bytes: int = backend_kind.MAXIMUM_SIZE  # bytes of an answer that is read
 
     def expand_workspace(self, workspace: str) -> HttpService:
         """Return the service with the workspace's name in its addresses."""
@@ -293,7 +293,7 @@ class HttpBackend:
                 reason, is_temporary = (f"the server answered {answer.status}", answer.status in _RETRY_STATUSES)
                 hint = _HINTS.get(answer.status, "")
             except FileTooLarge as problem:
-                raise backend_checks.build_size_problem(operation, f"at {self.describe()}", problem) from None
+                raise backend_kind.build_size_problem(operation, f"at {self.describe()}", problem) from None
             except WebError as problem:
                 reason, is_temporary = str(problem), problem.is_temporary
             if not remaining_attempts or not is_temporary or not is_caller_waiting():
@@ -335,7 +335,7 @@ def _is_same_json(current: bytes | None, document: bytes) -> bool:
 
 
 def open_http(
-    settings: Mapping[str, Any], data_directory: str, max_bytes: int = backend_checks.MAXIMUM_SIZE
+    settings: Mapping[str, Any], data_directory: str, max_bytes: int = backend_kind.MAXIMUM_SIZE
 ) -> HttpBackend:
     """Return the backend of the settings. Raises BackendProblem."""
     for name in ("address", "lock_address", "unlock_address"):

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.backends import backend_checks, journal_lines, locks
-from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
+from nexusform.backends import backend_kind, journal_lines, locks
+from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
 from nexusform.backends.journal_lines import LineBatcher
 from nexusform.backends.locks import Lease, read_clock, read_lease_seconds
 from nexusform.files.accesses import read_variable, record_server_access
@@ -323,7 +323,7 @@ class PostgresBackend:
             line = (str(problem).strip() or type(problem).__name__).splitlines()[0]
             raise BackendProblem(f"Cannot {operation} in {self._database.location}: {line}") from None
         except FileTooLarge as problem:
-            raise backend_checks.build_size_problem(operation, f"in {self._database.location}", problem) from None
+            raise backend_kind.build_size_problem(operation, f"in {self._database.location}", problem) from None
 
 
 class _LockState:
@@ -433,7 +433,7 @@ def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence
     return bytes(content) if content is not None else None
 
 
-def open_postgres(settings: Mapping[str, Any], max_bytes: int = backend_checks.MAXIMUM_SIZE) -> PostgresBackend:
+def open_postgres(settings: Mapping[str, Any], max_bytes: int = backend_kind.MAXIMUM_SIZE) -> PostgresBackend:
     """Return the backend of the settings. Raises BackendProblem."""
     with require_package("postgres", "postgres"):
         import psycopg

@@ -17,8 +17,8 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, Final
 
-from nexusform.backends import backend_checks, journal_lines, locks
-from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
+from nexusform.backends import backend_kind, journal_lines, locks
+from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
 from nexusform.backends.journal_lines import LineBatcher, LineJournal
 from nexusform.backends.locks import Lease, LeaseLost, read_clock, read_lease_seconds
 from nexusform.files.regular_files import FileTooLarge
@@ -48,7 +48,7 @@ class S3Backend(LineJournal):
         *,
         prefix: str = "env:",
         workspace: str = DEFAULT_WORKSPACE,
-        max_bytes: int = backend_checks.MAXIMUM_SIZE,
+        max_bytes: int = backend_kind.MAXIMUM_SIZE,
     ) -> None:
         check_name(workspace)
         self._client = client
@@ -196,7 +196,7 @@ class S3Backend(LineJournal):
         answer = self._objects.get_response(self._lock_key)
         if answer is None:
             return None
-        content = _read_content(answer, ReadBudget(backend_checks.MAXIMUM_LOCK_SIZE))
+        content = _read_content(answer, ReadBudget(backend_kind.MAXIMUM_LOCK_SIZE))
         text = locks.read_lock_member(content, _LEASE)
         lease_seconds = float(text) if text.isdigit() else float(read_lease_seconds())
         return _StoredLock(locks.parse_lock(content), lease_seconds, _compute_age(answer), str(answer["ETag"]))
@@ -238,7 +238,7 @@ class S3Backend(LineJournal):
             message = self._describe_redirect(problem) if is_redirect else f"{problem}"
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: {message}") from None
         except FileTooLarge as problem:
-            raise backend_checks.build_size_problem(operation, f"at {self.describe()}", problem) from None
+            raise backend_kind.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
     def _describe_redirect(self, problem: Exception) -> str:
         metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})
@@ -475,7 +475,7 @@ def _load_service_models(data_path: str | None) -> Any:
     return create_loader(data_path)
 
 
-def open_s3(settings: Mapping[str, Any], max_bytes: int = backend_checks.MAXIMUM_SIZE) -> S3Backend:
+def open_s3(settings: Mapping[str, Any], max_bytes: int = backend_kind.MAXIMUM_SIZE) -> S3Backend:
     """Return the backend of the settings. Raises BackendProblem."""
     with require_package("s3", "s3"):
         import boto3

@@ -25,9 +25,8 @@ from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
 from nexusform.cli.screen import Screen, is_input_allowed
 from nexusform.cli.shared_flags import ViewFlags, create_context, parse_duration
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, select_word_form
-from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.sites.cli.plan import FORMATS
 from nexusform.domains.sites.cli.site_flags import EngineFlags
 from nexusform.domains.sites.engines.engine_choice import PROCESSES, make_engine

@@ -8,9 +8,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 import nexusform
-from nexusform.diagnostics.diagnostic import Severity, build_diagnostic
+from nexusform.diagnostics.diagnostic import Position, Severity, Span, build_diagnostic
 from nexusform.diagnostics.levels import Impact, Level, get_level, get_warning_level
-from nexusform.diagnostics.source import Position, Span
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.sites.rendering.fleet_impact import (
     compute_fleet_impact,

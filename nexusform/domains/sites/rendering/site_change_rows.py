@@ -10,11 +10,10 @@ from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.kinds import get_kind_noun
 from nexusform.plans.impact.effects import Effect, count_effects, format_verb
-from nexusform.plans.machine_actions import describe_stopped_vms, select_stopped_vms
+from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.rendering.notation.colours import escape_control_characters
-from nexusform.rendering.report.object_rows import build_object_folds
-from nexusform.rendering.report.stanzas import create_schema_lookup
+from nexusform.rendering.report.object_rows import build_object_folds, create_schema_lookup
 
 SITE_PLACEHOLDER: Final = "SITE"  # placeholder for the site's name
 _SYMBOLS: Final = {Action.CREATE: "+", Action.DELETE: "-"}

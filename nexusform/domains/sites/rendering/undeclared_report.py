@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
+from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_warning
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.diagnostics.source import Position, Span
 from nexusform.domains.sites.types.fleet_definition import FILE_NAME
 from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
 from nexusform.json_data.record_forms import RecordForm

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.diagnostics.diagnostic import SourceFile, Span
 
 FILE_NAME: Final = "nexusform.sites.hcl"
 SITE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -12,13 +12,12 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.backends.registry import BACKENDS
+from nexusform.backends.backend_kind import BACKENDS
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.loader import find_hidden_characters
 from nexusform.configuration.prepared_body import PreparedBody, report_missing_argument
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_count
-from nexusform.diagnostics.source import SourceFile, Span
 from nexusform.domains.sites.types.fleet_definition import (
     ANY_SITE,
     FILE_NAME,
@@ -37,7 +36,7 @@ from nexusform.language.bodies import BodySchema, decode_body
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.registry import build_functions
 from nexusform.language.parser import parse_file
-from nexusform.language.syntax.positions import describe_span
+from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import Block, Body, Expression, Traversal
 from nexusform.planning.name_resolution.evaluation_settings import PlanClock, RecordedFiles
 from nexusform.schemas.value_types import MapType, ObjectType, SetType

@@ -11,9 +11,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.sites.ports import Engine
 from nexusform.domains.sites.types.fleet_definition import FleetDefinition
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite, build_planned_site, compute_fleet_digest

@@ -13,8 +13,14 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.loader import check_constant_variables, read_variables
 from nexusform.configuration.variable_values import Assignment, parse_variable_file
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    SourceFile,
+    build_error,
+    build_warning,
+    has_errors,
+    suggest_name,
+)
 from nexusform.domains.sites.types.fleet_definition import FILE_NAME, SiteEntry
 from nexusform.domains.sites.types.site_tasks import FleetContext
 from nexusform.domains.sites.workflow.site_data_location import describe_data_location

@@ -19,8 +19,7 @@ from nexusform.cli.arguments import (
 from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_variable_flags
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.domains.testing.rendering import testing_results
 from nexusform.domains.testing.rendering.testing_results import FileReport, RunReport
 from nexusform.domains.testing.workflow.testing import FileResult, RunResult, TestOptions, find_tests, run_tests
@@ -90,8 +89,7 @@ def _build_run_report(run: RunResult, details: str = "") -> RunReport:
 
 
 def _render_details(run: RunResult, sources: Mapping[str, SourceFile], screen: Screen) -> str:
-    from nexusform.rendering.text.plan_options import PlanTextOptions
-    from nexusform.rendering.text.plan_text import render_plan
+    from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
     from nexusform.rendering.text.state_text import render_state
     from nexusform.resource_types.registry import build_registries
 

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from nexusform.configuration.declarations.configuration import AnyBody, Condition, ProviderBlock
-from nexusform.configuration.declarations.constants import evaluate_flag, evaluate_text
 from nexusform.configuration.module_blocks import decode_provider, is_local_source
 from nexusform.configuration.refactoring_blocks import build_address_pattern
 from nexusform.configuration.static_arguments import (
     check_name,
     describe_duplicate,
+    evaluate_flag,
+    evaluate_text,
     find_single_block,
     get_keyword,
     list_expressions,
@@ -20,8 +21,7 @@ from nexusform.configuration.static_arguments import (
     parse_references,
 )
 from nexusform.configuration.value_blocks import decode_conditions
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.bodies import BodyContent, BodySchema, decode_attributes, decode_body
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Expression, ObjectCons, StringLiteral, Traversal
 from nexusform.resources.address import AddressPattern

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.diagnostics.source import SourceFile
 from nexusform.rendering.json.json_stream import Event, create_diagnostic_event, create_event
 from nexusform.rendering.notation.colours import PLAIN, Painter
 from nexusform.rendering.pull_request.junit import JunitCase, render_suites

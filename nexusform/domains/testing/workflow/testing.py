@@ -12,8 +12,7 @@ from msgspec import Struct, field
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.loader import list_automatic_files, load_configuration
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.domains.testing.configuration.testing_blocks import RunBlock, RunFile
 from nexusform.domains.testing.workflow.testing_files import DEFAULT_DIRECTORY, find_test_files, read_test_file
 from nexusform.domains.testing.workflow.testing_runs import RunError, RunExecutor

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from nexusform.configuration.loader import find_hidden_characters
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, suggest_name
 from nexusform.domains.testing.configuration.testing_blocks import RunFile, decode_test_file
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.language.json_syntax import parse_json_file

@@ -15,8 +15,15 @@ from nexusform.backends.memory import MemoryBackend
 from nexusform.configuration.declarations.configuration import Condition, Configuration
 from nexusform.configuration.loader import check_constant_variables, read_variables
 from nexusform.configuration.reference_checks import check_expression
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, has_errors, suggest_name
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Severity,
+    SourceFile,
+    build_error,
+    build_warning,
+    has_errors,
+    suggest_name,
+)
 from nexusform.domains.pods.scheduling.risks import RISKS
 from nexusform.domains.testing.configuration.testing_blocks import RunBlock, RunFile
 from nexusform.domains.testing.workflow.testing_configuration import (

@@ -17,7 +17,7 @@ from nexusform.interfaces.plugins import FileProblem, Files, ResourceContext
 from nexusform.json_data.json_errors import unify_json_error
 from nexusform.json_data.plain_data import Path, has_unknown
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
-from nexusform.resource_types.machine_hardware import VFS
+from nexusform.resource_types.machine_facts import VFS
 from nexusform.resource_types.shared_arguments import (
     build_unknown_sku_problem,
     check_memory,

@@ -15,8 +15,8 @@ from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_vm_name
-from nexusform.plans.cluster_upgrades import Disruptions, Upgrade
-from nexusform.plans.cluster_upgrades import PoolUpgrade as PoolCourse
+from nexusform.plans.maintenance import Disruptions, Upgrade
+from nexusform.plans.maintenance import PoolUpgrade as PoolCourse
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Shortage

@@ -23,7 +23,7 @@ from nexusform.kubernetes.releases.versions import (
     parse_version,
     select_available_versions,
 )
-from nexusform.plans.cluster_upgrades import Upgrade
+from nexusform.plans.maintenance import Upgrade
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group, is_reserved_namespace
 
 NAME: Final = "simulated-placement"

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
-from nexusform.diagnostics.source import Span
+from nexusform.diagnostics.diagnostic import Span
 from nexusform.domains.whatif.questions.rebalance import EvictionTrial
 from nexusform.language.syntax.syntax_nodes import Body
 from nexusform.rendering.notation.hcl_text import quote_string

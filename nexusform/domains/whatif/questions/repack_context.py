@@ -20,7 +20,7 @@ from nexusform.domains.whatif.questions.pods_down import NO_PODS, ClusterPods, s
 from nexusform.domains.whatif.questions.repack_separation import SeparationRule
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_demand
-from nexusform.plans.cluster_upgrades import compute_quorum
+from nexusform.plans.maintenance import compute_quorum
 from nexusform.scheduling.kubelet import HUGEPAGES
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Share

@@ -28,7 +28,7 @@ from nexusform.domains.whatif.questions.repack_context import (
 )
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.kubernetes.quantity import compute_amount_of_total
-from nexusform.plans.cluster_upgrades import compute_quorum
+from nexusform.plans.maintenance import compute_quorum
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import MachineRanking
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement

@@ -21,7 +21,7 @@ from nexusform.domains.whatif.questions.pods_down import (
     WorkloadImpact,
     WorkloadVerdict,
 )
-from nexusform.plans.cluster_upgrades import compute_quorum
+from nexusform.plans.maintenance import compute_quorum
 from nexusform.plans.site_capacity.other_capacity import RuntimeVersion
 from nexusform.resource_types.machine_facts import find_health_reasons
 from nexusform.snapshots.availability import PoolAvailability, group_down_vms, list_affected_pools

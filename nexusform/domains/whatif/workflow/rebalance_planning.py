@@ -10,8 +10,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, Configuration
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
-from nexusform.diagnostics.source import SourceFile
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    SourceFile,
+    build_error,
+    build_warning,
+    has_errors,
+    suggest_name,
+)
 from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.whatif.questions.rebalance import (
     EvictionCandidate,

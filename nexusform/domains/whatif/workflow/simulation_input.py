@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.loader import read_variables
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, parse_snapshot
 from nexusform.domains.pods.planning.external_clusters import list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import build_existing_clusters

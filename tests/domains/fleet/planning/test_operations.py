@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from nexusform.domains.fleet.planning import step_order
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
@@ -585,3 +588,25 @@ def test_ineffective_delete_strategy_is_reported_on_removal() -> None:
     for result in (plan(FLEET, state), plan(text, state, mode=Mode.DESTROY), plan(text, state, replaces=(P,))):
         assert [w.id for w in warnings(result)] == ["ineffective-delete-strategy"]
     assert warnings(plan(FLEET, state_of(FLEET + placement(pick_n(2))))) == []
+
+
+def test_the_order_of_new_placements_does_not_compare_them_with_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    def count(check: step_order._Check) -> step_order._Check:
+        def counted(changed: step_order._ChangedObject, context: step_order._OrderContext) -> bool:
+            compared.append(changed.position)
+            return check(changed, context)
+
+        return counted
+
+    checks = step_order._AWAITED
+    counted = {check: count(check) for kind in checks.values() for check in kind}
+    monkeypatch.setattr(
+        step_order, "_CANDIDATES", {counted[check]: candidates for check, candidates in step_order._CANDIDATES.items()}
+    )
+    monkeypatch.setattr(step_order, "_AWAITED", {kind: tuple(map(counted.get, checks[kind])) for kind in checks})
+    placements = "".join(placement(name=f"p{number}") for number in range(30))
+    good(plan(FLEET + placements))
+    # Each placement is compared with the 4 new members alone.
+    assert 0 < len(compared) <= 30 * 4 * 4

@@ -1,0 +1,228 @@
+"""Clauses about the changed arguments of one object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from nexusform.interfaces.plugins import UNFINISHED_KEY
+from nexusform.placement_kinds.kinds import MAPS
+from nexusform.plans.plan import Change, Drift
+from nexusform.rendering.notation.hcl_text import SENSITIVE, PathMarks, build_path_trie, format_scalar
+from nexusform.rendering.report.difference_tree import (
+    CHANGED,
+    CREATED,
+    DELETED,
+    Comparison,
+    DifferenceNode,
+    NodeKind,
+    sort_by_source_order,
+)
+from nexusform.rendering.report.folding import format_names
+from nexusform.schemas.block_schema import BlockSchema, get_order_attribute
+
+_MAX_VALUE_LENGTH: Final = 40
+_MAX_PARTS_LENGTH: Final = 60
+_NO_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {}
+
+
+def describe_changes(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> tuple[str, ...]:
+    """Return clauses about the changed arguments without computed values. `placement_clauses`: its placements."""
+    if change.before is None or change.after is None:
+        return ()
+    marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
+    tree = Comparison().compare_objects(change.before, change.after, schema, marks)
+    tree = sort_by_source_order(tree, change.configured_paths)
+    texts = _describe_manifest_changes(change, tree) | _describe_nested_changes(change, tree)
+    machines = frozenset(change.after.get("machines") or ())
+    clauses = tuple(_build_clauses(tree, schema, "", texts, machines)) or placement_clauses
+    return clauses or _describe_unfinished(change) or _describe_computed(tree)
+
+
+def describe_drift(drift: Drift, schema: BlockSchema | None) -> tuple[str, ...]:
+    """Return clauses about the changes of an object made outside of nexusform."""
+    marks = PathMarks.create(drift.sensitive, drift.sensitive)
+    return tuple(_build_clauses(Comparison().compare_objects(drift.before, drift.after, schema, marks), None, ""))
+
+
+def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
+    """Return clauses about the changes inside manifest texts, by attribute."""
+    kinds = (NodeKind.TEXT, NodeKind.JSON)
+    names = [child.name for child in tree.children if child.kind in kinds and child.symbol == CHANGED]
+    if not names:
+        return {}
+    from nexusform.rendering.report.manifest_changes import compare_manifests, describe_changes
+
+    old_attributes, new_attributes = change.before or {}, change.after or {}
+    clauses = {}
+    for name in names:
+        fields = compare_manifests(old_attributes.get(name), new_attributes.get(name))
+        attribute = "" if any(field.title for field in fields) else f"{name} "
+        clauses[name] = tuple(f"{attribute}{clause}" for clause in describe_changes(fields))
+    return clauses
+
+
+def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
+    """Return clauses about the changed paths of few parts deep inside an argument, by attribute."""
+    clauses = {}
+    for child in tree.children:
+        changed = [part for part in child.children if part.symbol]
+        is_nested = any(part.symbol == CHANGED and part.kind is not NodeKind.LEAF for part in changed)
+        if child.symbol != CHANGED or child.kind not in _NESTED_KINDS or not is_nested or child.forces_replacement:
+            continue
+        from nexusform.rendering.report.changed_paths import describe_changed_paths
+
+        marks = build_path_trie((*change.sensitive_before, *change.sensitive_after))
+        old, new = (change.before or {})[child.name], (change.after or {})[child.name]
+        paths = describe_changed_paths(child.name, old, new, marks)
+        if len(paths) <= _MAX_PATHS:
+            clauses[child.name] = tuple(paths)
+    return clauses
+
+
+_NESTED_KINDS: Final = (NodeKind.LIST, NodeKind.MAP, NodeKind.OBJECT)
+_MAX_PATHS: Final = 4
+
+
+def _describe_unfinished(change: Change) -> tuple[str, ...]:
+    """Return a clause if an earlier apply began the change and did not finish it."""
+    progress = (change.private or {}).get(UNFINISHED_KEY) or {}
+    return ("continues an earlier apply",) if progress.get("in_progress") else ()
+
+
+def _describe_computed(tree: DifferenceNode) -> tuple[str, ...]:
+    """Return a clause if only computed values change; `-details` lists them."""
+    return ("computed values change",) if any(child.symbol for child in tree.children) else ()
+
+
+def _build_clauses(
+    tree: DifferenceNode,
+    schema: BlockSchema | None,
+    path: str,
+    texts: Mapping[str, tuple[str, ...]] = _NO_TEXTS,
+    machines: AbstractSet[str] = frozenset(),
+) -> list[str]:
+    """Return a clause for every changed argument, nested blocks included, such as `pool1 count 24` with the
+    new value. `texts` are the changes inside manifests by attribute, `machines` the machines of a rack.
+    """
+    clauses: list[str] = []
+    for child in tree.children:
+        if child.symbol and _is_configurable(child.name, schema):
+            clauses += texts.get(child.name) or [f"{path}{child.name} {_format_change(child)}"]
+    blocks: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for block in tree.blocks:
+        if block.symbol:
+            nested = schema.blocks.get(block.name) if schema else None
+            block_clauses = _describe_block(block, nested.schema if nested else None)
+            blocks.setdefault((block.symbol, block_clauses), []).append(block.label or block.name)
+    for (symbol, block_clauses), names in blocks.items():
+        sign = symbol if symbol in (CREATED, DELETED) else ""
+        subject = f"{sign}{path}{format_names(names)}"
+        if machines >= set(names):
+            # Facts change, not machines; "all" is shorter than sixteen names.
+            is_whole_rack = len(names) > 1 and len(machines) == len(names)
+            machine_names = f"all {len(names):,} machines" if is_whole_rack else format_names(names)
+            subject = f"{machine_names}{' no longer' if symbol == DELETED else ''}"
+        clauses += [f"{subject}{clause}" for clause in block_clauses]
+    return clauses
+
+
+def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
+    """Return the clauses after the name of a block; equal blocks share them."""
+    if block.symbol in (CREATED, DELETED):
+        texts = []
+        for child in block.children:
+            attribute = schema.attributes.get(child.name) if schema else None
+            value = child.old if child.symbol == DELETED else child.new
+            if child.kind is NodeKind.LEAF and (attribute is None or value != attribute.default):
+                texts.append(f"{child.name} = {format_scalar(value)}")
+        text = ", ".join(texts)
+        return (f" ({text})" if 0 < len(text) <= _MAX_VALUE_LENGTH else "",)
+    return tuple(f" {clause}" for clause in _build_clauses(block, schema, ""))
+
+
+def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
+    """Return whether users can set an argument. Without a schema, assume that they can."""
+    if name in MAPS:
+        return False
+    if schema is None:
+        return True
+    attribute = schema.attributes.get(name)
+    is_order = any(name == get_order_attribute(block) for block in schema.blocks)
+    return attribute is not None and attribute.is_configurable and not is_order
+
+
+def _format_leaf(node: DifferenceNode) -> str:
+    """Format a primitive value, or the old value if it is deleted."""
+    return format_scalar(node.old if node.symbol == DELETED else node.new)
+
+
+def _format_change(node: DifferenceNode) -> str:
+    """Format a changed value: old and new, `= 3`, `2 added, 1 removed`. Long values are counted."""
+    replacement_note = " (forces replacement)" if node.forces_replacement else ""
+    match node.kind:
+        case NodeKind.LEAF:
+            return f"{_format_scalar_change(node)}{replacement_note}"
+        case NodeKind.SENSITIVE:
+            return f"{SENSITIVE}{replacement_note}"
+        case NodeKind.SET | NodeKind.LIST | NodeKind.MAP | NodeKind.OBJECT:
+            return f"{_format_part_changes(node)}{replacement_note}"
+        case _:
+            return f"changed{replacement_note}"
+
+
+def _format_scalar_change(node: DifferenceNode) -> str:
+    """Format a changed primitive value: old and new, `= 3`, `2 removed`."""
+    old, new = format_scalar(node.old), format_scalar(node.new)
+    if len(old) + len(new) > _MAX_VALUE_LENGTH:
+        return "changed"
+    if node.symbol == CREATED:
+        return f"= {new}"
+    return f"{old} removed" if node.symbol == DELETED else f"{old} -> {new}"
+
+
+_PART_VERBS: Final = ((CREATED, "added"), (DELETED, "removed"), (CHANGED, "changed"))
+
+
+def _format_part_changes(node: DifferenceNode) -> str:
+    """Format changed parts by name: `"1" added, "8" removed`; with long values, by count."""
+    names, counts = [], []
+    for symbol, verb in _PART_VERBS:
+        parts = [child for child in node.children if child.symbol == symbol]
+        if not parts:
+            continue
+        count = f"{len(parts):,} {verb}"
+        counts.append(count)
+        if not all(map(_get_part_name, parts)):
+            names.append(count)
+        elif symbol == CHANGED:
+            names.append(_format_changed_entries(parts))
+        else:
+            names.append(f"{', '.join(map(_get_part_name, parts))} {verb}")
+    if not names:
+        return "changed"
+    text = ", ".join(names)
+    return text if len(text) <= _MAX_PARTS_LENGTH else ", ".join(counts)
+
+
+def _format_changed_entries(changed: Sequence[DifferenceNode]) -> str:
+    """Format changed entries with their old and new values."""
+    texts = []
+    for child in changed:
+        is_leaf = child.kind is NodeKind.LEAF
+        name = child.name if is_leaf else _get_part_name(child)
+        texts.append(f"{name} {_format_scalar_change(child) if is_leaf else 'changed'}".strip())
+    return ", ".join(texts)
+
+
+# Attributes that identify the elements of a list.
+_NAME_ATTRIBUTES: Final = ("name", "type", "cluster_name", "key")
+
+
+def _get_part_name(node: DifferenceNode) -> str:
+    """Return the name, value or identifying attribute of a part; "" without any."""
+    if node.name or node.kind is NodeKind.LEAF:
+        return node.name or _format_leaf(node)
+    leaves_by_name = {child.name: child for child in node.children if child.kind is NodeKind.LEAF}
+    return next((_format_leaf(leaves_by_name[name]) for name in _NAME_ATTRIBUTES if name in leaves_by_name), "")

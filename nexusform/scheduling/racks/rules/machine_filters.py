@@ -1,0 +1,113 @@
+"""Machines: their state must allow new VMs (schedulable), their hardware the SKU (hardware), and their ephemeral disk
+must hold the VM's root disk (disk).
+
+A VM SKU lists its supported machine SKUs; machines with figures of their own pass.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks.layout import MachineCapacity
+from nexusform.scheduling.racks.rule import CapacityCheck, CapacityFilter, MachineFilter, ShortageContext
+from nexusform.scheduling.racks.rules.zones import describe_zones
+from nexusform.scheduling.racks.vms import Demand, Interval, Machine, VmSku
+
+
+def _find_state_rejection(machine: Machine) -> str | None:
+    """Return the reason why the machine takes no new VMs ("cordoned", ...), or None."""
+    return machine.unschedulable_reason or None
+
+
+def _describe_schedulable_remaining(_demand: Demand, remaining: Interval, before: Interval) -> str:
+    return f"{remaining} take new VMs" if remaining != before else ""
+
+
+def _describe_schedulable_shortage(context: ShortageContext) -> str:
+    reason_counts = Counter(context.layout.machines[number].unschedulable_reason for number in context.machines)
+    most_first = sorted(reason_counts.items(), key=lambda item: (-item[1], item[0]))
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in most_first)
+    machines = len(context.machines)
+    return f"None of the {machines:,} machines on the site ({describe_zones(context.demand)}) takes new VMs: {reasons}."
+
+
+SCHEDULABLE = MachineFilter(
+    name="schedulable",
+    find_rejection=_find_state_rejection,
+    describe_shortage=_describe_schedulable_shortage,
+    binding="not_schedulable",
+    line="1 fits",
+    describe_remaining=_describe_schedulable_remaining,
+)
+
+
+def _build_hardware_check(sku: VmSku) -> CapacityCheck:
+    """Build a check that returns why the hardware cannot run the SKU, or None."""
+    supported_hardware = sku.machine_skus
+
+    def find_rejection(capacity: MachineCapacity) -> str | None:
+        if not supported_hardware or capacity.hardware is None or capacity.hardware in supported_hardware:
+            return None
+        return f"{sku.name} runs on {', '.join(supported_hardware)} only, this is {capacity.hardware}"
+
+    return find_rejection
+
+
+def _describe_hardware_remaining(_demand: Demand, remaining: Interval, before: Interval) -> str:
+    return f"{remaining} have hardware for the SKU" if remaining != before else ""
+
+
+def _describe_hardware_shortage(context: ShortageContext) -> str:
+    """Explain why no machine is left, and name the largest SKU supported by this hardware."""
+    sku = context.demand.sku
+    names = {context.layout.machines[number].machine_sku for number in context.machines}
+    hardware = sorted(name for name in names if name)
+    runs_on = ", ".join(sku.machine_skus)
+    text = f"{sku.name} runs on {runs_on} only; the machines of the site are {', '.join(hardware)}."
+    supported_skus = [CATALOGUES[NEWEST].find_largest_sku(sku.kind, name) for name in hardware]
+    largest = max(
+        (candidate for candidate in supported_skus if candidate is not None),
+        key=lambda candidate: (candidate.host_vcpus, candidate.memory_gib),
+        default=None,
+    )
+    if largest is None:
+        return text
+    return f"{text} The largest SKU of the same type for this hardware is {largest.name}."
+
+
+HARDWARE = CapacityFilter(
+    name="hardware",
+    build_check=_build_hardware_check,
+    describe_shortage=_describe_hardware_shortage,
+    line="1 fits",
+    describe_remaining=_describe_hardware_remaining,
+)
+
+
+def _build_disk_check(sku: VmSku) -> CapacityCheck:
+    """Build a check that returns the missing disk, or None if there is enough."""
+    needed = sku.disk_gib
+
+    def find_rejection(capacity: MachineCapacity) -> str | None:
+        return None if capacity.disk >= needed else f"{capacity.disk} GiB of disk left, {needed} GiB needed"
+
+    return find_rejection
+
+
+def _describe_disk_remaining(_demand: Demand, remaining: Interval, before: Interval) -> str:
+    return f"{remaining} have the disk" if remaining != before else ""
+
+
+def _describe_disk_shortage(context: ShortageContext) -> str:
+    disk = context.demand.sku.disk_gib
+    return f"No machine on the site ({describe_zones(context.demand)}) has {disk:,} GiB of disk left."
+
+
+DISK = CapacityFilter(
+    name="disk",
+    build_check=_build_disk_check,
+    describe_shortage=_describe_disk_shortage,
+    line="1 fits",
+    describe_remaining=_describe_disk_remaining,
+)

@@ -1,0 +1,101 @@
+"""Spread: racks with the fewest VMs of the pool (or first, of the cluster), then the fewest VMs, then the least memory
+used; on a rack, machines with the fewest VMs of the cluster, then of the pool, then the least memory used.
+"""
+
+from __future__ import annotations
+
+from nexusform.scheduling.racks.layout import Figure, Usage
+from nexusform.scheduling.racks.rule import MEMORY_BITS, Key, KeyDependence
+from nexusform.scheduling.racks.vms import Demand, convert_to_gib
+
+
+def _describe_count(count: int) -> str:
+    return "1 VM" if count == 1 else f"{count} VMs"
+
+
+def _describe_cluster_count(demand: Demand, count: int) -> str:
+    return f"{_describe_count(count)} of {demand.vm.cluster}"
+
+
+def _describe_pool_count(demand: Demand, count: int) -> str:
+    return f"{_describe_count(count)} of {demand.vm.pool}"
+
+
+# VMs of the cluster on the rack: the first key under rack_spread = "cluster".
+RACK_CLUSTER_VMS = Key(
+    rule="rack_spread",
+    build_figures=lambda usage, _demand: usage.cluster.racks,
+    describe=_describe_cluster_count,
+    dependence=KeyDependence.CLUSTER,
+)
+# VMs of the pool on the rack.
+RACK_POOL_VMS = Key(
+    rule="rack_spread",
+    build_figures=lambda usage, _demand: usage.pool.racks,
+    describe=_describe_pool_count,
+    dependence=KeyDependence.POOL,
+)
+# VMs of any owner on the rack.
+RACK_ALL_VMS = Key(
+    rule="rack_spread",
+    build_figures=lambda usage, _demand: usage.rack_vms,
+    describe=lambda _demand, count: _describe_count(count),
+    dependence=KeyDependence.NONE,
+)
+# MiB used by VMs on the rack.
+RACK_MEMORY_USED = Key(
+    rule="rack_spread",
+    build_figures=lambda usage, _demand: usage.rack_memory,
+    describe=lambda _demand, mib: f"{convert_to_gib(mib):,} GiB",
+    convert_figure=convert_to_gib,
+    bits=MEMORY_BITS,
+    dependence=KeyDependence.NONE,
+)
+
+
+def _describe_vms(vms: int, name: str) -> str:
+    return f"no VM of {name}" if vms == 0 else f"{vms} VM{'s' if vms > 1 else ''} of {name}"
+
+
+# VMs of the cluster on the machine.
+MACHINE_CLUSTER_VMS = Key(
+    rule="machine_spread",
+    build_figures=lambda usage, _demand: usage.cluster.machines,
+    describe=lambda demand, vms: _describe_vms(vms, demand.vm.cluster),
+    dependence=KeyDependence.CLUSTER,
+)
+# VMs of the pool on the machine.
+MACHINE_POOL_VMS = Key(
+    rule="machine_spread",
+    build_figures=lambda usage, _demand: usage.pool.machines,
+    describe=lambda demand, vms: _describe_vms(vms, demand.vm.pool),
+    dependence=KeyDependence.POOL,
+)
+# MiB used by VMs on the machine.
+MACHINE_MEMORY_USED = Key(
+    rule="machine_spread",
+    build_figures=lambda usage, _demand: usage.memory,
+    describe=lambda _demand, mib: f"{convert_to_gib(mib):,} GiB",
+    convert_figure=convert_to_gib,
+    bits=MEMORY_BITS,
+    dependence=KeyDependence.NONE,
+)
+
+
+def _build_figures(usage: Usage, demand: Demand) -> Figure | None:
+    """Build figures: 0 on machines with an extra-large VM of another cluster, else 1."""
+    if not demand.sku.extra_large:
+        return None
+    site_counts, cluster_counts = usage.extra_large, usage.cluster.extra_large
+    return lambda machine: int(site_counts[machine] <= cluster_counts[machine])
+
+
+def _describe(demand: Demand, is_alone: int) -> str:
+    if not demand.sku.extra_large:
+        return ""
+    return "no extra-large VM of another cluster" if is_alone else ("runs an extra-large VM of another cluster")
+
+
+SHARED_MACHINE = Key(
+    rule="extra_large", build_figures=_build_figures, describe=_describe, bits=1, dependence=KeyDependence.CLUSTER
+)
