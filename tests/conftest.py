@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Generator, Iterator
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -58,9 +59,21 @@ def pytest_collection() -> Generator[None]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slow ones begin first, so that no worker is left with one of them at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each worker begins with its share of the slow tests, so that none of them is left for the end."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    slow = [item for item in items if item.get_closest_marker("slow") is not None]
+    quick = [item for item in items if item.get_closest_marker("slow") is None]
+    shares: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    for _, tests in groupby(slow, key=lambda item: item.path):  # a file prepares once for all its tests
+        min(shares, key=len).extend(tests)
+    ordered: list[pytest.Item] = []
+    for number, share in enumerate(shares):
+        count = (len(items) - len(ordered)) // (workers - number)  # as many as xdist sends to this worker
+        rest = max(count - len(share), 0)
+        ordered += share + quick[:rest]
+        del quick[:rest]
+    items[:] = ordered + quick
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -155,30 +155,46 @@ def test_workflows_use_the_local_action_with_both_variables(name: str) -> None:
 # --- builds ------------------------------------------------------------------------------------
 
 
-def build(directory: Path, *flags: str, umask: int) -> dict[str, Path]:
-    """Build from another directory with a file mask; return the files by suffix."""
+def build(tools: str, directory: Path, *flags: str, umask: int) -> dict[str, Path]:
+    """Build from another directory with a file mask; return the files by suffix. `tools` is a Python with them."""
     directory.mkdir()
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
-    command = ["bash", "-c", f'umask {umask:03o} && exec "$@"', "-", sys.executable, str(BUILD), *flags]
-    done = subprocess.run(
-        [*command, str(directory)], cwd=directory, env=environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode and UNREACHABLE.search(done.stderr) and "NEXUSFORM_NEED_SERVERS" not in os.environ:
-        pytest.skip("the package index is not reachable")
+    arguments = [*flags, str(directory)]
+    program = f"import build, sys; build.create_environment = lambda *_: {tools!r}; sys.exit(build.main({arguments!r}))"
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000", "PYTHONPATH": str(BUILD.parent)}
+    command = ["bash", "-c", f'umask {umask:03o} && exec "$@"', "-", sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    skip_if_unreachable(done.stderr)
     assert done.returncode == 0, done.stdout + done.stderr
     return {file.suffix: file for file in directory.iterdir()}
 
 
+def skip_if_unreachable(text: str) -> None:
+    if UNREACHABLE.search(text) and "NEXUSFORM_NEED_SERVERS" not in os.environ:
+        pytest.skip("the package index is not reachable")
+
+
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def tools(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a Python with the tools of a build: two builds share them."""
+    program = "import build, os, sys; print(build.create_environment(build.Path(sys.argv[1]), dict(os.environ)))"
+    environment = {**os.environ, "PYTHONPATH": str(BUILD.parent), "PIP_NO_COMPILE": "1"}
+    command = [sys.executable, "-c", program, str(tmp_path_factory.mktemp("tools") / "venv")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    skip_if_unreachable(done.stderr)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def built(tools: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     flags = [] if ON_ZIPAPP_PLATFORM else ["--wheel"]
-    return build(tmp_path_factory.mktemp("build") / "first", *flags, umask=0o022)
+    return build(tools, tmp_path_factory.mktemp("build") / "first", *flags, umask=0o022)
 
 
 @pytest.mark.slow
-def test_two_builds_are_equal_in_bytes(built: dict[str, Path], tmp_path: Path) -> None:
+def test_two_builds_are_equal_in_bytes(tools: str, built: dict[str, Path], tmp_path: Path) -> None:
     has_zipapp = ON_ZIPAPP_PLATFORM and choose_quarter() == 0  # its build takes the longest
-    again = build(tmp_path / "second", *([] if has_zipapp else ["--wheel"]), umask=0o077)
+    again = build(tools, tmp_path / "second", *([] if has_zipapp else ["--wheel"]), umask=0o077)
     assert again.keys() == built.keys() - (set() if has_zipapp else {".pyz"})
     assert [suffix for suffix, file in again.items() if file.read_bytes() != built[suffix].read_bytes()] == []
 
