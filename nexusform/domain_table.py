@@ -47,7 +47,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     its types. `show_renderers`: types to the functions that render them for `show` instead of attributes
     (cli/show.py). `imports`: sources of `import -from=`, DIR for any directory, to their importers
     (workflow/runs/object_import.py). `reconcilers`: sources of `reconcile -from=` to their comparison with state
-    (cli/comparison_sources.py). `checkers`: programs of `plan -check-with=` to their checks
+    (cli/reconcile_sources.py). `checkers`: programs of `plan -check-with=` to their checks
     (workflow/program_checks.py). `diagnostic_traits`: its diagnostics by id, if they have traits.
     """
 
@@ -232,7 +232,7 @@ _ALL: Final = (
         data_sources={"fleet_hub": "fleet_hub"},
         providers={"fleet": "providers.fleet:PROVIDER"},
         imports={"hub": "workflow.hub_import:import_hub"},
-        reconcilers={"hub": "cli.reconcile_answer:compare_with_hub"},
+        reconcilers={"hub": "cli.hub_comparison:compare_with_hub"},
         diagnostic_traits={"fields-owned-by-others": _NOTE},
     ),
     Domain(
@@ -242,7 +242,7 @@ _ALL: Final = (
         name="testing",
         description="`nexusform test`: assertions over plans",
         dependencies=("pods",),
-        checks="workflow.testing_files:list_test_file_problems",
+        checks="workflow.test_files:list_test_file_problems",
         io_layer=("workflow", "cli"),
     ),
     Domain(
@@ -263,7 +263,7 @@ _ALL: Final = (
         description="Many sites as data: one aggregated plan, waves, workers",
         dependencies=("azure", "whatif"),
         io_layer=("workflow", "engines", "cli"),
-        simulates={"failure": "cli.ask:simulate_failure"},
+        simulates={"failure": "cli.site_questions:simulate_failure"},
     ),
     Domain(
         name="remote_state",
@@ -285,7 +285,7 @@ def find_domains() -> Mapping[str, Domain]:
     return {domain.name: domain for domain in _ALL if find_spec(f"{PACKAGE}.{domain.name}") is not None}
 
 
-def collect_type_targets(field_name: str) -> dict[str, str]:
+def collect_type_modules(field_name: str) -> dict[str, str]:
     """Collect the targets of all `resource_types` or `data_sources`."""
     return {
         name: domain.build_target(f"types.{module}:{name.upper()}")
@@ -308,7 +308,7 @@ def collect_placement_maps() -> dict[str, str]:
     return {name: kind for domain in find_domains().values() for name, kind in domain.placement_maps.items()}
 
 
-def collect_checks() -> dict[str, str]:
+def collect_validate_checks() -> dict[str, str]:
     """Collect the targets of `checks`, by domain."""
     return {domain.name: domain.build_target(domain.checks) for domain in find_domains().values() if domain.checks}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nexusform.resources.address import parse_address
-from nexusform.state.codec import decode_state, encode_state
 from nexusform.state.objects import State
+from nexusform.state.state_codec import decode_state, encode_state
 
 
 def taint_object(state: State, address: str) -> State:

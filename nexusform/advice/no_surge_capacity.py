@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nexusform.advice.facts import MAXIMUM_ITEMS, LintFacts, PoolFacts, build_finding
+from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.scheduling.racks.vms import Interval
@@ -14,7 +14,7 @@ from nexusform.scheduling.racks.vms import Interval
 ID: Final = "no-surge-capacity"
 
 
-def check(facts: LintFacts) -> list[Diagnostic]:
+def check(facts: LintInput) -> list[Diagnostic]:
     """Return one finding for every pool that could not be upgraded, on sites with VMs placed by this plan."""
     changed_sites = {pool.site_id for pool in facts.pools if pool.new_numbers}
     findings: list[Diagnostic] = []
@@ -36,13 +36,13 @@ def _format_certainty(needed: int, free: Interval) -> str:
     return "would" if free.maximum < needed else "may"
 
 
-def _format_summary(pool: PoolFacts, needed: int, free: Interval) -> str:
+def _format_summary(pool: LintPool, needed: int, free: Interval) -> str:
     zone_text = f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""
     capacity_text = f"{free} of {needed} {pool.sku.name} fit" if free.maximum else f"no {pool.sku.name} fits"
     return f"{pool.cluster}/{pool.pool}: an upgrade {_format_certainty(needed, free)} fail, {capacity_text}{zone_text}"
 
 
-def _format_detail(pool: PoolFacts, needed: int, free: Interval) -> str:
+def _format_detail(pool: LintPool, needed: int, free: Interval) -> str:
     zone_text = f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""
     capacity_text = (
         f"{free} {select_word_form(free.maximum, 'more fits', 'more fit')}" if free.maximum else "no more fits"

@@ -15,7 +15,7 @@ from nexusform.advice import (
     zones_pinned,
     zones_too_small,
 )
-from nexusform.advice.facts import LintFacts
+from nexusform.advice.lint_input import LintInput
 from nexusform.diagnostics.diagnostic import Diagnostic
 
 
@@ -25,7 +25,7 @@ class LintRule(Struct, frozen=True):
     """
 
     id: str
-    check: Callable[[LintFacts], list[Diagnostic]]
+    check: Callable[[LintInput], list[Diagnostic]]
     literal: bool
     help: str
 
@@ -79,7 +79,7 @@ RULE_IDS: Final = tuple(rule.id for rule in RULES)
 
 
 def run_rules(
-    facts: LintFacts,
+    facts: LintInput,
     disabled_rules: Collection[str] = (),
     disabled_by_address: Mapping[str, Collection[str]] | None = None,
     *,

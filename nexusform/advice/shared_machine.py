@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.advice.facts import MAXIMUM_ITEMS, LintFacts, PoolFacts, SiteFacts, build_finding
+from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, LintSite, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list
 
 ID: Final = "shared-machine"
 
 
-def check(facts: LintFacts) -> list[Diagnostic]:
+def check(facts: LintInput) -> list[Diagnostic]:
     """Return one finding for every cluster with VMs placed by this plan. Silent if pinned zones are the only
     reason, reported by zones-pinned.
     """
-    owners: dict[str, list[PoolFacts]] = {}
+    owners: dict[str, list[LintPool]] = {}
     for pool in facts.pools:
         owners.setdefault(pool.owner, []).append(pool)
     findings: list[Diagnostic] = []
@@ -48,7 +48,7 @@ def check(facts: LintFacts) -> list[Diagnostic]:
     return findings
 
 
-def _format_quorum_loss(pools: Sequence[PoolFacts]) -> str:
+def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
     """Format the loss of quorum if one machine with control plane VMs fails; "" for none."""
     planes = [pool for pool in pools if pool.is_control_plane and pool.count > 1]
     on_machine = Counter(vm.placement.machine for pool in planes for vm in pool.vms.values())
@@ -64,11 +64,11 @@ def _format_quorum_summary(quorum_loss: str) -> str:
     return "; losing one breaks control-plane quorum" if quorum_loss else ""
 
 
-def _find_first_new(pools: Sequence[PoolFacts]) -> PoolFacts:
+def _find_first_new(pools: Sequence[LintPool]) -> LintPool:
     return next(pool for pool in pools if pool.new_numbers)
 
 
-def _format_detail(pools: Sequence[PoolFacts], shared: dict[str, list[str]], site: SiteFacts) -> str:
+def _format_detail(pools: Sequence[LintPool], shared: dict[str, list[str]], site: LintSite) -> str:
     cluster = pools[0].cluster
     vms = sum(pool.count for pool in pools)
     schedulable_count = len(site.list_schedulable(None))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.advice.facts import MAXIMUM_ITEMS, LintFacts, PoolFacts, build_finding
+from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmSku
@@ -17,7 +17,7 @@ from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmSku
 ID: Final = "sku-mismatch"
 
 
-def check(facts: LintFacts) -> list[Diagnostic]:
+def check(facts: LintInput) -> list[Diagnostic]:
     """Return one finding for every pool with a badly fitting SKU."""
     findings: list[Diagnostic] = []
     for pool in facts.pools:
@@ -26,7 +26,7 @@ def check(facts: LintFacts) -> list[Diagnostic]:
         if not machines or not pool.new_numbers:
             continue
         # In a plan, a SKU that no machine lists is already an error.
-        unlisted_machines = [machine for machine in machines if not _is_accepted(machine, pool.sku)]
+        unlisted_machines = [machine for machine in machines if not _is_sku_made_for(machine, pool.sku)]
         if not unlisted_machines:
             detail = _format_inefficient_sku(pool, machines, facts.vm_skus)
         elif len(unlisted_machines) == len(machines) and site.simulate is not None:
@@ -39,11 +39,11 @@ def check(facts: LintFacts) -> list[Diagnostic]:
     return findings
 
 
-def _is_accepted(machine: Machine, sku: VmSku) -> bool:
+def _is_sku_made_for(machine: Machine, sku: VmSku) -> bool:
     return machine.machine_sku is None or not sku.machine_skus or machine.machine_sku in sku.machine_skus
 
 
-def _format_unlisted(pool: PoolFacts, unlisted_machines: Sequence[Machine], machines: Sequence[Machine]) -> str:
+def _format_unlisted(pool: LintPool, unlisted_machines: Sequence[Machine], machines: Sequence[Machine]) -> str:
     hardware = format_list(sorted({str(m.machine_sku) for m in unlisted_machines}), MAXIMUM_ITEMS)
     if len(unlisted_machines) == len(machines):
         return (
@@ -59,33 +59,33 @@ def _format_unlisted(pool: PoolFacts, unlisted_machines: Sequence[Machine], mach
     )
 
 
-def _format_inefficient_sku(pool: PoolFacts, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
+def _format_inefficient_sku(pool: LintPool, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
     """Format a SKU that another of its type and size beats on all hardware; "" otherwise."""
     kinds = Counter((m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku) for m in machines)
     better: dict[str, tuple[VmSku, int, float]] = {}
     for cpus, memory, machine_sku in sorted(kinds, key=str):
         same_hardware = next(m for m in machines if m.machine_sku == machine_sku and m.cpus_per_cell == cpus)
-        best = _find_nearest(pool.sku, same_hardware, skus)
+        best = _find_better_fitting_sku(pool.sku, same_hardware, skus)
         if best is None:
             return ""
         better[machine_sku or f"{cpus} vCPUs and {memory} GiB per cell"] = (best, cpus, memory)
     hardware, (best, cpus, memory) = next(iter(better.items()))
     pool_text = f"{pool.pool} of {pool.cluster}"
-    current_count, better_count = _count_per_cell(pool.sku, cpus, memory), _count_per_cell(best, cpus, memory)
+    current_count, better_count = _count_vms_per_cell(pool.sku, cpus, memory), _count_vms_per_cell(best, cpus, memory)
     return (
         f"{pool_text} asks for {pool.sku.name}: {current_count} of them fit a NUMA cell of {hardware} "
-        f"({cpus} vCPUs, {memory} GiB) and leave {_format_remainder(pool.sku, cpus, memory)} of it. "
+        f"({cpus} vCPUs, {memory} GiB) and leave {_format_cell_remainder(pool.sku, cpus, memory)} of it. "
         f"{best.name} is designed for this hardware: {better_count} fit and leave "
-        f"{_format_remainder(best, cpus, memory)}."
+        f"{_format_cell_remainder(best, cpus, memory)}."
     )
 
 
-def _format_remainder(sku: VmSku, cpus: int, memory: float) -> str:
-    number = _count_per_cell(sku, cpus, memory)
+def _format_cell_remainder(sku: VmSku, cpus: int, memory: float) -> str:
+    number = _count_vms_per_cell(sku, cpus, memory)
     return f"{cpus - number * sku.cpus_in_cell} vCPUs and {memory - number * sku.memory_in_cell} GiB"
 
 
-def _find_nearest(sku: VmSku, machine: Machine, skus: Sequence[VmSku]) -> VmSku | None:
+def _find_better_fitting_sku(sku: VmSku, machine: Machine, skus: Sequence[VmSku]) -> VmSku | None:
     """Return the SKU of the same type and memory that fills a cell more evenly, or None."""
     if not sku.kind:
         return None
@@ -93,7 +93,7 @@ def _find_nearest(sku: VmSku, machine: Machine, skus: Sequence[VmSku]) -> VmSku 
     similar_skus = [
         candidate for candidate in skus if (candidate.kind, candidate.memory_gib, candidate.numa_cells) == key
     ]
-    fitting = [candidate for candidate in similar_skus if _has_capacity(machine, candidate)]
+    fitting = [candidate for candidate in similar_skus if _has_cell_for(machine, candidate)]
 
     def compute_distance(candidate: VmSku) -> float:
         # |vCPUs / GiB of the VM - vCPUs / GiB of the cell|, without fractions: memory is equal.
@@ -105,11 +105,11 @@ def _find_nearest(sku: VmSku, machine: Machine, skus: Sequence[VmSku]) -> VmSku 
     return best if best is not None and compute_distance(best) < compute_distance(sku) else None
 
 
-def _has_capacity(machine: Machine, sku: VmSku) -> bool:
+def _has_cell_for(machine: Machine, sku: VmSku) -> bool:
     """Return whether a cell of such a machine has capacity for a VM of the SKU."""
-    per_cell = _count_per_cell(sku, machine.cpus_per_cell, machine.memory_gib_per_cell)
-    return _is_accepted(machine, sku) and per_cell > 0
+    per_cell = _count_vms_per_cell(sku, machine.cpus_per_cell, machine.memory_gib_per_cell)
+    return _is_sku_made_for(machine, sku) and per_cell > 0
 
 
-def _count_per_cell(sku: VmSku, cpus: int, memory: float) -> int:
+def _count_vms_per_cell(sku: VmSku, cpus: int, memory: float) -> int:
     return min(cpus // max(sku.cpus_in_cell, 1), int(memory * MIB_PER_GIB) // max(sku.mib_in_cell, 1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from nexusform.advice.facts import MAXIMUM_ITEMS, LintFacts, PoolFacts, SimulationResult, SiteFacts, build_finding
+from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, LintSite, SimulationResult, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list
 
@@ -27,7 +27,7 @@ class CreationGroup(NamedTuple):
     """Pools created together: a cluster's, in order."""
 
     name: str
-    pools: tuple[PoolFacts, ...]
+    pools: tuple[LintPool, ...]
 
     @property
     def memory_gib(self) -> float:
@@ -40,33 +40,33 @@ class CreationGroup(NamedTuple):
         return any(pool.is_existing for pool in self.pools)
 
 
-def check(facts: LintFacts) -> list[Diagnostic]:
+def check(facts: LintInput) -> list[Diagnostic]:
     """Return findings for clusters, then for pools inside a cluster; only if all their VMs are placed together."""
     findings: list[Diagnostic] = []
     for site_id in dict.fromkeys(pool.site_id for pool in facts.pools):
         pools = facts.list_pools(site_id)
-        new_groups = [group for group in _group_pools(pools) if _is_new(group.pools)]
-        site = facts.sites.get(site_id) or SiteFacts(site_id)
-        findings += _check_clusters(new_groups, pools, site, includes_costless=facts.includes_costless)
+        new_groups = [group for group in _group_pools(pools) if _is_newly_placed(group.pools)]
+        site = facts.sites.get(site_id) or LintSite(site_id)
+        findings += _check_cluster_order(new_groups, pools, site, includes_costless=facts.includes_costless)
         for group in new_groups:
-            findings += _check_pools(group, pools, site, includes_costless=facts.includes_costless)
+            findings += _check_pool_order(group, pools, site, includes_costless=facts.includes_costless)
     return findings
 
 
-def _group_pools(pools: Sequence[PoolFacts]) -> list[CreationGroup]:
-    owners: dict[str, list[PoolFacts]] = {}
+def _group_pools(pools: Sequence[LintPool]) -> list[CreationGroup]:
+    owners: dict[str, list[LintPool]] = {}
     for pool in pools:
         owners.setdefault(pool.owner, []).append(pool)
     return [CreationGroup(members[0].cluster, tuple(members)) for members in owners.values()]
 
 
-def _is_new(pools: Sequence[PoolFacts]) -> bool:
+def _is_newly_placed(pools: Sequence[LintPool]) -> bool:
     """Return whether this plan places all VMs, or checks them as if it did: another order is possible."""
     return any(pool.numbers for pool in pools) and all(len(pool.new_numbers) == len(pool.numbers) for pool in pools)
 
 
-def _check_clusters(
-    new_groups: Sequence[CreationGroup], pools: Sequence[PoolFacts], site: SiteFacts, *, includes_costless: bool
+def _check_cluster_order(
+    new_groups: Sequence[CreationGroup], pools: Sequence[LintPool], site: LintSite, *, includes_costless: bool
 ) -> list[Diagnostic]:
     findings: list[Diagnostic] = []
     gain = None
@@ -92,22 +92,22 @@ def _check_clusters(
     return findings
 
 
-def _measure_clusters(new_groups: Sequence[CreationGroup], pools: Sequence[PoolFacts], site: SiteFacts) -> _OrderGain:
+def _measure_clusters(new_groups: Sequence[CreationGroup], pools: Sequence[LintPool], site: LintSite) -> _OrderGain:
     """Measure the gain of creating larger clusters first."""
     order = sorted(new_groups, key=lambda group: -group.memory_gib)
-    best: list[PoolFacts] = []
+    best: list[LintPool] = []
     for group in order:
         best += group.pools
     names = ", ".join(group.name for group in order)
     return _measure_order(names, pools, _order_pools(pools, best), site)
 
 
-def _check_pools(
-    group: CreationGroup, pools: Sequence[PoolFacts], site: SiteFacts, *, includes_costless: bool
+def _check_pool_order(
+    group: CreationGroup, pools: Sequence[LintPool], site: LintSite, *, includes_costless: bool
 ) -> list[Diagnostic]:
     """Return a finding for the first agent pool of a cluster placed before larger ones of the cluster."""
     agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
-    candidate = _find_before_larger(agent_pools)
+    candidate = _find_pool_before_larger(agent_pools)
     if candidate is None:
         return []
     pool, larger = candidate
@@ -127,7 +127,7 @@ def _check_pools(
     return [build_finding(ID, detail.rstrip(), pool, summary=summary)]
 
 
-def _find_before_larger(pools: Sequence[PoolFacts]) -> tuple[PoolFacts, list[PoolFacts]] | None:
+def _find_pool_before_larger(pools: Sequence[LintPool]) -> tuple[LintPool, list[LintPool]] | None:
     """Return the first pool before larger ones, with these; None if there is none."""
     for position, pool in enumerate(pools):
         larger = [later_pool for later_pool in pools[position + 1 :] if later_pool.memory_gib > pool.memory_gib]
@@ -136,14 +136,14 @@ def _find_before_larger(pools: Sequence[PoolFacts]) -> tuple[PoolFacts, list[Poo
     return None
 
 
-def _order_pools(pools: Sequence[PoolFacts], order: Sequence[PoolFacts]) -> list[PoolFacts]:
+def _order_pools(pools: Sequence[LintPool], order: Sequence[LintPool]) -> list[LintPool]:
     """Return the pools with those of `order` in its order, at their combined positions."""
     moved_ids = {id(pool) for pool in order}
     queue = iter(order)
     return [next(queue) if id(pool) in moved_ids else pool for pool in pools]
 
 
-def _measure_order(names: str, pools: Sequence[PoolFacts], better: Sequence[PoolFacts], site: SiteFacts) -> _OrderGain:
+def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintPool], site: LintSite) -> _OrderGain:
     """Measure the gain of the order of these names."""
     if site.simulate is None:
         return _OrderGain()

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.advice.facts import MAXIMUM_ITEMS, LintFacts, PoolFacts, SimulationResult, SiteFacts, build_finding
+from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, LintSite, SimulationResult, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 
@@ -18,13 +18,13 @@ ID: Final = "zones-pinned"
 MAXIMUM_SIMULATIONS: Final = 16
 
 
-def check(facts: LintFacts) -> list[Diagnostic]:
+def check(facts: LintInput) -> list[Diagnostic]:
     """Return one finding for every pinned pool, with the cost of the pin in this plan (or in a new placement)."""
     findings: list[Diagnostic] = []
     current_results: dict[str, SimulationResult] = {}
     for pool in facts.pools:
         site = facts.get_site(pool)
-        if not pool.zones or not pool.new_numbers or _is_spread_by_hand(pool, site):
+        if not pool.zones or not pool.new_numbers or _is_spread_by_zones(pool, site):
             continue
         cost = _UNMEASURED
         if site.simulate is not None and len(findings) < MAXIMUM_SIMULATIONS:
@@ -34,7 +34,7 @@ def check(facts: LintFacts) -> list[Diagnostic]:
             free_result = site.simulate(
                 [candidate.replace_zones(None) if candidate is pool else candidate for candidate in pools]
             )
-            format_result = _format_hypothetical_cost if facts.is_replayed(pool.site_id) else _format_cost
+            format_result = _format_hypothetical_cost if facts.is_hypothetical_site(pool.site_id) else _format_cost
             cost = format_result(pool, current_results[site.id], free_result)
             if not cost.summary and not facts.includes_costless:
                 continue
@@ -60,7 +60,7 @@ class _ZonePinCost(Struct, frozen=True):
 _UNMEASURED: Final = _ZonePinCost("", "pinned to few racks")
 
 
-def _is_spread_by_hand(pool: PoolFacts, site: SiteFacts) -> bool:
+def _is_spread_by_zones(pool: LintPool, site: LintSite) -> bool:
     """Return whether the two or three VMs of the pool are on non-adjacent racks or several zones."""
     if pool.count not in {2, 3}:
         return False
@@ -71,7 +71,7 @@ def _is_spread_by_hand(pool: PoolFacts, site: SiteFacts) -> bool:
     return len(pool.zones or ()) > 1
 
 
-def _format_reason(pool: PoolFacts, site: SiteFacts) -> str:
+def _format_reason(pool: LintPool, site: LintSite) -> str:
     if site.machines and set(site.list_racks(pool.zones)) == set(site.racks):
         return "These are all racks of the site: the pin only keeps the pool off racks added later."
     return (
@@ -79,7 +79,7 @@ def _format_reason(pool: PoolFacts, site: SiteFacts) -> str:
     )
 
 
-def _format_cost(pool: PoolFacts, pinned_result: SimulationResult, free_result: SimulationResult) -> _ZonePinCost:
+def _format_cost(pool: LintPool, pinned_result: SimulationResult, free_result: SimulationResult) -> _ZonePinCost:
     shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
     unplaced = pinned_result.unplaced_count - free_result.unplaced_count
     sentences = []
@@ -88,7 +88,7 @@ def _format_cost(pool: PoolFacts, pinned_result: SimulationResult, free_result: 
         costs.append(f"{format_count(unplaced, 'VM does', 'VMs do')} not fit because of it")
         sentences.append(f"{costs[-1]}.")
     if shared > 0:
-        vm_text = f"{_format_several_pins(pool, pinned_result)} VMs of {pool.cluster} because of it"
+        vm_text = f"{_format_shared_vm_count(pool, pinned_result)} VMs of {pool.cluster} because of it"
         costs.append(f"{format_count(shared, 'machine runs', 'machines run')} {vm_text}")
         sentences.append(f"{format_count(shared, 'machine')} will run {vm_text}.")
     if not sentences:
@@ -103,7 +103,7 @@ def _format_cost(pool: PoolFacts, pinned_result: SimulationResult, free_result: 
 
 
 def _format_hypothetical_cost(
-    pool: PoolFacts, pinned_result: SimulationResult, free_result: SimulationResult
+    pool: LintPool, pinned_result: SimulationResult, free_result: SimulationResult
 ) -> _ZonePinCost:
     """Format the cost of the pin of existing VMs if all VMs of the site were placed again."""
     shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
@@ -114,7 +114,7 @@ def _format_hypothetical_cost(
     if shared > 0:
         machines = format_count(shared, "machine")
         costs.append(
-            f"{machines} would run {_format_several_pins(pool, pinned_result)} VMs of {pool.cluster} because of it"
+            f"{machines} would run {_format_shared_vm_count(pool, pinned_result)} VMs of {pool.cluster} because of it"
         )
     if not costs:
         return _ZonePinCost(
@@ -130,5 +130,5 @@ def _format_hypothetical_cost(
     return _ZonePinCost(f"{text} {sentence}", summary)
 
 
-def _format_several_pins(pool: PoolFacts, outcome: SimulationResult) -> str:
+def _format_shared_vm_count(pool: LintPool, outcome: SimulationResult) -> str:
     return "two" if outcome.maximum.get(pool.owner, 0) == 2 else "two or more"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from nexusform.advice.facts import MAXIMUM_ITEMS, LintFacts, PoolFacts, SiteFacts, build_finding
+from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, LintSite, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list
 
 ID: Final = "zones-too-small"
 
 
-def check(facts: LintFacts) -> list[Diagnostic]:
+def check(facts: LintInput) -> list[Diagnostic]:
     """Return one finding for every pool with VMs on shared machines although other racks have more machines."""
     findings: list[Diagnostic] = []
     for pool in facts.pools:
@@ -35,7 +35,7 @@ def check(facts: LintFacts) -> list[Diagnostic]:
     return findings
 
 
-def _find_wider_zones(pool: PoolFacts, site: SiteFacts) -> list[str]:
+def _find_wider_zones(pool: LintPool, site: LintSite) -> list[str]:
     """Return the fewest zones, including those of the pool, with a machine for every VM (or all)."""
     selected = set(pool.zones or ())
     sizes = Counter(m.availability_zone for m in site.list_schedulable(None) if m.availability_zone not in selected)
@@ -48,7 +48,7 @@ def _find_wider_zones(pool: PoolFacts, site: SiteFacts) -> list[str]:
     return sorted(selected)
 
 
-def _format_gain(pool: PoolFacts, site: SiteFacts, wider_zones: list[str], machine_count: int, facts: LintFacts) -> str:
+def _format_gain(pool: LintPool, site: LintSite, wider_zones: list[str], machine_count: int, facts: LintInput) -> str:
     quoted = ", ".join(f'"{zone}"' for zone in wider_zones)
     zones = f"availability_zones = [{quoted}]"
     if site.simulate is not None:

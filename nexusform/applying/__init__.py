@@ -4,13 +4,13 @@
 PUBLIC = {
     "answer_comparison": "compare_answer WrongPrediction",
     "prediction_checks": (
-        "list_completed_addresses list_delegated_addresses list_ties build_prediction_records verify_predictions "
+        "list_completed_objects list_delegated_objects list_ties build_prediction_records verify_predictions "
         "verify_object_predictions PredictionResults"
     ),
     "events": "Listener StepOutcome StepEvent",
     "executor": "ApplyResult execute_plan ExecutionOptions",
     "step_results": "MachineLocations",
-    "recorder": "build_opening_records Recorder",
-    "interrupted_steps": "resolve_intents",
-    "provider_calls": "get_provider_name get_unfinished_change",
+    "apply_recorder": "build_opening_records ApplyRecorder",
+    "interrupted_steps": "recover_step_outcomes",
+    "provider_calls": "get_provider_name get_failed_change",
 }

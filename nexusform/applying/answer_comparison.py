@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from nexusform.json_data.plain_data import Path, get_part, replace_part
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, find_schema
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 PROVENANCE: Final = "provenance"
 
@@ -26,7 +26,7 @@ class WrongPrediction(Struct, frozen=True):
     text: str = ""
 
 
-class AnswerComparison(Struct, frozen=True):
+class ProviderAnswerComparison(Struct, frozen=True):
     """Result of the comparison. `attributes` are to be recorded (with provenance for observed values);
     `disagreements` the paths of planned values that differ without permission; `hits` counts correct
     predictions, `wrong_predictions` the others.
@@ -45,34 +45,34 @@ def compare_answer(
     answer: Mapping[str, Any],
     observed: Sequence[Path],
     accepted: Collection[Path] = (),
-) -> AnswerComparison:
+) -> ProviderAnswerComparison:
     """Compare an answer with the plan; `observed` are the paths observed by the provider. At `accepted` paths another
     value is no wrong prediction.
     """
     if not observed and answer == planned:
-        return AnswerComparison(answer)
+        return ProviderAnswerComparison(answer)
     predicted_paths: list[Path] = []
     unexpected_paths: list[Path] = []
-    different_paths = tuple(_find_differences(planned, answer, ()))
+    different_paths = tuple(_find_different_paths(planned, answer, ()))
     for path in different_paths:
         attribute = find_schema(schema, path) if schema else None
         if not (isinstance(attribute, AttributeSchema) and attribute.observed):
-            (predicted_paths if _is_predicted(schema, path) else unexpected_paths).append(path)
-    observed_predictions = [path for path in observed if _is_predicted(schema, path)]
-    entries = _find_entries(answer, [*observed_predictions, *predicted_paths])
-    counts = _PredictionCounts()
+            (predicted_paths if _is_predicted_attribute(schema, path) else unexpected_paths).append(path)
+    observed_predictions = [path for path in observed if _is_predicted_attribute(schema, path)]
+    entries = _find_objects_with_provenance(answer, [*observed_predictions, *predicted_paths])
+    counts = _PredictionCounter()
     for entry in entries:
         entry_paths = [path for path in different_paths if path[: len(entry)] == entry and path not in accepted]
-        counts.add_entry(address, entry, entry_paths, planned, answer)
-    attributes = _mark_observed(answer, entries, different_paths) if entries else answer
-    return AnswerComparison(attributes, tuple(unexpected_paths), counts.hits, tuple(counts.wrong_predictions))
+        counts.count_prediction(address, entry, entry_paths, planned, answer)
+    attributes = _mark_observed_objects(answer, entries, different_paths) if entries else answer
+    return ProviderAnswerComparison(attributes, tuple(unexpected_paths), counts.hits, tuple(counts.wrong_predictions))
 
 
-class _PredictionCounts(Struct):
+class _PredictionCounter(Struct):
     hits: int = 0
     wrong_predictions: list[WrongPrediction] = field(default_factory=list)
 
-    def add_entry(
+    def count_prediction(
         self,
         address: str,
         entry: Path,
@@ -105,7 +105,7 @@ def _is_wrong_prediction(path: Path, planned: Mapping[str, Any], answer: Mapping
 _CELLS: Final = ("numa_cells", "cells")  # as a list; a plain VM's `numa_cells` is a count
 
 
-def _find_differences(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
+def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
     """Yield the paths of known planned values that differ; an absent part counts as null."""
     if planned is UNKNOWN:
         return
@@ -113,23 +113,23 @@ def _find_differences(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
         return
     if isinstance(planned, Mapping) and isinstance(answer, Mapping):
         for name in planned:
-            yield from _find_differences(planned[name], answer.get(name), (*path, name))
+            yield from _find_different_paths(planned[name], answer.get(name), (*path, name))
         if path:  # a computed map must not have new keys, while a whole object may have more attributes
             yield from ((*path, name) for name in answer if name not in planned)
         return
     if isinstance(planned, list) and isinstance(answer, list) and len(planned) == len(answer):
         for position, planned_item in enumerate(planned):
-            yield from _find_differences(planned_item, answer[position], (*path, position))
+            yield from _find_different_paths(planned_item, answer[position], (*path, position))
         return
     yield path
 
 
-def _is_predicted(schema: BlockSchema | None, path: Path) -> bool:
+def _is_predicted_attribute(schema: BlockSchema | None, path: Path) -> bool:
     attribute = find_schema(schema, path) if schema else None
     return isinstance(attribute, AttributeSchema) and attribute.predicted
 
 
-def _find_entries(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:
+def _find_objects_with_provenance(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:
     """Return the innermost objects with a provenance around the paths, without duplicates, in first order. A
     path without such an object is its own entry.
     """
@@ -144,7 +144,7 @@ def _has_provenance(value: Any) -> bool:
     return isinstance(value, Mapping) and PROVENANCE in value
 
 
-def _mark_observed(
+def _mark_observed_objects(
     answer: Mapping[str, Any], entries: Sequence[Path], different_paths: Sequence[Path]
 ) -> dict[str, Any]:
     """Return the answer with observed entries marked; cells of another machine become unknown."""

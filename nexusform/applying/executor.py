@@ -14,8 +14,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import WrongPrediction
+from nexusform.applying.apply_recorder import ApplyRecorder
 from nexusform.applying.events import Listener, StepEvent, StepOutcome
-from nexusform.applying.machine_effects import build_machine_outcome
+from nexusform.applying.machine_action_results import build_machine_outcome
 from nexusform.applying.provider_calls import (
     ProviderCall,
     RunContext,
@@ -27,10 +28,9 @@ from nexusform.applying.provider_calls import (
     remove_deposed_object,
     replace_current_object,
 )
-from nexusform.applying.recorder import Recorder
-from nexusform.applying.step_results import MachineLocations, process_answer, process_problem
-from nexusform.applying.workers import CallProgress, CompletedCall, Workers
-from nexusform.files.log import log_event
+from nexusform.applying.provider_workers import CallProgress, CompletedCall, Workers
+from nexusform.applying.step_results import MachineLocations, build_answer_result, build_failure_result
+from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import (
     ChangeResult,
     Clock,
@@ -92,7 +92,7 @@ class ApplyResult(Struct, frozen=True):
 
 def execute_plan(
     plan: Plan,
-    recorder: Recorder,
+    recorder: ApplyRecorder,
     providers: Mapping[str, Provider],
     types: Mapping[str, ResourceType],
     *,
@@ -103,13 +103,13 @@ def execute_plan(
     """Execute a plan on the recorder's state, which contains the opening records. `providers` are by the name in
     changes. A failed step skips its dependents; the others continue. Returns when no step can run any more.
     """
-    run = _Execution(
+    run = _PlanExecution(
         plan, recorder, providers, types, clock=clock, listener=listener, options=options or ExecutionOptions()
     )
     return run.run()
 
 
-class _Counts(Struct):
+class _ChangeCounts(Struct):
     added: int = 0
     changed: int = 0
     destroyed: int = 0
@@ -128,12 +128,12 @@ class _Counts(Struct):
             self.changed += 1
 
 
-class _Timing(Struct):
+class _StepTiming(Struct):
     start_time: float
     last_report: float
 
 
-class _WaitGraph(Struct):
+class _StepGraph(Struct):
     """Waits between steps, and the steps without open waits (smallest id first). Followers wait for the end of a
     step, dependents for its success.
     """
@@ -144,8 +144,8 @@ class _WaitGraph(Struct):
     ready: list[int] = field(default_factory=list)
 
     @staticmethod
-    def build_graph(steps: Mapping[int, Step]) -> _WaitGraph:
-        graph = _WaitGraph()
+    def build_graph(steps: Mapping[int, Step]) -> _StepGraph:
+        graph = _StepGraph()
         for step in steps.values():
             waits = {w for w in step.waits_for if w in steps}
             previous_steps = {w for w in step.follows if w in steps}
@@ -184,17 +184,17 @@ class _WaitGraph(Struct):
         return list(dependents)
 
 
-def _is_idle(news: StepProgress) -> bool:
+def _is_call_waiting(news: StepProgress) -> bool:
     return news.is_waiting
 
 
-class _Execution:
+class _PlanExecution:
     """One execution; all its methods run in the caller's thread except `call_provider`."""
 
     def __init__(
         self,
         plan: Plan,
-        recorder: Recorder,
+        recorder: ApplyRecorder,
         providers: Mapping[str, Provider],
         types: Mapping[str, ResourceType],
         *,
@@ -211,18 +211,18 @@ class _Execution:
         self._clock = clock
         self._listener = listener
         self._options = options
-        self._graph = _WaitGraph.build_graph(self._steps)
+        self._graph = _StepGraph.build_graph(self._steps)
         self._depth = max(options.parallelism, 1)
         self._context = RunContext(options.waits_for_user, options.should_stop, options.write_only)
         self._operations = recorder.list_operations()
         self._workers: Workers[ProviderCall, ChangeResult | None, StepProgress] = Workers(
-            max(options.parallelism, 1), call_provider, _is_idle
+            max(options.parallelism, 1), call_provider, _is_call_waiting
         )
-        self._timings: dict[int, _Timing] = {}
+        self._timings: dict[int, _StepTiming] = {}
         self._end_events: dict[int, StepEvent] = {}
         self._unreported: list[StepEvent] = []
         self._unacknowledged: list[CallProgress[ProviderCall, StepProgress]] = []
-        self._counts = _Counts()
+        self._counts = _ChangeCounts()
         self._hits = 0
         self._wrong_predictions: list[WrongPrediction] = []
         self._predictions: list[VerifiedPrediction] = []
@@ -235,9 +235,9 @@ class _Execution:
         """Start steps and process results until no step can run."""
         while True:
             calls = self._collect_startable_calls()
-            if self._flush():
+            if self._flush_journal():
                 self._adjust_queue_depth()
-                self._report_ends()
+                self._report_ended_steps()
                 for call in calls:
                     self._start_call(call)
             if not self._workers.running_count:
@@ -247,9 +247,9 @@ class _Execution:
             timeout = max(earliest_report + self._compute_report_interval() - current_time, 0.01)
             for message in self._workers.collect(timeout):
                 if isinstance(message, CallProgress):
-                    self._handle_progress(message)
+                    self._record_call_progress(message)
                 else:
-                    self._handle_end(message)
+                    self._process_completed_call(message)
             current_time, interval = self._read_clock(), self._compute_report_interval()
             for step, timing in self._timings.items():
                 if current_time - timing.last_report >= interval:
@@ -257,7 +257,7 @@ class _Execution:
                     self._listener.report_progress(self._build_event(self._steps[step]))
         self._workers.close()
         self._skip_remaining()
-        self._report_ends()
+        self._report_ended_steps()
         return self._build_result()
 
     # --- starting steps -------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class _Execution:
         else:
             idle_count = min(self._workers.idle_count, MAXIMUM_IDLE * self._options.parallelism)
         free_slots = self._depth + idle_count - self._workers.running_count
-        while self._graph.ready and len(calls) < free_slots and self._may_start():
+        while self._graph.ready and len(calls) < free_slots and self._may_start_step():
             step = self._steps[heappop(self._graph.ready)]
             if step.kind is StepKind.GATE:
                 self._graph.complete_step(step.id)
@@ -278,7 +278,7 @@ class _Execution:
             change = self._plan.changes[step.change]
             provider = self._providers.get(get_provider_name(change))
             if step.kind is StepKind.FORGET:
-                self._forget_object(step)
+                self._remove_from_state(step)
             elif provider is None:
                 self._record_end(step, StepOutcome.FAILED, f'There is no provider "{get_provider_name(change)}".')
             else:
@@ -304,18 +304,18 @@ class _Execution:
     def _may_start_more(self) -> bool:
         return self._options.parallelism > 1 and not self._options.fail_fast
 
-    def _may_start(self) -> bool:
+    def _may_start_step(self) -> bool:
         self._is_interrupted = self._is_interrupted or self._options.should_stop()
         return not (self._is_interrupted or self._problem or (self._has_failed and self._options.fail_fast))
 
     def _start_call(self, call: ProviderCall) -> None:
         start_time = self._read_clock()
-        self._timings[call.step.id] = _Timing(start_time, start_time)
+        self._timings[call.step.id] = _StepTiming(start_time, start_time)
         log_event("debug", "step started", step=call.step.id, kind=call.step.kind, address=call.change.address)
         self._listener.report_start(self._build_event(call.step))
         self._workers.submit(call)
 
-    def _forget_object(self, step: Step) -> None:
+    def _remove_from_state(self, step: Step) -> None:
         change = self._plan.changes[step.change]
         before = self._recorder.get_instance(change.address)
         remaining = (
@@ -328,7 +328,7 @@ class _Execution:
 
     # --- processing results ---------------------------------------------------------------------
 
-    def _handle_progress(self, call_news: CallProgress[ProviderCall, StepProgress]) -> None:
+    def _record_call_progress(self, call_news: CallProgress[ProviderCall, StepProgress]) -> None:
         """Handle progress of a call; the provider continues once its operation is in the journal."""
         self._unacknowledged.append(call_news)
         if call_news.news.operation is not None:
@@ -337,7 +337,7 @@ class _Execution:
             event = replace(self._build_event(call_news.task.step), message=call_news.news.message)
             self._listener.report_progress(event)
 
-    def _handle_end(self, completed_call: CompletedCall[ProviderCall, ChangeResult | None]) -> None:
+    def _process_completed_call(self, completed_call: CompletedCall[ProviderCall, ChangeResult | None]) -> None:
         call = completed_call.task
         problem = completed_call.problem
         is_pending = isinstance(problem, StepPending)
@@ -348,11 +348,11 @@ class _Execution:
         schema = self._types[call.key.type].schema if call.key.type in self._types else None
         before = self._recorder.get_instance(call.change.address)
         if completed_call.problem is None:
-            result = process_answer(call, completed_call.answer, schema, before)
+            result = build_answer_result(call, completed_call.answer, schema, before)
             if result.wrong_predictions:
                 result = result.update_locations(self._locations)
         else:
-            result = process_problem(call, completed_call.problem, before)
+            result = build_failure_result(call, completed_call.problem, before)
         if not result.error:
             machine = build_machine_outcome(call, completed_call.answer, self._recorder.get_state())
             if machine is not None:
@@ -418,7 +418,7 @@ class _Execution:
 
     # --- the journal, time and events ----------------------------------------------------------
 
-    def _flush(self) -> bool:
+    def _flush_journal(self) -> bool:
         try:
             self._recorder.flush()
         except BackendProblem as problem:
@@ -430,7 +430,7 @@ class _Execution:
         self._unacknowledged.clear()
         return not self._problem
 
-    def _report_ends(self) -> None:
+    def _report_ended_steps(self) -> None:
         """Report the ended steps, once their outcomes are durable."""
         for event in self._unreported:
             self._listener.report_end(event)

@@ -12,8 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.applying.provider_calls import (
-    add_successor,
-    get_unfinished_change,
+    add_new_current_object,
+    get_failed_change,
     merge_note,
     remove_deposed_object,
     replace_current_object,
@@ -26,7 +26,7 @@ from nexusform.state.journal import NO_STEP, InstanceOutcome, Intent, OpenIntent
 from nexusform.state.objects import InstanceState, ObjectState
 
 
-def resolve_intents(
+def recover_step_outcomes(
     intents: Sequence[OpenIntent], providers: Mapping[str, Provider], operations: Mapping[int, str] | None = None
 ) -> list[InstanceOutcome | RunningOperation]:
     """Return an outcome for every open intent, in order. `providers` are by the name in objects. `operations` are those
@@ -38,7 +38,7 @@ def resolve_intents(
         provider = providers.get(name)
         if provider is None:
             raise ProviderProblem(f'There is no provider "{name}" to check the result of an interrupted apply.')
-        requests = [_build_request(intents[number]) for number in numbers]
+        requests = [_build_read_request(intents[number]) for number in numbers]
         answers.update(zip(numbers, provider.read(requests), strict=True))
     instances: dict[Address, InstanceState | None] = {}
     outcomes: list[InstanceOutcome | RunningOperation] = []
@@ -47,18 +47,18 @@ def resolve_intents(
         # Two intents of one address can be open (a replaced deposed object and its successor): the second
         # outcome builds on the first, because an outcome contains the complete instance at its address.
         before = instances.get(intent.address, open_intent.prior)
-        instance = _compute_instance(intent, before, answers[number].attributes)
+        instance = _build_instance_as_read(intent, before, answers[number].attributes)
         if not intent.deposed:
-            instance = _apply_note(instance, intent, answers[number])
+            instance = _merge_provider_note(instance, intent, answers[number])
         instances[intent.address] = instance
-        step = intent.number if _is_completed(intent, answers[number]) else NO_STEP
+        step = intent.number if _is_step_completed(intent, answers[number]) else NO_STEP
         outcomes.append(InstanceOutcome(intent.address, intent.creation, instance, "The apply was interrupted.", step))
         if step == NO_STEP and intent.number != NO_STEP:
             outcomes.append(RunningOperation(intent.number, (operations or {}).get(intent.number, "")))
     return outcomes
 
 
-def _is_completed(intent: Intent, answer: ReadResult) -> bool:
+def _is_step_completed(intent: Intent, answer: ReadResult) -> bool:
     """Return whether the step need not be repeated. An update that may be incomplete is repeated."""
     if intent.kind == StepKind.CREATE:
         return answer.attributes is not None and answer.is_settled
@@ -69,18 +69,18 @@ def _group_by_provider(intents: Sequence[OpenIntent]) -> dict[str, list[int]]:
     groups: dict[str, list[int]] = {}
     for number, open_intent in enumerate(intents):
         # A delete plans nothing; the object to delete has its provider.
-        target = open_intent.intent.planned or _get_target(open_intent)
+        target = open_intent.intent.planned or _get_target_object(open_intent)
         groups.setdefault(target.provider if target else DEFAULT_PROVIDER, []).append(number)
     return groups
 
 
-def _get_target(open_intent: OpenIntent) -> ObjectState | None:
+def _get_target_object(open_intent: OpenIntent) -> ObjectState | None:
     if open_intent.prior is None:
         return None
     return open_intent.prior.deposed.get(open_intent.intent.deposed, open_intent.prior.current)
 
 
-def _build_request(open_intent: OpenIntent) -> ReadRequest:
+def _build_read_request(open_intent: OpenIntent) -> ReadRequest:
     """Build the read request for the object of the step, by its key at the provider."""
     intent = open_intent.intent
     # A new object is not recorded yet. The object at its address is another one (with the same id under
@@ -89,19 +89,19 @@ def _build_request(open_intent: OpenIntent) -> ReadRequest:
     attributes: Mapping[str, Any] = {}
     planned = intent.planned.attributes if intent.planned else None
     if intent.kind != StepKind.CREATE:
-        target = _get_target(open_intent)
+        target = _get_target_object(open_intent)
         attributes = target.attributes if target else {}
     return ReadRequest(
         ObjectKey(intent.key_type, intent.key_id, intent.creation),
         attributes,
         str(intent.address),
         planned,
-        unfinished_change=get_unfinished_change(_get_target(open_intent)),
+        unfinished_change=get_failed_change(_get_target_object(open_intent)),
         is_being_deleted=intent.kind == StepKind.DELETE,
     )
 
 
-def _apply_note(instance: InstanceState | None, intent: Intent, answer: ReadResult) -> InstanceState | None:
+def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer: ReadResult) -> InstanceState | None:
     """Return the instance with its provider's note, for example about an unfinished change. A failed create
     is tainted, as in a regular apply.
     """
@@ -113,12 +113,12 @@ def _apply_note(instance: InstanceState | None, intent: Intent, answer: ReadResu
     return replace_current_object(instance, merge_note(instance.current, answer.note))
 
 
-def _compute_instance(
+def _build_instance_as_read(
     intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any] | None
 ) -> InstanceState | None:
     """Return the instance of the intent from the attributes that were read (None: missing)."""
     if intent.kind == StepKind.DELETE:
-        return before if attributes is not None else _compute_after_delete(intent, before)
+        return before if attributes is not None else _build_instance_after_delete(intent, before)
     if intent.kind == StepKind.CREATE:
         return before if attributes is None else _compute_after_create(intent, before, attributes)
     # An update or release may be complete, partial or missing: the attributes read count. A missing object
@@ -130,7 +130,7 @@ def _compute_instance(
     return replace_current_object(before, replace(before.current, attributes=attributes))
 
 
-def _compute_after_delete(intent: Intent, before: InstanceState | None) -> InstanceState:
+def _build_instance_after_delete(intent: Intent, before: InstanceState | None) -> InstanceState:
     """Remove only the deleted object: the successor of a deposed one stays."""
     if intent.deposed:
         return remove_deposed_object(before, intent.deposed)
@@ -145,7 +145,7 @@ def _compute_after_create(intent: Intent, before: InstanceState | None, attribut
     new_object = replace(planned, attributes=attributes)
     # With create_before_destroy the old object still exists; it is kept until its own delete is recorded.
     return (
-        add_successor(before, new_object, intent.key_type)
+        add_new_current_object(before, new_object, intent.key_type)
         if intent.deposed
         else replace_current_object(before, new_object)
     )

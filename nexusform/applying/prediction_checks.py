@@ -14,16 +14,16 @@ from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import WrongPrediction
 from nexusform.applying.events import StepEvent, StepOutcome
-from nexusform.applying.open_predictions import (
+from nexusform.applying.unverified_predictions import (
     OpenPredictions,
     PredictedVm,
-    read_open_predictions,
+    read_unverified_predictions,
     set_open_predictions,
 )
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_part
-from nexusform.placement_kinds.kinds import VM
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.prediction_scores import (
     COUNT_PREDICTION,
     MACHINE_PREDICTION,
@@ -80,20 +80,20 @@ def verify_object_predictions(
     verified: dict[str, list[VerifiedPrediction]] = {}
     unverified: dict[Address, OpenPredictions] = {}
     for address, observed in objects.items():
-        before, new_predictions = read_open_predictions(observed.private), new.get(address, {})
+        before, new_predictions = read_unverified_predictions(observed.private), new.get(address, {})
         if not before and not new_predictions:
             continue
         owner_id = str(observed.attributes.get("id"))
         vms = index_vms(observed, types.get(address.type))
         replaced = {pool: predicted for pool, predicted in before.items() if pool not in new_predictions}
-        newly_verified, remaining = verify_open_predictions({**replaced, **new_predictions}, vms, owner_id)
+        newly_verified, remaining = verify_unverified_predictions({**replaced, **new_predictions}, vms, owner_id)
         verified.setdefault(owner_id.partition("/")[0], []).extend(newly_verified)
         if remaining != before:
             unverified[address] = remaining
     return PredictionResults({site_id: checked for site_id, checked in verified.items() if checked}, unverified)
 
 
-def verify_open_predictions(
+def verify_unverified_predictions(
     open_predictions: OpenPredictions, vms: Mapping[tuple[str, int | str], PlacedVm], owner_id: str
 ) -> tuple[list[VerifiedPrediction], OpenPredictions]:
     """Return the verified predictions of an object, and the open ones of pools without observations."""
@@ -101,18 +101,18 @@ def verify_open_predictions(
     remaining: dict[str, tuple[PredictedVm, ...]] = {}
     for pool, predictions in open_predictions.items():
         checked_predictions = [
-            _add_observation(prediction, vms.get((pool, prediction.number))) for prediction in predictions
+            _add_observed_placement(prediction, vms.get((pool, prediction.number))) for prediction in predictions
         ]
         if any(prediction.observed_placement is not None for prediction in checked_predictions):
             name = owner_id.partition("/")[2]
             title = f"{name}/{pool}" if name.count("/") == 0 else name
-            verified.extend(_verify_pool(title, checked_predictions))
+            verified.extend(_verify_pool_predictions(title, checked_predictions))
         else:
             remaining[pool] = predictions
     return verified, remaining
 
 
-def _add_observation(prediction: PredictedVm, vm: PlacedVm | None) -> PredictedVm:
+def _add_observed_placement(prediction: PredictedVm, vm: PlacedVm | None) -> PredictedVm:
     """Return a prediction with the observed placement of the VM."""
     is_observed = vm is not None and vm.provenance == OBSERVED
     if vm is None or not is_observed:
@@ -174,12 +174,12 @@ def list_ties(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: S
     return ties
 
 
-def list_delegated_addresses(events: Iterable[StepEvent]) -> frozenset[str]:
+def list_delegated_objects(events: Iterable[StepEvent]) -> frozenset[str]:
     """Return the addresses with steps left to another process, without observations yet."""
     return frozenset(event.address for event in events if event.is_delegated)
 
 
-def list_completed_addresses(events: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()) -> frozenset[str]:
+def list_completed_objects(events: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()) -> frozenset[str]:
     """Return the addresses with all steps done, by this run or an earlier one."""
     outcomes = [(event.address, event.outcome is StepOutcome.DONE) for event in events]
     completed = {address for address, is_done in outcomes if is_done}
@@ -194,7 +194,7 @@ def index_vms(current: ObjectState, kind: ResourceType | None) -> Mapping[tuple[
     return {(vm.pool, vm.number): vm for vm in kind.vms.list_existing_vms(current.attributes)}
 
 
-def _verify_pool(pool: str, predictions: Sequence[PredictedVm]) -> Iterator[VerifiedPrediction]:
+def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> Iterator[VerifiedPrediction]:
     """Yield the verified predictions of a pool: each VM's rack and machine, and once all are observed, the
     number of VMs per rack.
     """
@@ -205,7 +205,7 @@ def _verify_pool(pool: str, predictions: Sequence[PredictedVm]) -> Iterator[Veri
     ]
     yield from _verify_vms(observed)
     if len(observed) == len(predictions):
-        yield from _verify_racks(pool, predictions, Counter(placement.rack for _, placement in observed))
+        yield from _verify_rack_counts(pool, predictions, Counter(placement.rack for _, placement in observed))
 
 
 def _verify_vms(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[VerifiedPrediction]:
@@ -225,8 +225,8 @@ def _verify_vms(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[V
             f"{prediction.object} was predicted with certainty on {prediction.machine}, but runs on {placement.machine}"
         )
         is_rack_correct, is_machine_correct = (
-            _take_matching_vm(racks, prediction.rack),
-            _take_matching_vm(machines, prediction.machine),
+            _consume_matching_vm(racks, prediction.rack),
+            _consume_matching_vm(machines, prediction.machine),
         )
         yield VerifiedPrediction(RACK_PREDICTION, certainty.rack, rack_chance, is_rack_correct, measured[0])
         yield VerifiedPrediction(
@@ -245,13 +245,13 @@ def _verify_tie(prediction: PredictedVm, machine: str) -> VerifiedPrediction:
     return VerifiedPrediction(TIE_PREDICTION, 1.0, 1.0, is_correct, is_certain=prediction.is_tie_certain, text=text)
 
 
-def _take_matching_vm(counts: Counter[str], name: str) -> bool:
+def _consume_matching_vm(counts: Counter[str], name: str) -> bool:
     """Take one of the remaining VMs there for a prediction; return whether one was left."""
     counts[name] -= 1
     return counts[name] >= 0
 
 
-def _verify_racks(
+def _verify_rack_counts(
     pool: str, predictions: Sequence[PredictedVm], counts: Mapping[str, int]
 ) -> Iterator[VerifiedPrediction]:
     predicted_counts = Counter(prediction.rack for prediction in predictions)

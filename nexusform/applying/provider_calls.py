@@ -27,7 +27,7 @@ def replace_current_object(instance: InstanceState | None, current: ObjectState 
     return InstanceState(current, (instance or EMPTY_INSTANCE).deposed)
 
 
-def add_successor(instance: InstanceState | None, new: ObjectState, object_type: str) -> InstanceState:
+def add_new_current_object(instance: InstanceState | None, new: ObjectState, object_type: str) -> InstanceState:
     """Return the instance with a new current object; the previous one becomes deposed."""
     before = instance or EMPTY_INSTANCE
     if before.current is None or before.current.creation == new.creation:
@@ -114,18 +114,18 @@ def build_call(
         get_deposed_key(step, change),
         resumed_operation,
         context or RunContext(),
-        get_unfinished_change(current),
+        get_failed_change(current),
         (target.private if target is not None else None) or {},
     )
 
 
-def get_unfinished_change(current: ObjectState | None) -> Mapping[str, Any] | None:
+def get_failed_change(current: ObjectState | None) -> Mapping[str, Any] | None:
     """Return the recorded failed change of an object."""
     unfinished = (current.private or {}).get(UNFINISHED_KEY) if current is not None else None
     return unfinished if isinstance(unfinished, Mapping) else None
 
 
-def set_unfinished_change(current: ObjectState, unfinished: Mapping[str, Any] | None) -> ObjectState:
+def set_failed_change(current: ObjectState, unfinished: Mapping[str, Any] | None) -> ObjectState:
     """Return an object with this failed change in its note, None for none."""
     other_entries = {name: value for name, value in (current.private or {}).items() if name != UNFINISHED_KEY}
     private = {**other_entries, UNFINISHED_KEY: unfinished} if unfinished else other_entries

@@ -10,15 +10,15 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.applying.answer_comparison import AnswerComparison, WrongPrediction, compare_answer
+from nexusform.applying.answer_comparison import ProviderAnswerComparison, WrongPrediction, compare_answer
 from nexusform.applying.provider_calls import (
     ProviderCall,
-    add_successor,
+    add_new_current_object,
     build_object_state,
     merge_note,
     remove_deposed_object,
     replace_current_object,
-    set_unfinished_change,
+    set_failed_change,
 )
 from nexusform.interfaces.plugins import ChangeResult, ProviderProblem
 from nexusform.json_data.plain_data import Path, format_path, get_part, list_unknown_paths, replace_unknown
@@ -42,11 +42,11 @@ class MachineLocations:
     def update_locations(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return an object's attributes with the racks and zones of its machines."""
         site = str(attributes.get("id")).partition("/")[0]
-        changed: dict[str, Any] = self._compute_change(site, attributes)
+        changed: dict[str, Any] = self._compute_location_change(site, attributes)
         for name, entries in attributes.items():
             if not isinstance(entries, dict):
                 continue
-            changed_locations = {key: self._compute_change(site, entry) for key, entry in entries.items()}
+            changed_locations = {key: self._compute_location_change(site, entry) for key, entry in entries.items()}
             if any(changed_locations.values()):
                 changed[name] = {
                     key: {**entry, **changed_locations[key]} if changed_locations[key] else entry
@@ -54,7 +54,7 @@ class MachineLocations:
                 }
         return {**attributes, **changed} if changed else attributes
 
-    def _compute_change(self, site: str, entry: Any) -> dict[str, Any]:
+    def _compute_location_change(self, site: str, entry: Any) -> dict[str, Any]:
         """Return the changed rack and zone of a VM; empty for other entries."""
         if not isinstance(entry, Mapping) or "rack" not in entry or not entry.get("machine"):
             return {}
@@ -110,7 +110,7 @@ class StepResult(Struct, frozen=True):
         return replace(self, instance=updated)
 
 
-def process_answer(
+def build_answer_result(
     call: ProviderCall, answer: ChangeResult | None, schema: BlockSchema | None, before: InstanceState | None
 ) -> StepResult:
     """Return the result of an answer. A contradiction is stored and reported as an error."""
@@ -125,17 +125,17 @@ def process_answer(
         # Attributes of the wrong type cannot be written to state. The object exists nevertheless.
         type_error = f"{format_path(type_errors[0].path)}: {type_errors[0].detail}"
         rejection = f"The answer of provider {call.provider.name} cannot be used. {type_error}"
-        return process_problem(call, ProviderProblem(rejection, object_exists=True), before)
+        return build_failure_result(call, ProviderProblem(rejection, object_exists=True), before)
     address = str(call.change.address)
     paths = (answer.observed_paths, answer.accepted_paths)
     comparison = compare_answer(address, schema, call.step.planned or {}, answer.attributes, *paths)
     unknown = list(list_unknown_paths(comparison.attributes))
     attributes = replace_unknown(comparison.attributes) if unknown else comparison.attributes
-    disagreement = _format_disagreement(call, comparison, answer.attributes, unknown)
+    disagreement = _format_answer_problems(call, comparison, answer.attributes, unknown)
     instance = _build_instance(call, attributes, before, is_tainted=False)
     if instance.current is not None and call.step.kind is not StepKind.RELEASE:
         note = {**answer.note, NOT_VERIFIED_KEY: answer.not_verified or None}
-        updated = merge_note(set_unfinished_change(instance.current, answer.unfinished_change), note)
+        updated = merge_note(set_failed_change(instance.current, answer.unfinished_change), note)
         updated = replace(updated, private=add_predictions(updated.private, answer.verified_predictions))
         instance = replace(instance, current=updated)
         disagreement = disagreement or str((answer.unfinished_change or {}).get("words", ""))
@@ -147,7 +147,7 @@ def process_answer(
     return StepResult(instance, disagreement, comparison.hits, wrong_predictions, answer.verified_predictions)
 
 
-def process_problem(call: ProviderCall, problem: ProviderProblem, before: InstanceState | None) -> StepResult:
+def build_failure_result(call: ProviderCall, problem: ProviderProblem, before: InstanceState | None) -> StepResult:
     """Return the result of a failure. A create that failed after the object exists taints it, so that the
     next plan replaces it. A failed update keeps the attributes reported by the provider, else the previous
     ones; it is not tainted, because the next plan sees the difference and retries.
@@ -160,7 +160,7 @@ def process_problem(call: ProviderCall, problem: ProviderProblem, before: Instan
     if is_change and problem.attributes is not None:
         before = _build_instance(call, replace_unknown(problem.attributes), before, is_tainted=False)
     if is_change and problem.unfinished_change and before is not None and before.current is not None:
-        before = replace(before, current=set_unfinished_change(before.current, problem.unfinished_change))
+        before = replace(before, current=set_failed_change(before.current, problem.unfinished_change))
     return StepResult(before, error)
 
 
@@ -172,14 +172,14 @@ def _build_instance(
         # A release only frees capacity before the actual change: notes are added with that one.
         new_object = replace(before.current, attributes=attributes)
     return (
-        add_successor(before, new_object, call.key.type)
+        add_new_current_object(before, new_object, call.key.type)
         if call.keeps_old
         else replace_current_object(before, new_object)
     )
 
 
-def _format_disagreement(
-    call: ProviderCall, comparison: AnswerComparison, answer: Mapping[str, Any], unknown: Sequence[Path]
+def _format_answer_problems(
+    call: ProviderCall, comparison: ProviderAnswerComparison, answer: Mapping[str, Any], unknown: Sequence[Path]
 ) -> str:
     """Format the problems of an answer as sentences; "" for none."""
     sentences: list[str] = []

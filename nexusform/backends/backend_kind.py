@@ -58,14 +58,14 @@ class BackendKind(Struct, frozen=True):
         address = next(iter(self.list_addresses(settings)), "the server").split("?")[0]
         from nexusform.network.deadlines import Deadline
 
-        deadline = Deadline(lambda: _strip_login(address))
+        deadline = Deadline(lambda: _remove_login(address))
         return guard_backend(deadline.run("sign in", lambda: self.make(settings, directories)), is_remote=True)
 
     def explain_unverified_server(self, settings: Mapping[str, Any]) -> str:
         """Return a warning about a server with an unverified certificate, or ""."""
         if not settings.get(self.unverified_setting):
             return ""
-        servers = {"://".join(urlsplit(_strip_login(address))[:2]) for address in self.list_addresses(settings)}
+        servers = {"://".join(urlsplit(_remove_login(address))[:2]) for address in self.list_addresses(settings)}
         names = ", ".join(sorted(server for server in servers if server.startswith("https:")))
         detail = (
             f"The certificate of {names} is not verified ({self.unverified_setting}): another server could answer "
@@ -74,7 +74,7 @@ class BackendKind(Struct, frozen=True):
         return detail if names else ""
 
 
-def _strip_login(address: str) -> str:
+def _remove_login(address: str) -> str:
     scheme, mark, remainder = address.partition("://")
     return f"{scheme}{mark}{remainder.rpartition('@')[2]}"
 

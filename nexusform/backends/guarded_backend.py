@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 import msgspec
 from msgspec import Struct
 
-from nexusform.files.log import log_event
+from nexusform.files.run_log import log_event
 from nexusform.interfaces.state_storage import (
     BackendProblem,
     BatchJournal,
@@ -87,9 +87,9 @@ class GuardedBackend:
 
     def append_all(self, records: Sequence[bytes]) -> None:
         """Add records in order, all durable on return."""
-        from nexusform.backends.journal_lines import check_records
+        from nexusform.backends.journal_lines import check_journal_records
 
-        check_records(records)
+        check_journal_records(records)
         if self._known_digest != _UNREAD:  # a journal is never overwritten
             self._verify_document()
         size = sum(map(len, records))
@@ -218,7 +218,7 @@ def _compute_digest(document: bytes | None) -> str:
     return _NO_DOCUMENT if document is None else hashlib.sha256(document.rstrip(b"\n")).hexdigest()
 
 
-class _StateNames(Struct, frozen=True):
+class _StateIdentity(Struct, frozen=True):
     """Identifying members of a state document; others are ignored."""
 
     lineage: str
@@ -229,7 +229,7 @@ def _describe_document(document: bytes | None) -> str:
     if document is None:
         return "no state"
     try:
-        names = msgspec.json.decode(document, type=_StateNames)
+        names = msgspec.json.decode(document, type=_StateIdentity)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return f"a document of {len(document)} bytes"
     return f'the state with lineage "{names.lineage}", serial {names.serial}'

@@ -19,7 +19,7 @@ _MARK: Final = b"#compacted "
 _SEAL: Final = b"#sealed "
 
 
-def check_records(records: Sequence[bytes]) -> None:
+def check_journal_records(records: Sequence[bytes]) -> None:
     """Raise a ValueError for an invalid journal line."""
     for record in records:
         if b"\n" in record or record.startswith(b"#"):
@@ -109,7 +109,7 @@ class LineJournal(ABC):
 
     def append_all(self, records: Sequence[bytes]) -> None:
         """Add records in order, all durable on return."""
-        check_records(records)
+        check_journal_records(records)
         with self._convert_errors("write to the journal"):
             self._journal.add_lines(records)
 

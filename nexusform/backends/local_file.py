@@ -23,7 +23,7 @@ from nexusform.backends.backend_kind import (
 )
 from nexusform.backends.guarded_backend import GuardedBackend
 from nexusform.backends.local_lock import LocalLock
-from nexusform.backends.state_files import JournalFile, convert_errors, make_directories, read_file
+from nexusform.backends.state_files import JournalFile, convert_os_errors, make_directories, read_file
 from nexusform.files.regular_files import PRIVATE, UNCONFINED, Confinement, OutsideConfinement, write_file
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend, StoredVersion
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
@@ -57,7 +57,7 @@ class LocalBackend:
         # Resolved once: a link changed meanwhile must not separate the state from its lock.
         self._path = self._display_path
         if confinement.root or self._display_path.is_symlink():
-            self._path = Path(os.path.realpath(self._check_confinement(self._display_path)))
+            self._path = Path(os.path.realpath(self._resolve_confined_path(self._display_path)))
         self._lock = LocalLock(_build_sibling_path(self._path, ".lock.info"))
         self._journal = JournalFile(_build_sibling_path(self._path, ".journal"), maximum_size)
 
@@ -67,7 +67,7 @@ class LocalBackend:
 
     def read(self) -> bytes | None:
         """Return the state document, None if there is none."""
-        with convert_errors("read the state", self._path):
+        with convert_os_errors("read the state", self._path):
             return read_file(self._path, self._maximum_size)
 
     def write(self, document: bytes) -> None:
@@ -76,7 +76,7 @@ class LocalBackend:
         before = self.read()
         if document == before:
             return
-        with convert_errors("write the state", self._path):
+        with convert_os_errors("write the state", self._path):
             make_directories(self._path.parent)
             write_file(self._path, document, PRIVATE, backup=_build_sibling_path(self._path, ".backup"))
 
@@ -104,7 +104,7 @@ class LocalBackend:
     def list_versions(self) -> list[StoredVersion]:
         """Return the previous document, by its time of writing."""
         backup = _build_sibling_path(self._path, ".backup")
-        with convert_errors("check the backup", backup):
+        with convert_os_errors("check the backup", backup):
             try:
                 change_time = backup.lstat().st_mtime
             except FileNotFoundError:
@@ -115,7 +115,7 @@ class LocalBackend:
     def read_version(self, version: str) -> bytes:
         """Return the backup. Raises BackendProblem for another id."""
         backup = _build_sibling_path(self._path, ".backup")
-        with convert_errors("read the backup", backup):
+        with convert_os_errors("read the backup", backup):
             document = read_file(backup, self._maximum_size) if version == "backup" else None
         if document is None:
             raise BackendProblem(f'No version "{version}" of "{self._path}".')
@@ -139,9 +139,9 @@ class LocalBackend:
 
     def list_workspaces(self) -> list[str]:
         """Return the default workspace and those with a directory."""
-        with convert_errors("list the workspaces in", self._workspaces):
+        with convert_os_errors("list the workspaces in", self._workspaces):
             try:
-                directory = Path(self._check_confinement(self._workspaces))
+                directory = Path(self._resolve_confined_path(self._workspaces))
                 entries = [entry for entry in directory.iterdir() if entry.is_dir()]
                 names = [entry.name for entry in entries if _DELETED_WORKSPACE.fullmatch(entry.name) is None]
             except FileNotFoundError:
@@ -157,10 +157,10 @@ class LocalBackend:
         workspace is deleted completely or not at all.
         """
         check_deletable(name, self.list_workspaces())
-        path = Path(self._check_confinement(self._build_path(name)))
+        path = Path(self._resolve_confined_path(self._build_path(name)))
         directory = path.parent
-        with convert_errors("delete the workspace in", directory):
-            own_files = [entry for entry in directory.iterdir() if _is_own_file(entry.name, path.name)]
+        with convert_os_errors("delete the workspace in", directory):
+            own_files = [entry for entry in directory.iterdir() if _is_nexusform_file(entry.name, path.name)]
             foreign_names = sorted({entry.name for entry in directory.iterdir()} - {entry.name for entry in own_files})
             if foreign_names:
                 raise BackendProblem(
@@ -173,7 +173,7 @@ class LocalBackend:
                 (renamed / entry.name).unlink(missing_ok=True)
             renamed.rmdir()
 
-    def _check_confinement(self, path: Path) -> str:
+    def _resolve_confined_path(self, path: Path) -> str:
         try:
             return self._confinement.resolve(path)
         except OutsideConfinement as problem:
@@ -186,7 +186,7 @@ class LocalBackend:
         return self._workspaces / workspace / self._base.name
 
 
-def _is_own_file(name: str, state: str) -> bool:
+def _is_nexusform_file(name: str, state: str) -> bool:
     """Return whether a file next to a state belongs to nexusform, temporary rests included."""
     is_state_file = any(name == state + suffix for suffix in _SUFFIXES)
     return is_state_file or (state in name and _TEMPORARY_FILE.fullmatch(name.replace(state, "", 1)) is not None)

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from nexusform.backends import locks
-from nexusform.backends.state_files import convert_errors, make_directories
+from nexusform.backends.state_files import convert_os_errors, make_directories
 from nexusform.files.regular_files import (
     FileTooLarge,
     NotRegularFile,
     create_file,
     open_regular,
     read_regular,
-    write_all,
+    write_all_bytes,
 )
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
 
@@ -37,23 +37,23 @@ _STATE_FIELD: Final = 0
 _START_FIELD: Final = 19
 
 
-class _Flock(Enum):
+class _FlockResult(Enum):
     TAKEN = 1
     HELD = 2
     UNSUPPORTED = 3
 
 
-def _try_flock(descriptor: int) -> _Flock:
+def _try_flock(descriptor: int) -> _FlockResult:
     if sys.platform == "win32":
-        return _Flock.UNSUPPORTED
+        return _FlockResult.UNSUPPORTED
     import fcntl
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as problem:
         is_held = problem.errno in (errno.EWOULDBLOCK, errno.EACCES)
-        return _Flock.HELD if is_held else _Flock.UNSUPPORTED
-    return _Flock.TAKEN
+        return _FlockResult.HELD if is_held else _FlockResult.UNSUPPORTED
+    return _FlockResult.TAKEN
 
 
 class LocalLock:
@@ -66,10 +66,10 @@ class LocalLock:
 
     def acquire(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked; return warnings if a dead holder was replaced."""
-        with convert_errors("create the lock file", self._path):
+        with convert_os_errors("create the lock file", self._path):
             for _ in range(_ATTEMPTS):
                 try:
-                    if self._create_file(info):
+                    if self._create_lock_file(info):
                         return []
                     warnings = self._replace_dead_holder(info)
                 except FileNotFoundError:
@@ -88,7 +88,7 @@ class LocalLock:
         try:
             holder = self.read_holder()
             if holder is None or holder.id != lock_id:
-                raise BackendProblem(locks.format_release_failure(lock_id, holder))
+                raise BackendProblem(locks.format_unlock_failure(lock_id, holder))
             self._remove()
         finally:
             self._release_flock()
@@ -103,13 +103,13 @@ class LocalLock:
 
     def check_still_held(self) -> None:
         """Raise a BackendProblem if this object held the lock and another process broke it."""
-        if self._descriptor is not None and not self._is_at_path(self._descriptor):
+        if self._descriptor is not None and not self._is_same_file_at_path(self._descriptor):
             raise BackendProblem(
                 f'Another process broke the lock "{self._path}" during this run. This run writes nothing more.'
             )
 
     def _read_content(self) -> bytes | None:
-        with convert_errors("read the lock file", self._path):
+        with convert_os_errors("read the lock file", self._path):
             try:
                 return read_regular(self._path, _MAXIMUM_BYTES, follow=False)
             except FileNotFoundError:
@@ -117,9 +117,9 @@ class LocalLock:
             except (NotRegularFile, FileTooLarge):
                 return b""  # a lock nevertheless, of an unknown holder
 
-    def _create_file(self, info: LockInfo) -> bool:
+    def _create_lock_file(self, info: LockInfo) -> bool:
         self._created_directories += make_directories(self._path.parent)
-        temporary_path, descriptor = self._prepare_file(info)
+        temporary_path, descriptor = self._write_temporary_lock_file(info)
         try:
             try:
                 self._path.hardlink_to(temporary_path)
@@ -129,30 +129,30 @@ class LocalLock:
             except OSError:
                 # A file system without hard links.
                 os.close(descriptor)
-                return self._create_in_place(info)
+                return self._create_lock_in_place(info)
         finally:
             temporary_path.unlink()
         self._descriptor = descriptor
         return True
 
-    def _create_in_place(self, info: LockInfo) -> bool:
+    def _create_lock_in_place(self, info: LockInfo) -> bool:
         """Create the lock file if links are impossible; return whether this run created it."""
         try:
             descriptor = create_file(self._path, _READABLE)
         except FileExistsError:
             return False
         _try_flock(descriptor)
-        write_all(descriptor, _format_lock(info))
+        write_all_bytes(descriptor, _format_lock(info))
         os.fsync(descriptor)
         self._descriptor = descriptor
         return True
 
-    def _prepare_file(self, info: LockInfo) -> tuple[Path, int]:
+    def _write_temporary_lock_file(self, info: LockInfo) -> tuple[Path, int]:
         """Return a complete lock file under a temporary name, with its flock."""
         temporary_path = self._path.with_name(f"{self._path.name}.{os.urandom(8).hex()}.tmp")
         descriptor = create_file(temporary_path, _READABLE)
         _try_flock(descriptor)
-        write_all(descriptor, _format_lock(info))
+        write_all_bytes(descriptor, _format_lock(info))
         os.fsync(descriptor)
         return temporary_path, descriptor
 
@@ -164,8 +164,8 @@ class LocalLock:
             raise StateLocked(self.read_holder()) from None
         try:
             # Without flock support a holder cannot be replaced without a race.
-            has_flock = _try_flock(descriptor) is _Flock.TAKEN
-            if not self._is_at_path(descriptor):
+            has_flock = _try_flock(descriptor) is _FlockResult.TAKEN
+            if not self._is_same_file_at_path(descriptor):
                 return None
             if not has_flock:
                 raise StateLocked(self.read_holder())
@@ -175,7 +175,7 @@ class LocalLock:
                 holder.host == os.uname().nodename and is_process_dead(holder.pid, locks.read_lock_member(data, _START))
             ):
                 raise StateLocked(holder)
-            temporary_path, own_descriptor = self._prepare_file(info)
+            temporary_path, own_descriptor = self._write_temporary_lock_file(info)
             temporary_path.replace(self._path)
             self._descriptor = own_descriptor
             former_holder = locks.describe_holder(holder)
@@ -189,14 +189,14 @@ class LocalLock:
         except PermissionError:
             return open_regular(self._path, follow=False)
 
-    def _is_at_path(self, descriptor: int) -> bool:
+    def _is_same_file_at_path(self, descriptor: int) -> bool:
         try:
             return os.path.samestat(os.fstat(descriptor), self._path.lstat())
         except FileNotFoundError:
             return False
 
     def _remove(self) -> None:
-        with convert_errors("remove the lock file", self._path), suppress(FileNotFoundError):
+        with convert_os_errors("remove the lock file", self._path), suppress(FileNotFoundError):
             if self._path.is_dir() and not self._path.is_symlink():
                 self._path.rmdir()
             else:
@@ -214,12 +214,12 @@ class LocalLock:
 
 
 def _format_lock(info: LockInfo) -> bytes:
-    return locks.format_lock(info, **{_START: read_start_mark(info.pid)})
+    return locks.format_lock(info, **{_START: read_process_start(info.pid)})
 
 
-def read_start_mark(pid: int) -> str:
+def read_process_start(pid: int) -> str:
     """Return a text unique to the process with this number; "" if the system does not provide it."""
-    boot, fields = _read_text(_BOOT_ID), _read_fields(pid)
+    boot, fields = _read_text(_BOOT_ID), _read_process_fields(pid)
     if not boot or len(fields) <= _START_FIELD:
         return ""
     return f"{boot.strip()}/{fields[_START_FIELD]}"
@@ -234,13 +234,13 @@ def is_process_dead(pid: int, mark: str) -> bool:
             os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return True
-    fields = _read_fields(pid)
+    fields = _read_process_fields(pid)
     if fields and fields[_STATE_FIELD] in ("Z", "X"):
         return True  # ended, but not yet collected by its parent
-    return bool(mark) and read_start_mark(pid) not in (mark, "")
+    return bool(mark) and read_process_start(pid) not in (mark, "")
 
 
-def _read_fields(pid: int) -> list[str]:
+def _read_process_fields(pid: int) -> list[str]:
     return _read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 

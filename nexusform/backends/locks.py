@@ -41,15 +41,15 @@ def parse_lock(data: bytes) -> LockInfo:
     """Parse the lock from JSON; absent members are empty. A lock without a readable holder, or with an ID
     that cannot be typed, gets an ID derived from its content, so that it can be named and broken.
     """
-    members = _read_members(data)
+    members = _read_lock_members(data)
     texts = {name: members.get(member, "") for member, name in _TEXT_MEMBERS.items()}
     pid = members.get("Pid", 0)
-    if not all(isinstance(text, str) for text in texts.values()) or not _can_be_typed(texts["id"]):
+    if not all(isinstance(text, str) for text in texts.values()) or not _is_lock_id_typeable(texts["id"]):
         return _build_unreadable_lock(data)
     return LockInfo(**texts, pid=pid if isinstance(pid, int) and not isinstance(pid, bool) else 0)
 
 
-def _can_be_typed(lock_id: str) -> bool:
+def _is_lock_id_typeable(lock_id: str) -> bool:
     """Return whether a command can name the lock by this id."""
     return 0 < len(lock_id) <= _MAXIMUM_ID_LENGTH and lock_id.isprintable() and not lock_id.startswith("-")
 
@@ -70,11 +70,11 @@ def _build_unreadable_lock(data: bytes) -> LockInfo:
 
 def read_lock_member(data: bytes, name: str) -> str:
     """Return one member as text, "" if it is missing."""
-    value = _read_members(data).get(name, "")
+    value = _read_lock_members(data).get(name, "")
     return value if isinstance(value, str) else ""
 
 
-def _read_members(data: bytes) -> dict[str, Any]:
+def _read_lock_members(data: bytes) -> dict[str, Any]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -91,7 +91,7 @@ def describe_holder(info: LockInfo) -> str:
     return f"{info.who} (process {info.pid} on {info.host}, {operation}{since}, ID {info.id})"
 
 
-def format_release_failure(lock_id: str, holder: LockInfo | None) -> str:
+def format_unlock_failure(lock_id: str, holder: LockInfo | None) -> str:
     """Format the reason that a lock could not be released."""
     current_state = f"it is held by {describe_holder(holder)}" if holder else "it is not held"
     return f'The lock "{lock_id}" was not released: {current_state} now. It was broken, or it expired.'
@@ -125,7 +125,7 @@ def read_lease_seconds() -> int:
     return int(text)
 
 
-def read_clock() -> float:
+def read_monotonic_clock() -> float:
     """Return the seconds of a clock that continues while the machine sleeps, if the system has one."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
@@ -143,13 +143,13 @@ class Lease:
     def __init__(self, seconds: float, renew: Callable[[], None]) -> None:
         self._seconds = seconds
         self._renew = renew
-        self._sent_at = read_clock()
+        self._sent_at = read_monotonic_clock()
         self._loss_reason = ""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run_renewals, name="nexusform-lease", daemon=True)
 
     def begin(self, sent_at: float) -> None:
-        """Start renewing a lease requested at this time (see `read_clock`)."""
+        """Start renewing a lease requested at this time (see `read_monotonic_clock`)."""
         self._sent_at = sent_at
         self._thread.start()
 
@@ -162,16 +162,16 @@ class Lease:
     def check_valid(self) -> None:
         """Raise a BackendProblem unless the lease is certainly valid."""
         if self._loss_reason:
-            raise BackendProblem(_format_loss(self._loss_reason))
-        age = read_clock() - self._sent_at
+            raise BackendProblem(_format_lease_loss(self._loss_reason))
+        age = read_monotonic_clock() - self._sent_at
         if age >= self._seconds - _MARGIN_SECONDS:
-            raise BackendProblem(_format_loss(f"it could not be renewed for {age:.0f} s"))
+            raise BackendProblem(_format_lease_loss(f"it could not be renewed for {age:.0f} s"))
 
     def _run_renewals(self) -> None:
         """Renew the lease until the lock is released or the lease is lost."""
         pause = self._seconds / _RENEWALS
         while not self._ended.wait(pause):
-            sent_at = read_clock()
+            sent_at = read_monotonic_clock()
             try:
                 self._renew()
             except LeaseLost as problem:
@@ -184,7 +184,7 @@ class Lease:
                 pause = self._seconds / _RENEWALS
 
 
-def _format_loss(reason: str) -> str:
+def _format_lease_loss(reason: str) -> str:
     return (
         f"The lock of the state was lost: {reason}. Another run may hold it. This run starts and writes "
         "nothing more. Its finished steps are in the journal for the next run."

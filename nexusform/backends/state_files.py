@@ -19,7 +19,7 @@ from nexusform.files.regular_files import (
     create_file,
     open_regular,
     sync_directory,
-    write_all,
+    write_all_bytes,
 )
 from nexusform.interfaces.state_storage import BackendProblem
 
@@ -40,9 +40,9 @@ class JournalFile:
 
     def append_lines(self, records: Sequence[bytes]) -> None:
         """Append lines in order, durable on return. Raises BackendProblem; ValueError if invalid."""
-        from nexusform.backends.journal_lines import check_records
+        from nexusform.backends.journal_lines import check_journal_records
 
-        check_records(records)
+        check_journal_records(records)
         if records:
             self._add_lines(records)
 
@@ -55,7 +55,7 @@ class JournalFile:
 
     def remove(self) -> None:
         """Remove the file. Raises BackendProblem."""
-        with self._writing, convert_errors("empty the journal", self._path):
+        with self._writing, convert_os_errors("empty the journal", self._path):
             self._close_file()
             with suppress(FileNotFoundError):
                 self._path.unlink()
@@ -63,7 +63,7 @@ class JournalFile:
 
     def list_pending(self, document: Callable[[], bytes | None]) -> list[bytes]:
         """Return complete lines that are not in the document yet. Raises BackendProblem."""
-        with convert_errors("read the journal", self._path):
+        with convert_os_errors("read the journal", self._path):
             data = read_file(self._path, self._maximum_size)
         if not data:
             return []
@@ -74,11 +74,11 @@ class JournalFile:
 
     def _add_lines(self, lines: Sequence[bytes]) -> None:
         """Append lines; one flush covers all lines written before it began."""
-        with convert_errors("write to the journal", self._path):
+        with convert_os_errors("write to the journal", self._path):
             with self._writing:
                 descriptor = self._open_file()
                 try:
-                    write_all(descriptor, b"\n".join([*lines, b""]))
+                    write_all_bytes(descriptor, b"\n".join([*lines, b""]))
                 except OSError:
                     self._close_file()  # the next call reopens it and removes the incomplete line
                     raise
@@ -125,7 +125,7 @@ def _remove_incomplete_line(path: Path) -> None:
 
 
 @contextmanager
-def convert_errors(description: str, path: Path) -> Iterator[None]:
+def convert_os_errors(description: str, path: Path) -> Iterator[None]:
     """Convert an error of the operating system to a BackendProblem with the failed action."""
     try:
         yield

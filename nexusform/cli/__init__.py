@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "answer_output": "Answer AnswerFlags AnswerFormFlags write_answer",
+    "report_output": "Answer AnswerFlags AnswerFormFlags write_answer",
     "apply": "parse_verification",
     "arguments": (
         "declare_choice declare_flag_group declare_number declare_optional declare_optional_choice "
@@ -12,13 +12,13 @@ PUBLIC = {
     "commands": "define_command CommandEntry LazyGroup get_trust_flags",
     "shared_flags": (
         "parse_duration LockFlags create_context declare_state_flag declare_variable_flags ViewFlags "
-        "declare_migration_flag is_unconfined_accepted"
+        "declare_migration_flag is_confinement_disabled"
     ),
     "interrupts": "handle_interrupts",
     "main": "main",
     "plan": "get_exit_code parse_fail_on PlanDisplay create_display",
     "planning_flags": "PlacementFlags",
-    "comparison_sources": "StateComparison COMPARISON_SOURCES",
+    "reconcile_sources": "StateComparison COMPARISON_SOURCES",
     "report_flag": "parse_reports has_stdout_report write_report write_to_stdout ReportFlag",
-    "screen": "is_input_allowed Screen",
+    "terminal_screen": "is_input_allowed Screen",
 }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from nexusform.cli.answer_output import Answer, AnswerFlags, write_answer
 from nexusform.cli.arguments import declare_flag_group
 from nexusform.cli.commands import define_command
+from nexusform.cli.report_output import Answer, AnswerFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.workflow.lint_advice import LintAdvice, find_advice
@@ -38,7 +38,7 @@ def advise(arguments: AdviseArguments) -> int:
 
 def _build_answer(advice: LintAdvice) -> Answer:
     from nexusform.rendering.answers.advice_findings import build_advice_report, render_advice
-    from nexusform.rendering.json.json_parts import build_diagnostic_documents
+    from nexusform.rendering.json.json_diagnostics import build_diagnostic_documents
 
     def render_text(colour: bool, width: int) -> str:
         return render_advice(advice.findings, advice.sources, colour=colour, width=width)

@@ -21,7 +21,6 @@ from nexusform.cli.interrupts import Interrupts, handle_interrupts
 from nexusform.cli.plan import PlanDisplay, create_display
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
 from nexusform.cli.run_reporter import Reporter, TextReporter
-from nexusform.cli.screen import is_input_allowed
 from nexusform.cli.shared_flags import (
     LockFlags,
     ViewFlags,
@@ -31,13 +30,14 @@ from nexusform.cli.shared_flags import (
     declare_state_flag,
     declare_variable_flags,
 )
+from nexusform.cli.terminal_screen import is_input_allowed
 from nexusform.diagnostics.diagnostic import build_error, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
-from nexusform.placement_kinds.kinds import get_kind_noun
-from nexusform.plans.impact.effects import Effect, count_effects
+from nexusform.placement_kinds.placement_kind import get_kind_noun
+from nexusform.plans.impact.object_effects import Effect, count_effects
 from nexusform.plans.plan import Action, Mode, Plan, StepKind
 from nexusform.plans.saved.plan_file import SavedPlan
-from nexusform.rendering.report.evaluation_sentence import describe_evaluation
+from nexusform.rendering.report.evaluation_sentence import describe_plan_evaluation
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, Project, open_project
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
@@ -50,17 +50,17 @@ from nexusform.workflow.plan_files.plan_execution import (
 )
 from nexusform.workflow.plan_files.plan_signing import verify_signature
 from nexusform.workflow.plan_files.plan_statement import check_plan_statement
-from nexusform.workflow.plan_files.saved_plans import open_saved_plan, read_plan
-from nexusform.workflow.plan_files.unfinished_apply import (
+from nexusform.workflow.plan_files.remaining_steps import (
     RemainingSteps,
-    check_same_inputs,
+    check_inputs_unchanged,
     discard_remaining_steps,
     find_remaining_steps,
     open_remaining_steps,
 )
-from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.plan_files.saved_plans import open_saved_plan, read_plan
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.saved_plan_checks import check_saved_plan
+from nexusform.workflow.runs.state_locking import LockOptions
 
 EXIT_WRONG_PREDICTION: Final = 2  # exit code: all steps were done, and a certain prediction is wrong
 
@@ -120,7 +120,7 @@ def apply(arguments: ApplyArguments) -> int:
     Exit code 0 if all steps succeeded or the last ones wait for changes by others, 1 for errors.
     Exit code 2: applied, but a certain prediction was wrong.
     """
-    planning_flags = arguments.planning.list_changed()
+    planning_flags = arguments.planning.list_flags_set()
     verification = parse_verification(arguments.verify)
     if arguments.verify and (arguments.planfile is None or arguments.resume or arguments.discard):
         raise click.UsageError("-verify needs a plan file and excludes -resume and -discard.")
@@ -144,7 +144,7 @@ def apply(arguments: ApplyArguments) -> int:
     return _apply_saved_plan(arguments.planfile, verification, arguments.flags)
 
 
-class Verification(Struct, frozen=True):
+class SignatureRequirements(Struct, frozen=True):
     """The checks of -verify: `key_files` are the keys that must have signed the plan; with `replan`, planning
     again must give the same plan.
     """
@@ -153,7 +153,7 @@ class Verification(Struct, frozen=True):
     replan: bool = False
 
 
-def parse_verification(values: Sequence[str]) -> Verification:
+def parse_verification(values: Sequence[str]) -> SignatureRequirements:
     """Parse the values of -verify. Raises a usage error."""
     key_files: list[str] = []
     for text in values:
@@ -162,7 +162,7 @@ def parse_verification(values: Sequence[str]) -> Verification:
             key_files.append(value)
         elif text != "replan":
             raise click.UsageError(f'-verify: invalid value "{text}". Use -verify=replan or -verify=key:FILE.')
-    return Verification(tuple(key_files), replan="replan" in values)
+    return SignatureRequirements(tuple(key_files), replan="replan" in values)
 
 
 class _ApplyJob(Struct, frozen=True):
@@ -180,13 +180,13 @@ class _ApplyJob(Struct, frozen=True):
         return self.reporter.can_prompt and is_input_allowed(self.flags.input)
 
 
-def _create_job(flags: ApplyFlags) -> _ApplyJob:
+def _create_apply_job(flags: ApplyFlags) -> _ApplyJob:
     return _ApplyJob(flags, flags.create_display(), flags.lock.build_options())
 
 
 def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
     """Plan, ask for approval and apply."""
-    job = _create_job(flags)
+    job = _create_apply_job(flags)
     if not flags.auto_approve and not job.can_prompt():
         job.reporter.report_diagnostics(
             [build_error("approval-required", f"The plan needs approval, and input is disabled. {_APPROVAL_HINT}")], {}
@@ -198,12 +198,12 @@ def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
         job.display.report_failure(context, options, opened.diagnostics, opened.sources)
         return 1
     job.reporter.report_diagnostics(opened.diagnostics, opened.sources)
-    return _run_locked(job, opened.project, lambda run: _plan_and_apply(run, job, options))
+    return _run_with_lock(job, opened.project, lambda run: _plan_and_apply(run, job, options))
 
 
 def _plan_and_apply(run: Run, job: _ApplyJob, options: PlanOptions) -> int:
     """Plan, ask for approval if needed, and apply; return the exit code."""
-    code = _finish_interrupted(run, job) if options.mode is Mode.NORMAL else 0
+    code = _finish_interrupted_apply(run, job) if options.mode is Mode.NORMAL else 0
     if code:
         return code
     with job.reporter.track_planning():
@@ -216,7 +216,7 @@ def _plan_and_apply(run: Run, job: _ApplyJob, options: PlanOptions) -> int:
     return _apply_approved(run, job, plan)
 
 
-def _finish_interrupted(run: Run, job: _ApplyJob) -> int:
+def _finish_interrupted_apply(run: Run, job: _ApplyJob) -> int:
     """Finish an interrupted apply before a new plan; return 0 if nothing prevents the plan."""
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
     if remaining_steps is None:
@@ -226,21 +226,21 @@ def _finish_interrupted(run: Run, job: _ApplyJob) -> int:
     if not remaining_steps.was_interrupted:
         return 0
     can_prompt = job.can_prompt() and not job.flags.auto_approve
-    problems += [] if can_prompt else check_same_inputs(run, remaining_steps)
+    problems += [] if can_prompt else check_inputs_unchanged(run, remaining_steps)
     if has_errors(problems):
         job.reporter.report_diagnostics(problems, run.project.sources)
         return 1
-    if can_prompt and not _confirm_finish(job.reporter, remaining_steps):
+    if can_prompt and not _confirm_finish_earlier_apply(job.reporter, remaining_steps):
         return 1
     job.reporter.report_notice(f"Finishing an earlier apply first. {remaining_steps.summary}.")
-    outcome = _apply_remaining(run, job, remaining_steps)
+    outcome = _apply_remaining_steps(run, job, remaining_steps)
     run.stored = StoredState(outcome.applied.state, digest=compute_state_digest(outcome.applied.state))
     return _get_exit_code(outcome)
 
 
 def _resume_apply(flags: ApplyFlags, planfile: str | None) -> int:
     """Resume the last apply, or that of PLANFILE."""
-    job = _create_job(flags)
+    job = _create_apply_job(flags)
     context = flags.create_context()
     remaining_steps, backend, problems = open_remaining_steps(context)
     if planfile is not None and remaining_steps is not None:
@@ -254,7 +254,7 @@ def _resume_apply(flags: ApplyFlags, planfile: str | None) -> int:
     job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
     if opened.project is None:
         return 1
-    return _run_locked(job, opened.project, lambda run: _resume_steps(run, job))
+    return _run_with_lock(job, opened.project, lambda run: _resume_steps(run, job))
 
 
 def _resume_steps(run: Run, job: _ApplyJob) -> int:
@@ -266,12 +266,12 @@ def _resume_steps(run: Run, job: _ApplyJob) -> int:
     if remaining_steps is None:
         job.reporter.report_notice("No steps left.")
         return 0
-    return _get_exit_code(_apply_remaining(run, job, remaining_steps))
+    return _get_exit_code(_apply_remaining_steps(run, job, remaining_steps))
 
 
 def _discard_steps(flags: ApplyFlags) -> int:
     """Drop the remaining steps of an earlier apply."""
-    job = _create_job(flags)
+    job = _create_apply_job(flags)
     opened = open_project(flags.create_context())
     job.reporter.report_diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
@@ -287,12 +287,12 @@ def _discard_steps(flags: ApplyFlags) -> int:
         job.reporter.report_notice("No unfinished apply." if steps is None else dropped_text)
         return 0
 
-    return _run_locked(job, opened.project, drop_steps)
+    return _run_with_lock(job, opened.project, drop_steps)
 
 
-def _apply_saved_plan(path: str, verification: Verification, flags: ApplyFlags) -> int:
+def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: ApplyFlags) -> int:
     """Apply a saved plan after verifying its signatures."""
-    job = _create_job(flags)
+    job = _create_apply_job(flags)
     context = flags.create_context()
     saved, problems = read_plan(path, context)
     if saved is not None:
@@ -307,11 +307,11 @@ def _apply_saved_plan(path: str, verification: Verification, flags: ApplyFlags) 
     if saved is None or opened.project is None:
         return 1
     if verification.key_files:
-        job.reporter.report_notice(f"Signature verified. Evaluation: {describe_evaluation(saved.plan)}.")
-    return _run_locked(job, opened.project, lambda run: _check_and_apply(run, job, saved, verification))
+        job.reporter.report_notice(f"Signature verified. Evaluation: {describe_plan_evaluation(saved.plan)}.")
+    return _run_with_lock(job, opened.project, lambda run: _check_and_apply(run, job, saved, verification))
 
 
-def _check_and_apply(run: Run, job: _ApplyJob, saved: SavedPlan, verification: Verification) -> int:
+def _check_and_apply(run: Run, job: _ApplyJob, saved: SavedPlan, verification: SignatureRequirements) -> int:
     remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)
     if (
         remaining_steps is not None
@@ -323,7 +323,7 @@ def _check_and_apply(run: Run, job: _ApplyJob, saved: SavedPlan, verification: V
         job.reporter.report_notice(
             "All steps of this plan were complete when its apply was interrupted. Recording its end."
         )
-        return _get_exit_code(_apply_remaining(run, job, remaining_steps))
+        return _get_exit_code(_apply_remaining_steps(run, job, remaining_steps))
     if remaining_steps is None and run.has_unfinished_apply and run.stored.state.applied_plans[-1:] == (saved.digest,):
         job.reporter.report_notice(
             "All steps of this plan were complete when its apply was interrupted. Recorded its end."
@@ -337,7 +337,7 @@ def _check_and_apply(run: Run, job: _ApplyJob, saved: SavedPlan, verification: V
     return _apply_approved(run, job, verdict.plan, saved.digest)
 
 
-def _run_locked(job: _ApplyJob, project: Project, work: Callable[[Run], int]) -> int:
+def _run_with_lock(job: _ApplyJob, project: Project, work: Callable[[Run], int]) -> int:
     """Run the work while the lock is held; return the exit code."""
     with begin_run(project, "OperationTypeApply", job.locking, notices=job.display.notices) as run:
         reported_count = len(run.diagnostics)
@@ -359,7 +359,7 @@ def _get_exit_code(outcome: ApplyOutcome) -> int:
     return EXIT_WRONG_PREDICTION if outcome.wrong_certain_predictions else 0
 
 
-def _apply_remaining(run: Run, job: _ApplyJob, remaining_steps: RemainingSteps) -> ApplyOutcome:
+def _apply_remaining_steps(run: Run, job: _ApplyJob, remaining_steps: RemainingSteps) -> ApplyOutcome:
     outcome = _apply_with_progress(
         job,
         remaining_steps.plan,
@@ -419,7 +419,7 @@ def _confirm_plan(reporter: Reporter, plan: Plan) -> bool:
     assert isinstance(reporter, TextReporter), "prompts need a terminal"
     question, explanation = _QUESTIONS[plan.mode]
     if plan.mode is Mode.DESTROY and (plan.targets or plan.excludes):
-        question = f"Do you really want to destroy {_describe_destroyed(plan)}"
+        question = f"Do you really want to destroy {_describe_destroyed_objects(plan)}"
     workspace_note = f' in workspace "{plan.workspace}"' if plan.workspace != "default" else ""
     screen = reporter.screen
     answer = screen.prompt_user(
@@ -434,7 +434,7 @@ def _confirm_plan(reporter: Reporter, plan: Plan) -> bool:
     return False
 
 
-def _describe_destroyed(plan: Plan) -> str:
+def _describe_destroyed_objects(plan: Plan) -> str:
     """Describe the objects of a partial destroy plan: `2 objects (a.b, c.d) with 33 VMs`."""
     addresses = [str(change.address) for change in plan.changes if change.action is Action.DELETE]
     counts = count_effects(plan.placements)
@@ -450,7 +450,7 @@ def _describe_destroyed(plan: Plan) -> str:
 _MAX_NAMES: Final = 4
 
 
-def _confirm_finish(reporter: Reporter, remaining_steps: RemainingSteps) -> bool:
+def _confirm_finish_earlier_apply(reporter: Reporter, remaining_steps: RemainingSteps) -> bool:
     """Prompt whether to finish an earlier apply first."""
     assert isinstance(reporter, TextReporter), "prompts need a terminal"
     screen = reporter.screen

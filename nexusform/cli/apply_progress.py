@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from nexusform.applying.answer_comparison import WrongPrediction
 from nexusform.applying.events import StepEvent
-from nexusform.cli.screen import Screen
+from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.json_data.plain_data import format_path
 from nexusform.plans.plan import Mode

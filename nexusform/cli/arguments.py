@@ -99,7 +99,7 @@ def declare_switch(meaning: str, *, default: bool = False, flag: str = "") -> bo
     """Declare a switch: `-name`, `-name=false`."""
 
     def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_names(name, flag), is_switch=True, type=click.BOOL, default=default, help=meaning)
+        return Flag(_build_click_names(name, flag), is_switch=True, type=click.BOOL, default=default, help=meaning)
 
     return cast("bool", _FlagDeclaration(create_parameter, default))
 
@@ -108,7 +108,7 @@ def declare_switch_or_text(meaning: str, *, metavar: str) -> str:
     """Declare a flag with an optional value: `-name` ("true"), `-name=value`; "" if absent."""
 
     def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_names(name), is_switch=True, type=str, metavar=metavar, default="", help=meaning)
+        return Flag(_build_click_names(name), is_switch=True, type=str, metavar=metavar, default="", help=meaning)
 
     return cast("str", _FlagDeclaration(create_parameter, ""))
 
@@ -117,7 +117,7 @@ def declare_text(meaning: str, *, metavar: str = "VALUE", default: str = "", fla
     """Declare a flag with a text: `-name=value` or `-name value`."""
 
     def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_names(name, flag), type=str, metavar=metavar, default=default, help=meaning)
+        return Flag(_build_click_names(name, flag), type=str, metavar=metavar, default=default, help=meaning)
 
     return cast("str", _FlagDeclaration(create_parameter, default))
 
@@ -126,7 +126,7 @@ def declare_output(meaning: str) -> str:
     """Declare a flag with the path of an output file."""
 
     def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_names(name), type=str, metavar="FILE", default="", help=meaning, is_output=True)
+        return Flag(_build_click_names(name), type=str, metavar="FILE", default="", help=meaning, is_output=True)
 
     return cast("str", _FlagDeclaration(create_parameter, ""))
 
@@ -136,7 +136,7 @@ def declare_reports() -> tuple[str, ...]:
     meaning, metavar = "Write a report to a file (- is stdout)", "FORMAT:PATH"
 
     def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_names(name), type=str, metavar=metavar, multiple=True, help=meaning, is_output=True)
+        return Flag(_build_click_names(name), type=str, metavar=metavar, multiple=True, help=meaning, is_output=True)
 
     return cast("tuple[str, ...]", _FlagDeclaration(create_parameter, ()))
 
@@ -145,7 +145,7 @@ def declare_repeatable_text(meaning: str, *, metavar: str = "VALUE", flag: str =
     """Declare a repeatable flag with a text."""
 
     def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_names(name, flag), type=str, metavar=metavar, multiple=True, help=meaning)
+        return Flag(_build_click_names(name, flag), type=str, metavar=metavar, multiple=True, help=meaning)
 
     return cast("tuple[str, ...]", _FlagDeclaration(create_parameter, ()))
 
@@ -155,7 +155,7 @@ def declare_number(meaning: str, *, default: Default, metavar: str = "N", minimu
     kind = click.INT if minimum is None else click.IntRange(min=minimum)
 
     def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_names(name), type=kind, metavar=metavar, default=default, help=meaning)
+        return Flag(_build_click_names(name), type=kind, metavar=metavar, default=default, help=meaning)
 
     return cast("int | Default", _FlagDeclaration(create_parameter, default))
 
@@ -168,7 +168,7 @@ def declare_choice(
 
     def create_parameter(name: str) -> click.Parameter:
         return Flag(
-            _build_names(name, flag),
+            _build_click_names(name, flag),
             type=click.Choice(choices),
             metavar=metavar or "|".join(choices),
             default=default_value,
@@ -182,7 +182,7 @@ def declare_optional_choice(meaning: str, choices: Sequence[str]) -> str | None:
     """Declare a flag with one of several values, or none."""
 
     def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_names(name), type=click.Choice(choices), metavar="|".join(choices), help=meaning)
+        return Flag(_build_click_names(name), type=click.Choice(choices), metavar="|".join(choices), help=meaning)
 
     return cast("str | None", _FlagDeclaration(create_parameter, None))
 
@@ -239,7 +239,7 @@ def declare_flag_group(record: type[Record]) -> Record:
 def build_parameters(record: type[Struct]) -> list[click.Parameter]:
     """Build the click parameters of the fields of a record, in order."""
     parameters: list[click.Parameter] = []
-    for name, declaration in _list_fields(record):
+    for name, declaration in _list_declared_fields(record):
         if isinstance(declaration, _FlagGroup):
             parameters += build_parameters(declaration.record)
         else:
@@ -247,21 +247,21 @@ def build_parameters(record: type[Struct]) -> list[click.Parameter]:
     return parameters
 
 
-def fill_record(record: type[Record], values: Mapping[str, Any]) -> Record:
+def build_arguments_record(record: type[Record], values: Mapping[str, Any]) -> Record:
     """Fill the record with values of click by field name; missing ones have their defaults."""
     arguments: dict[str, Any] = {}
-    for name, declaration in _list_fields(record):
+    for name, declaration in _list_declared_fields(record):
         if isinstance(declaration, _FlagGroup):
-            arguments[name] = fill_record(declaration.record, values)
+            arguments[name] = build_arguments_record(declaration.record, values)
         elif name in values or declaration.default is not _NO_DEFAULT:
             arguments[name] = values.get(name, declaration.default)
     return record(**arguments)
 
 
-def _list_fields(record: type[Struct]) -> Iterator[tuple[str, _FlagDeclaration | _FlagGroup]]:
+def _list_declared_fields(record: type[Struct]) -> Iterator[tuple[str, _FlagDeclaration | _FlagGroup]]:
     return zip(record.__struct_fields__, record.__struct_defaults__, strict=True)
 
 
-def _build_names(field_name: str, flag: str = "") -> list[str]:
+def _build_click_names(field_name: str, flag: str = "") -> list[str]:
     """Return the click names: the flag as typed, and the field name for its value."""
     return [f"-{flag or field_name.replace('_', '-')}", field_name]

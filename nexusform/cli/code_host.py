@@ -29,7 +29,7 @@ _HOSTS: Final = (
 )
 
 
-def find_origin(source_url: str, environment: Mapping[str, str] = os.environ) -> CodeOrigin:
+def find_code_origin(source_url: str, environment: Mapping[str, str] = os.environ) -> CodeOrigin:
     """Return the origin of the configuration in this directory. `source_url` is the address of that
     directory, "" = from the environment. Raises a usage error for an invalid address.
     """
@@ -38,22 +38,22 @@ def find_origin(source_url: str, environment: Mapping[str, str] = os.environ) ->
     for host in _HOSTS:
         commit = environment.get(host.commit, "")
         if commit:
-            return _build_origin(host, commit, source_url, environment)
+            return _build_code_origin(host, commit, source_url, environment)
     return CodeOrigin(url=source_url)
 
 
-def _build_origin(host: _CiSystem, commit: str, source_url: str, environment: Mapping[str, str]) -> CodeOrigin:
+def _build_code_origin(host: _CiSystem, commit: str, source_url: str, environment: Mapping[str, str]) -> CodeOrigin:
     """Build the origin from the variables of one CI system."""
     if source_url:
         return CodeOrigin(source_url, commit=commit)
     repository = "/".join(environment.get(name, "").rstrip("/") for name in host.repository)
-    directory = _get_relative_path(environment.get(host.clone, ""))
+    directory = _get_path_in_clone(environment.get(host.clone, ""))
     if not repository.startswith(("https://", "http://")) or directory is None:
         return CodeOrigin(commit=commit)
     return CodeOrigin(f"{repository}/{host.files}/{commit}", directory, commit)
 
 
-def _get_relative_path(clone: str) -> str | None:
+def _get_path_in_clone(clone: str) -> str | None:
     """Return the path from a clone to this directory, or None if outside."""
     if not clone:
         return None

@@ -19,11 +19,11 @@ from msgspec import Struct
 from nexusform.cli.arguments import (
     Flag,
     Record,
+    build_arguments_record,
     build_parameters,
     declare_ignored_flag,
     declare_repeatable_text,
     declare_switch_or_text,
-    fill_record,
 )
 from nexusform.diagnostics.diagnostic import suggest_name
 
@@ -54,7 +54,7 @@ def get_trust_flags() -> TrustFlags:
     """Return the trust flags of the running command."""
     context = click.get_current_context(silent=True)
     flags = context.meta.get(_TRUST_KEY) if context is not None else None
-    return flags if isinstance(flags, TrustFlags) else fill_record(TrustFlags, {})
+    return flags if isinstance(flags, TrustFlags) else build_arguments_record(TrustFlags, {})
 
 
 class Command(click.Command):
@@ -79,7 +79,7 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Format the command's own flags and examples; with -help=all also shared and rare flags."""
-        from nexusform.cli.help_sections import get_examples, group_flags, select_main_flags
+        from nexusform.cli.help_sections import get_command_examples, group_flags, select_main_help_rows
 
         path = " ".join(ctx.command_path.split()[1:])
         records = {
@@ -88,8 +88,8 @@ class Command(click.Command):
             if (record := parameter.get_help_record(ctx))
         }
         shows_all = ctx.meta.get(_HELP_KEY, False)
-        sections = group_flags(records.items() if shows_all else select_main_flags(path, records).items())
-        for title, rows in {**sections, "Examples": get_examples(path)}.items():
+        sections = group_flags(records.items() if shows_all else select_main_help_rows(path, records).items())
+        for title, rows in {**sections, "Examples": get_command_examples(path)}.items():
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows, col_max=45 if title == "Examples" else 30)
@@ -140,9 +140,9 @@ class Command(click.Command):
             if name == "chdir":
                 command_line = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
                 raise click.UsageError(f"-chdir must precede the command: {command_line} ...", ctx)
-            from nexusform.cli.removed_words import find_flag_hint
+            from nexusform.cli.removed_commands import find_foreign_flag_hint
 
-            hint = find_flag_hint(" ".join(ctx.command_path.split()[1:]), name)
+            hint = find_foreign_flag_hint(" ".join(ctx.command_path.split()[1:]), name)
             known_flags = [f"-{known}" for known, each in flags.items() if not each.hidden]
             suggestion = hint or suggest_name(f"-{name}", known_flags)
             raise click.UsageError(f"Unknown flag -{name}.{suggestion}", ctx)
@@ -165,9 +165,9 @@ def define_command(
 
     def make_command(function: Callable[[Record], int]) -> Command:
         def run_callback(**values: Any) -> int:
-            click.get_current_context().meta[_TRUST_KEY] = fill_record(TrustFlags, values)
-            _remove_older_outputs(parameters, values)
-            return function(fill_record(record, values))
+            click.get_current_context().meta[_TRUST_KEY] = build_arguments_record(TrustFlags, values)
+            _delete_older_output_files(parameters, values)
+            return function(build_arguments_record(record, values))
 
         parameters = [*build_parameters(record), *(build_parameters(TrustFlags) if has_trust_flags else ())]
         parameters += [*accepts, declare_ignored_flag("compact-warnings", switch=True)]
@@ -176,7 +176,7 @@ def define_command(
     return make_command
 
 
-def _remove_older_outputs(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
+def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
     """Delete older files at the output paths of a command, so a failure leaves none of them. Raises a usage
     error for an output path equal to an input path.
     """
@@ -212,7 +212,7 @@ def _read_environment_arguments(ctx: click.Context) -> list[str]:
 
 def _reject_removed_flags(ctx: click.Context, words: Sequence[str]) -> None:
     """Raise RemovedCommandError if a flag that was removed is among the words."""
-    from nexusform.cli.removed_words import REMOVED_FLAGS, find_removed_flag
+    from nexusform.cli.removed_commands import REMOVED_FLAGS, find_removed_flag
 
     removed = find_removed_flag(" ".join(ctx.command_path.split()[1:]), words)
     if removed:
@@ -223,7 +223,7 @@ class RemovedCommandError(click.ClickException):
     """A command or a flag that was removed is typed; the message is one line with what to use instead."""
 
 
-def take_global_options(arguments: list[str]) -> list[str]:
+def apply_global_options(arguments: list[str]) -> list[str]:
     """Obey `-chdir=DIR` and `-version` before the command; returns the rest."""
     while arguments and arguments[0].startswith("-"):
         name, equals, value = arguments[0].lstrip("-").partition("=")
@@ -310,7 +310,7 @@ class LazyGroup(click.Group):
         if found_command is None and ctx.resilient_parsing:
             return None, None, []
         if found_command is None:
-            from nexusform.cli.removed_words import REMOVED_COMMANDS, find_removed_command
+            from nexusform.cli.removed_commands import REMOVED_COMMANDS, find_removed_command
 
             removed = find_removed_command(" ".join([*ctx.command_path.split()[1:], *args]))
             if removed:
@@ -351,10 +351,10 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name, self.table[name].summary) for name in names])
 
     def _format_main_commands(self, formatter: click.HelpFormatter) -> None:
-        from nexusform.cli.help_sections import get_examples
+        from nexusform.cli.help_sections import get_command_examples
 
         with formatter.section("Main commands"):
             formatter.write_dl([(name, self.table[name].summary) for name in self.main_commands if name in self.table])
         with formatter.section("Examples"):
-            formatter.write_dl(get_examples(""), col_max=45)
+            formatter.write_dl(get_command_examples(""), col_max=45)
         formatter.write("\nAll commands: nexusform help all\n")

@@ -23,7 +23,7 @@ from click.shell_completion import (
 from msgspec import Struct
 
 from nexusform.cli.arguments import declare_positional
-from nexusform.cli.commands import define_command, take_global_options
+from nexusform.cli.commands import apply_global_options, define_command
 
 VARIABLE: Final = "_NEXUSFORM_COMPLETE"  # in which a shell asks for completions
 _SPECIAL: Final = re.compile(r"([^\w.,:/@%+=-])")  # characters that bash does not take as they are
@@ -35,7 +35,7 @@ class _JoinedValues(ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Return the completions; each of a joined value begins with its flag."""
         try:
-            words = take_global_options([word for word in args if word != "="])
+            words = apply_global_options([word for word in args if word != "="])
         except click.UsageError:
             return []
         items = super().get_completions(words, incomplete)

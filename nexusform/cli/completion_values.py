@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from nexusform.diagnostics.phrases import compute_natural_key
+from nexusform.diagnostics.phrases import compute_natural_sort_key
 
 if TYPE_CHECKING:
     from nexusform.configuration.declarations.configuration import Configuration
@@ -52,7 +52,7 @@ def _filter_by_prefix(words: Iterable[str], incomplete: str) -> list[CompletionI
 
 
 def _list_skus(_flag: Sequence[str]) -> list[str]:
-    from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+    from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
     return list(CATALOGUES[NEWEST].vm_skus)
 
@@ -83,7 +83,7 @@ def _list_instances() -> tuple[Configuration | None, Mapping[Address, InstanceSt
     return configuration, state.instances if state is not None else {}
 
 
-def _list_attributes(kind: str) -> list[Mapping[str, Any]]:
+def _list_attributes_of_type(kind: str) -> list[Mapping[str, Any]]:
     """Return the objects of a type in the state."""
     instances = _list_instances()[1].items()
     objects = [instance.current for address, instance in instances if address.type == kind]
@@ -98,11 +98,11 @@ def _list_addresses(_taken: Sequence[str]) -> list[str]:
     return sorted({*written, *map(str, instances)})
 
 
-def _list_clusters(taken: Sequence[str]) -> list[str]:
+def _list_cluster_addresses(taken: Sequence[str]) -> list[str]:
     return [each for each in _list_addresses(taken) if "nexus_kubernetes_cluster." in each]
 
 
-def _list_objects(taken: Sequence[str]) -> list[str]:
+def _list_placed_objects(taken: Sequence[str]) -> list[str]:
     """The VMs and bindings of the instance that was named before."""
     _, instances = _list_instances()
     names: list[str] = []
@@ -110,7 +110,7 @@ def _list_objects(taken: Sequence[str]) -> list[str]:
         if str(address) == taken[0] and instance.current is not None:
             parts = [instance.current.attributes.get(name) for name in ("nodes", "vnfcs", "bindings")]
             names += [name for part in parts if isinstance(part, Mapping) for name in part]
-    return sorted(names, key=compute_natural_key)
+    return sorted(names, key=compute_natural_sort_key)
 
 
 def _list_outputs(_taken: Sequence[str]) -> list[str]:
@@ -121,13 +121,13 @@ def _list_outputs(_taken: Sequence[str]) -> list[str]:
 def _list_failure_targets(flag: Sequence[str]) -> list[str]:
     """What `-site`, `-rack`, `-machine` or `-cluster` may name: by name, or by id where names repeat."""
     if flag[0] == "machine":
-        racks = _list_attributes("nexus_rack")
-        return sorted(chain.from_iterable(rack.get("machines") or () for rack in racks), key=compute_natural_key)
+        racks = _list_attributes_of_type("nexus_rack")
+        return sorted(chain.from_iterable(rack.get("machines") or () for rack in racks), key=compute_natural_sort_key)
     kind = {"site": "nexus_site", "rack": "nexus_rack", "cluster": "nexus_kubernetes_cluster"}.get(flag[0])
-    objects = _list_attributes(kind) if kind else []
+    objects = _list_attributes_of_type(kind) if kind else []
     names = Counter(str(each.get("name")) for each in objects)
     words = [str(each.get("name" if names[str(each.get("name"))] == 1 else "id")) for each in objects]
-    return sorted(words, key=compute_natural_key)
+    return sorted(words, key=compute_natural_sort_key)
 
 
 def _list_workspaces(_taken: Sequence[str]) -> list[str]:
@@ -143,8 +143,8 @@ WORDS: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
     "addresses": _list_addresses,
     "source": _list_addresses,
     "targets": _list_addresses,
-    "cluster": _list_clusters,
-    "explain name": _list_objects,
+    "cluster": _list_cluster_addresses,
+    "explain name": _list_placed_objects,
     "output name": _list_outputs,
     "workspace select name": _list_workspaces,
     "workspace delete name": _list_workspaces,

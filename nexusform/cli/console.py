@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_switch, declare_text
 from nexusform.cli.commands import define_command
-from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.workflow.expression_console import Console, is_unfinished, open_console
 
@@ -55,7 +55,7 @@ def console(arguments: ConsoleArguments) -> int:
     if arguments.explain:
         return _explain_expression(screen, opened.console, arguments)
     if sys.stdin.isatty():
-        return _run_interactive(screen, opened.console)
+        return _run_interactive_console(screen, opened.console)
     for expression in _join_expressions(sys.stdin):
         if expression == "exit":
             return 0
@@ -110,9 +110,9 @@ def _print_value(screen: Screen, session: Console, expression: str) -> bool:
     return not has_errors(result.diagnostics)
 
 
-def _run_interactive(screen: Screen, session: Console) -> int:
+def _run_interactive_console(screen: Screen, session: Console) -> int:
     """Read expressions until the end of input; unfinished ones continue on the next line."""
-    _enable_history(session)
+    _enable_line_editing(session)
     pending = ""
     while True:
         try:
@@ -137,7 +137,7 @@ def _run_interactive(screen: Screen, session: Console) -> int:
         _print_value(screen, session, text)
 
 
-def _enable_history(session: Console) -> None:
+def _enable_line_editing(session: Console) -> None:
     """Enable line editing, history and completion if available."""
     try:
         import readline

@@ -18,11 +18,11 @@ from nexusform.cli.arguments import (
     declare_text,
 )
 from nexusform.cli.commands import define_command
-from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_warning
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.placement_kinds.kinds import format_location_text
+from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.plans.impact.pool_reason import PoolReason
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.answers.domain_answer import DomainAnswer
@@ -65,7 +65,7 @@ def explain(arguments: ExplainArguments) -> int:
     if answer.pools:
         texts.append(_render_pools(address, answer.pools, arguments, screen))
     texts += [_render_object(reason, arguments, screen) for reason in answer.reasons]
-    texts += [_render_removal(row, arguments, screen) for row in answer.removals]
+    texts += [_render_vm_removal(row, arguments, screen) for row in answer.removals]
     if not texts:
         screen.print_diagnostics(answer.diagnostics, answer.sources)
         return 1
@@ -106,7 +106,7 @@ def _render_pools(address: str, pools: tuple[PoolReason, ...], arguments: Explai
     return _render_report(build_pools_report(address, pools), arguments, screen)
 
 
-def _render_removal(row: PlacementChange, arguments: ExplainArguments, screen: Screen) -> str:
+def _render_vm_removal(row: PlacementChange, arguments: ExplainArguments, screen: Screen) -> str:
     """Render the removal of a VM, without evaluating rules."""
     from nexusform.rendering.answers.explanation_text import REMOVAL_FORM, build_removal_report
 
@@ -142,7 +142,7 @@ def _render_object(reason: VmExplanation, arguments: ExplainArguments, screen: S
     )
 
     explanation = reason.explained_vm.explanation
-    facts = [*_describe_current_placement(reason), *_describe_trigger(reason)]
+    facts = [*_describe_current_placement(reason), *_describe_reschedule_trigger(reason)]
     if certainty := format_vm_certainty(reason.certainty, reason.samples):
         facts.append(certainty)
     alternatives = describe_alternatives(reason.alternatives, explanation.demand, reason.pool_size)
@@ -159,7 +159,7 @@ def _render_object(reason: VmExplanation, arguments: ExplainArguments, screen: S
     return _render_report(report, arguments, screen)
 
 
-def _describe_trigger(reason: VmExplanation) -> list[str]:
+def _describe_reschedule_trigger(reason: VmExplanation) -> list[str]:
     trigger = reason.explained_vm.trigger
     if not trigger or reason.current_placement is not None:
         return []
@@ -191,7 +191,7 @@ def _describe_current_placement(reason: VmExplanation) -> list[str]:
 
 
 def _render_json(reason: VmExplanation) -> str:
-    from nexusform.placement_kinds.kinds import build_location_document
+    from nexusform.placement_kinds.placement_kind import build_location_document
     from nexusform.rendering.answers.explanation_text import build_alternatives_document, build_explanation_document
 
     last_trigger = reason.last_trigger or (

@@ -11,7 +11,7 @@ from nexusform.cli.arguments import declare_choice, declare_flag_group, declare_
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.workflow.opening.system_io import explain_unwritable, write_output
+from nexusform.workflow.opening.system_io import explain_unwritable_file, write_output
 from nexusform.workflow.plan_files.plan_export import FORMATS, export_plan
 
 
@@ -34,7 +34,7 @@ def export(arguments: ExportArguments) -> int:
     with placement constraints, as JSON. Values missing in the plan become variables or environment
     variables.
     """
-    if arguments.out and (reason := explain_unwritable(arguments.out)):
+    if arguments.out and (reason := explain_unwritable_file(arguments.out)):
         raise click.UsageError(f"-out: {reason}")
     exported = export_plan(create_context(), arguments.plan_file, arguments.format)
     from nexusform.rendering.text.diagnostic_text import render_diagnostics

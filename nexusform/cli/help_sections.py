@@ -46,7 +46,7 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 }
 
 
-def select_main_flags(command: str, rows: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+def select_main_help_rows(command: str, rows: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
     """Select the help rows of a command without -help=all: its own flags, or the main ones of them."""
     if command in _MAIN_FLAGS:
         return {name: rows[name] for name in _MAIN_FLAGS[command].split() if name in rows}
@@ -69,6 +69,6 @@ def group_flags(flags: Iterable[tuple[str, tuple[str, str]]]) -> dict[str, list[
     return {title: group_rows for title, group_rows in groups.items() if group_rows}
 
 
-def get_examples(command: str) -> tuple[tuple[str, str], ...]:
+def get_command_examples(command: str) -> tuple[tuple[str, str], ...]:
     """Return the examples of a command with their effects; empty without any."""
     return _EXAMPLES.get(command, ())

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_number, declare_optional, declare_text
 from nexusform.cli.commands import define_command
-from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import (
     LockFlags,
     ViewFlags,
@@ -19,6 +18,7 @@ from nexusform.cli.shared_flags import (
     declare_state_flag,
     declare_variable_flags,
 )
+from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.diagnostics.phrases import format_count
 from nexusform.rendering.notation.colours import wrap_hanging

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_ignored_flag, declare_switch
 from nexusform.cli.commands import define_command
-from nexusform.cli.screen import Screen, is_input_allowed
 from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context
+from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.rendering.notation.colours import Painter, wrap_hanging
 from nexusform.workflow.initialization import InitOptions, find_missing_files, init_directory, write_first_file

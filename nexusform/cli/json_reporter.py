@@ -15,7 +15,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error
 from nexusform.plans.plan import Mode, Plan
 from nexusform.rendering.json import json_stream
 from nexusform.rendering.notation.json_values import encode_value
-from nexusform.rendering.report.entries import collect_findings
+from nexusform.rendering.report.finding_entries import collect_findings
 from nexusform.state.objects import OutputState
 
 if TYPE_CHECKING:  # not needed by plan

@@ -16,11 +16,11 @@ from typing import Final, NoReturn
 import click
 
 import nexusform
-from nexusform.cli.commands import CommandEntry, LazyGroup, RemovedCommandError, take_global_options
+from nexusform.cli.commands import CommandEntry, LazyGroup, RemovedCommandError, apply_global_options
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domain_table import is_available
-from nexusform.files.accesses import start_access_record
-from nexusform.files.log import log_event, start_log
+from nexusform.files.access_record import start_access_record
+from nexusform.files.run_log import log_event, start_log
 
 # One line per command: its name, its target, and its summary in `-help`.
 _COMMANDS: Final[dict[str, CommandEntry]] = {
@@ -28,7 +28,7 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "validate": CommandEntry("nexusform.cli.validate:validate", "Validate the configuration"),
     "plan": CommandEntry("nexusform.cli.plan:plan", "Show planned changes and placements"),
     "apply": CommandEntry("nexusform.cli.apply:apply", "Apply a plan"),
-    "destroy": CommandEntry("nexusform.cli.shorthands:destroy", "Destroy all resources in the state"),
+    "destroy": CommandEntry("nexusform.cli.destroy:destroy", "Destroy all resources in the state"),
     "sign": CommandEntry("nexusform.cli.sign:sign", "Sign an approved plan"),
     "show": CommandEntry("nexusform.cli.show:show", "Show the state, a saved plan or one resource"),
     "output": CommandEntry("nexusform.cli.output:output", "Show the root module's outputs"),
@@ -55,7 +55,7 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "workspace": CommandEntry("nexusform.cli.workspace:workspace", "Manage workspaces"),
     "force-unlock": CommandEntry("nexusform.cli.state_lock:force_unlock", "Remove a stale lock"),
     "test": CommandEntry("nexusform.domains.testing.cli.test:test", "Run test files"),
-    "providers": CommandEntry("nexusform.cli.metadata:providers", "Print the schemas of all types"),
+    "providers": CommandEntry("nexusform.cli.provider_schemas:providers", "Print the schemas of all types"),
     "explore": CommandEntry("nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"),
     "conformance": CommandEntry(
         "nexusform.domains.conformance.cli.conformance:score_predictions", "Score predictions against real decisions"
@@ -216,7 +216,7 @@ def _run_command(arguments: Sequence[str]) -> int:
     remaining: list[str] = []
     start_access_record()
     try:
-        remaining = take_global_options(list(arguments))
+        remaining = apply_global_options(list(arguments))
         _start_log(remaining)
         if "_NEXUSFORM_COMPLETE" in os.environ:  # a shell completes a line
             import nexusform.cli.completion  # noqa: F401 - it knows the shells
@@ -290,7 +290,7 @@ def _is_out_of_memory(problem: Exception) -> bool:
 
 def _print_error(text: str) -> None:
     """Print a text to stderr, wrapped to the terminal width."""
-    from nexusform.cli.screen import Screen
+    from nexusform.cli.terminal_screen import Screen
     from nexusform.rendering.notation.colours import wrap_lines
 
     click.echo("\n".join(wrap_lines(text, Screen().width)), err=True)

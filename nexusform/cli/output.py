@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_optional, declare_switch
 from nexusform.cli.commands import define_command
-from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag
+from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import build_error, build_warning, has_errors, suggest_name
 from nexusform.schemas.value_types import build_type_json
 from nexusform.state.objects import OutputState
@@ -41,11 +41,11 @@ def output(arguments: OutputArguments) -> int:
     screen.print_diagnostics(reading.diagnostics, reading.sources)
     if reading.state is None or has_errors(reading.diagnostics):
         return 1
-    show = _show_one if arguments.name else _show_all
+    show = _show_output if arguments.name else _show_all_outputs
     return show(screen, arguments, reading.state.outputs)
 
 
-def _show_all(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
+def _show_all_outputs(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
     if arguments.as_json:
         document = {
             name: {
@@ -67,7 +67,7 @@ def _show_all(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, 
     return 0
 
 
-def _show_one(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
+def _show_output(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
     name = arguments.name
     output_state = outputs.get(name)
     if output_state is None:

@@ -27,20 +27,20 @@ from nexusform.cli.shared_flags import (
     declare_ownership_flag,
     declare_state_flag,
     declare_variable_flags,
-    is_unconfined_accepted,
+    is_confinement_disabled,
 )
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.language.parser import pause_collector
-from nexusform.planning.conclusion.result import PlanResult
-from nexusform.plans.impact.guard_rails import GuardRailLimit, apply_limits, parse_limits
+from nexusform.language.parser import pause_garbage_collection
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.plans.impact.guard_rails import GuardRailLimit, apply_limits, parse_guard_rail_limits
 from nexusform.plans.plan import Plan
 from nexusform.state.objects import EMPTY, State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, open_project
-from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run, get_plan_options
+from nexusform.workflow.runs.state_locking import LockOptions
 
 if TYPE_CHECKING:  # most plans are not saved and have no reports
     from nexusform.cli.report_flag import ReportFlag
@@ -96,7 +96,7 @@ class PlanDisplay(Struct, frozen=True):
     def report_plan(self, plan: Plan, run: Run, *, saved_path: str = "", next_step: bool = True) -> None:
         """Report the plan, unless a report replaces the text on stdout; write the reports."""
         project = run.project
-        if not self.is_text_replaced:
+        if not self.is_stdout_report:
             view = PlanView(
                 project.registries, self.placement_flags, saved_path, next_step, project.context.take_ownership
             )
@@ -123,7 +123,7 @@ class PlanDisplay(Struct, frozen=True):
         self._write_reports(plan, sources, build_registries(), None, EMPTY)
 
     @property
-    def is_text_replaced(self) -> bool:
+    def is_stdout_report(self) -> bool:
         """Whether a report replaces the text on stdout."""
         return any(report.path == "-" for report in self.reports)
 
@@ -160,7 +160,7 @@ class PlanDisplay(Struct, frozen=True):
     "plan", PlanArguments, accepts=(declare_ignored_flag("input", switch=True), declare_ignored_flag("parallelism"))
 )
 # until the end: garbage collection of the plan is useless while it is saved and shown, too
-@pause_collector()
+@pause_garbage_collection()
 def plan(arguments: PlanArguments) -> int:
     """Show planned changes and the placement of every VM, binding and pod.
 
@@ -188,11 +188,11 @@ def plan(arguments: PlanArguments) -> int:
         take_ownership=arguments.take_ownership,
         allow_other_hub=arguments.allow_other_hub,
     )
-    compare = _load_comparison(arguments.previous, context)  # -out may replace that file
-    problems = _prepare_plan_file(arguments.out, context, options)
+    compare = _load_previous_comparison(arguments.previous, context)  # -out may replace that file
+    problems = _replace_older_plan_file(arguments.out, context, options)
     limits = parse_fail_on(arguments.fail_on)
     if arguments.check_with:
-        _parse_programs(arguments.check_with, context)
+        _parse_check_programs(arguments.check_with, context)
     locking = arguments.lock.build_options()
     display = create_display(
         arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
@@ -239,7 +239,7 @@ def _run_plan(
     return get_exit_code(new_plan, run.diagnostics, is_detailed=arguments.detailed_exitcode)
 
 
-def _load_comparison(path: str, context: CommandContext) -> Callable[[Plan], Plan]:
+def _load_previous_comparison(path: str, context: CommandContext) -> Callable[[Plan], Plan]:
     """Return the comparison of a plan with the one of -previous."""
     if not path:
         return lambda plan: plan
@@ -253,7 +253,7 @@ def _load_comparison(path: str, context: CommandContext) -> Callable[[Plan], Pla
     return lambda plan: compare_with_previous(plan, saved.plan)
 
 
-def _prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) -> list[Diagnostic]:
+def _replace_older_plan_file(path: str, context: CommandContext, options: PlanOptions) -> list[Diagnostic]:
     """Replace an older plan with a failed one. Return errors for an unwritable file."""
     if not path:
         return []
@@ -278,14 +278,14 @@ def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
     from nexusform.workflow.plan_files.plan_signing import check_signable, create_signer
 
     confinement = create_context().confinement
-    unsafe = check_signable(is_confined=bool(confinement.root), is_unconfined_accepted=is_unconfined_accepted())
+    unsafe = check_signable(is_confined=bool(confinement.root), is_unconfined_accepted=is_confinement_disabled())
     return (None, unsafe) if unsafe else create_signer(key_file, confinement)
 
 
 def parse_fail_on(flag: str) -> tuple[GuardRailLimit, ...]:
     """Parse -fail-on. Raises a usage error."""
     try:
-        return parse_limits(flag) if flag else ()
+        return parse_guard_rail_limits(flag) if flag else ()
     except ValueError as problem:
         raise click.UsageError(f"-fail-on: {problem}") from None
 
@@ -311,7 +311,7 @@ def _plan_and_report(
     return new_plan
 
 
-def _parse_programs(flags: Sequence[str], context: CommandContext) -> dict[str, str]:
+def _parse_check_programs(flags: Sequence[str], context: CommandContext) -> dict[str, str]:
     """Parse -check-with. Raises a usage error."""
     from nexusform.workflow.program_checks import CHECKERS
 
@@ -334,7 +334,7 @@ def _check_with_programs(result: PlanResult, flags: Sequence[str], run: Run) -> 
     from nexusform.workflow.program_checks import check_with_programs
 
     context = run.project.context
-    return check_with_programs(result, _parse_programs(flags, context), context.data_directory)
+    return check_with_programs(result, _parse_check_programs(flags, context), context.data_directory)
 
 
 def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[Diagnostic]:
@@ -375,7 +375,7 @@ def _check_unfinished_apply(run: Run) -> list[Diagnostic]:
     """Return the warning about an unfinished apply."""
     if run.stored.remaining is None:
         return []
-    from nexusform.workflow.plan_files.unfinished_apply import check_interrupted_apply
+    from nexusform.workflow.plan_files.remaining_steps import check_interrupted_apply
 
     return check_interrupted_apply(run.stored, run.project.context)
 

@@ -9,13 +9,13 @@ import click
 from msgspec import Struct
 
 from nexusform.cli.arguments import (
+    build_arguments_record,
     declare_choice,
     declare_number,
     declare_repeatable_text,
     declare_reports,
     declare_switch,
     declare_text,
-    fill_record,
 )
 from nexusform.cli.shared_flags import create_context
 from nexusform.files.regular_files import read_regular
@@ -67,9 +67,9 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
             generate_config_out=generate_config_out,
         )
 
-    def list_changed(self) -> list[str]:
+    def list_flags_set(self) -> list[str]:
         """List the flags set by the user, without the dash."""
-        defaults = fill_record(PlanningFlags, {})
+        defaults = build_arguments_record(PlanningFlags, {})
         names = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(defaults, name)]
         return [name.replace("_", "-") for name in names]
 
@@ -126,7 +126,7 @@ def _read_addresses(paths: Iterable[str]) -> list[str]:
 
 def _read_text(path: str) -> str:
     try:
-        return read_regular(create_context().confinement.resolve_operator_path(path), _MAX_ADDRESS_BYTES).decode()
+        return read_regular(create_context().confinement.resolve_path_of_operator(path), _MAX_ADDRESS_BYTES).decode()
     except OSError as problem:
         raise click.UsageError(f'The file of addresses "{path}" cannot be read: {problem.strerror}.') from None
     except UnicodeDecodeError as problem:

@@ -10,15 +10,15 @@ import click
 from msgspec import Struct
 
 from nexusform.cli.planning_flags import PlacementFlags
-from nexusform.cli.screen import escape_log_commands, escape_log_commands_in_markup
 from nexusform.cli.shared_flags import create_context
+from nexusform.cli.terminal_screen import escape_log_commands, escape_log_commands_in_markup
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import SourceFile, suggest_name
 from nexusform.files.regular_files import read_regular
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan
 from nexusform.state.objects import State
-from nexusform.workflow.opening.system_io import explain_unwritable, write_output
+from nexusform.workflow.opening.system_io import explain_unwritable_file, write_output
 
 # Code hosts truncate comments at 65,536 characters.
 MAX_BYTES: Final = 65_000
@@ -52,8 +52,8 @@ def _render_text(subject: ReportSubject) -> bytes:
 
 
 def _render_markdown(subject: ReportSubject) -> bytes:
-    from nexusform.cli.code_host import find_origin
-    from nexusform.rendering.pull_request.markdown import render_markdown
+    from nexusform.cli.code_host import find_code_origin
+    from nexusform.rendering.pull_request.plan_comment import render_markdown
 
     return render_markdown(
         subject.plan,
@@ -61,7 +61,7 @@ def _render_markdown(subject: ReportSubject) -> bytes:
         subject.registries,
         subject.placement_flags.detail,
         max_bytes=subject.max_bytes,
-        origin=find_origin(subject.placement_flags.source_url),
+        origin=find_code_origin(subject.placement_flags.source_url),
     ).encode()
 
 
@@ -87,10 +87,10 @@ def _render_svg(subject: ReportSubject) -> bytes:
 
 
 def _render_html(subject: ReportSubject) -> bytes:
-    from nexusform.cli.code_host import find_origin
+    from nexusform.cli.code_host import find_code_origin
     from nexusform.rendering.page.html_page import render_html
 
-    origin = find_origin(subject.placement_flags.source_url)
+    origin = find_code_origin(subject.placement_flags.source_url)
     return render_html(subject.plan, subject.sources, subject.registries, origin).encode()
 
 
@@ -110,10 +110,10 @@ def _render_junit(subject: ReportSubject) -> bytes:
 
 def _render_github_review(subject: ReportSubject) -> bytes:
     from nexusform.rendering.json.json_document import encode_document
-    from nexusform.rendering.pull_request.review import build_review, parse_diff
+    from nexusform.rendering.pull_request.github_review import build_review, parse_diff
 
     try:
-        diff_file = create_context().confinement.resolve_operator_path(subject.placement_flags.diff)
+        diff_file = create_context().confinement.resolve_path_of_operator(subject.placement_flags.diff)
         diff = parse_diff(read_regular(diff_file, _MAX_DIFF_BYTES).decode(errors="replace"))
     except OSError as problem:
         raise click.UsageError(f'-diff: "{subject.placement_flags.diff}" cannot be read: {problem.strerror}.') from None
@@ -155,9 +155,9 @@ class ReportFlag(Struct, frozen=True):
 def parse_plan_reports(placement_flags: PlacementFlags) -> tuple[ReportFlag, ...]:
     """Parse the requested reports of a plan. Raises usage errors, also for -source-url."""
     if placement_flags.source_url:
-        from nexusform.cli.code_host import find_origin
+        from nexusform.cli.code_host import find_code_origin
 
-        find_origin(placement_flags.source_url)
+        find_code_origin(placement_flags.source_url)
     reports = parse_reports(placement_flags.report)
     if any(report.format == "github-review" for report in reports) and not placement_flags.diff:
         raise click.UsageError("-report=github-review needs the diff of the pull request: -diff=FILE.")
@@ -180,7 +180,7 @@ def _parse_report(flag: str, formats: Collection[str]) -> ReportFlag:
         raise click.UsageError(f'-report: unknown format "{name}". Formats: {", ".join(formats)}.{suggestion}')
     if not colon or not path:
         raise click.UsageError(f"-report={name} needs a path: -report={name}:PATH (- is stdout).")
-    if path != "-" and (reason := explain_unwritable(path)):
+    if path != "-" and (reason := explain_unwritable_file(path)):
         raise click.UsageError(f"-report: {reason}")
     return ReportFlag(name, path)
 

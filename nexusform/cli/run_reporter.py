@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import Struct
 
 from nexusform.cli.planning_flags import PlacementFlags
-from nexusform.cli.screen import LiveBar, PlanningLine, Screen
+from nexusform.cli.terminal_screen import LiveProgressBar, PlanningLine, Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Mode, Plan
@@ -103,7 +103,7 @@ class TextReporter:
         self._paint = Painter(screen.colour)
         self._is_concise = concise
         self._read_count = 0
-        self._bar: LiveBar | None = None
+        self._bar: LiveProgressBar | None = None
         self._planning: PlanningLine | None = None
 
     def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
@@ -192,7 +192,7 @@ class TextReporter:
         if not self.screen.is_live or not steps:
             yield
             return
-        with LiveBar(steps) as self._bar:
+        with LiveProgressBar(steps) as self._bar:
             yield
         self._bar = None
 

@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_ordered_flags, declare_switch, declare_text
 from nexusform.cli.commands import get_trust_flags
-from nexusform.cli.screen import Screen
+from nexusform.cli.terminal_screen import Screen
 from nexusform.configuration.declarations.limits import parse_limit_overrides
 from nexusform.workflow.opening.command_context import CommandContext, detect_confinement_source, parse_confinement
-from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.state_locking import LockOptions
 
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 
@@ -77,7 +77,7 @@ def create_context(
     try:
         word = flags.confine or environment.get("NF_CONFINE", "")
         confinement = parse_confinement(word, environment)
-        state = confinement.resolve_operator_path(state) if state else ""
+        state = confinement.resolve_path_of_operator(state) if state else ""
         limits = parse_limit_overrides(environment, flags.limit)
     except OSError as problem:
         raise click.UsageError(f'-state: "{state}" cannot be used: {problem.strerror}.') from None
@@ -104,7 +104,7 @@ def create_context(
     )
 
 
-def is_unconfined_accepted() -> bool:
+def is_confinement_disabled() -> bool:
     """Return whether -confine=false was typed; NF_CONFINE does not count."""
     return get_trust_flags().confine in ("0", "false")
 

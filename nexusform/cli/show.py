@@ -28,8 +28,8 @@ from nexusform.cli.report_flag import (
     write_report,
     write_reports,
 )
-from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.domain_table import LazyTable, collect_targets
 from nexusform.plans.plan import Plan
@@ -172,7 +172,7 @@ def _write_json(target: ShowTarget, arguments: ShowArguments) -> None:
 
 
 def _render_plan_text(target: ShowTarget, arguments: ShowArguments, screen: Screen) -> str:
-    from nexusform.rendering.report.evaluation_sentence import describe_evaluation
+    from nexusform.rendering.report.evaluation_sentence import describe_plan_evaluation
     from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 
     assert target.saved is not None, "checked by the caller"
@@ -186,7 +186,7 @@ def _render_plan_text(target: ShowTarget, arguments: ShowArguments, screen: Scre
         registries=build_registries(),
     )
     text = "\n" + render_plan(target.saved.plan, target.sources or {}, options)
-    evaluation = describe_evaluation(target.saved.plan)
+    evaluation = describe_plan_evaluation(target.saved.plan)
     return f"{text}\nEvaluation: {evaluation}\n" if evaluation and not options.terraform else text
 
 

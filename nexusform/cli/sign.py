@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_optional, declare_text
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import ViewFlags, create_context, is_unconfined_accepted
+from nexusform.cli.shared_flags import ViewFlags, create_context, is_confinement_disabled
 from nexusform.diagnostics.diagnostic import has_errors
 
 
@@ -29,15 +29,15 @@ def sign(arguments: SignArguments) -> int:
     """
     if arguments.planfile is None or not arguments.key:
         raise click.UsageError("Specify the plan and the key: nexusform sign -key=KEYFILE PLANFILE.")
-    from nexusform.rendering.report.evaluation_sentence import describe_evaluation
+    from nexusform.rendering.report.evaluation_sentence import describe_plan_evaluation
     from nexusform.workflow.plan_files.plan_signing import sign_plan
 
     screen = arguments.view.create_screen()
     saved, problems = sign_plan(
-        arguments.planfile, arguments.key, create_context(), is_unconfined_accepted=is_unconfined_accepted()
+        arguments.planfile, arguments.key, create_context(), is_unconfined_accepted=is_confinement_disabled()
     )
     screen.print_diagnostics(problems, {})
     if saved is None or has_errors(problems):
         return 1
-    screen.print_text(f"Signed: {arguments.planfile}\nEvaluation: {describe_evaluation(saved.plan)}")
+    screen.print_text(f"Signed: {arguments.planfile}\nEvaluation: {describe_plan_evaluation(saved.plan)}")
     return 0

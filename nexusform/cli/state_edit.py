@@ -8,17 +8,17 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_positional, declare_positionals, declare_switch
 from nexusform.cli.commands import define_command
-from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import LockFlags, create_context, declare_state_flag
 from nexusform.cli.state_view import NO_STATE
+from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import build_error, has_errors
 from nexusform.files.regular_files import read_regular
-from nexusform.network.budget import ReadBudget
+from nexusform.network.read_limits import ReadByteLimit
 from nexusform.resources.address import Address
 from nexusform.state.objects import State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.plan_files.saved_plans import decrypt_document
-from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.state_locking import LockOptions
 from nexusform.workflow.states import state_commands
 from nexusform.workflow.states.state_commands import (
     StateChange,
@@ -78,7 +78,7 @@ def mv(arguments: MoveArguments) -> int:
         return 1
     pairs: list[tuple[Address, Address]] = []
     change = state_commands.create_move_change(patterns[0], patterns[1], pairs)
-    if not _apply_change(screen, "state mv", change, arguments):
+    if not _apply_state_change(screen, "state mv", change, arguments):
         return 1
     for old, new in pairs:
         screen.print_text(f'{"Would move" if arguments.dry_run else "Move"} "{old}" to "{new}"')
@@ -103,7 +103,7 @@ def rm(arguments: RemoveArguments) -> int:
     The objects keep running, unmanaged. Racks and machines record such VMs, and plans do not use
     their capacity. RACK:VM removes such a record.
     """
-    from nexusform.planning.preparation.selection import split_object_address
+    from nexusform.planning.preparation.target_selection import split_object_address
 
     screen = Screen()
     parts = [split_object_address(text) for text in arguments.addresses]
@@ -117,7 +117,7 @@ def rm(arguments: RemoveArguments) -> int:
     removed: list[Address] = []
     names = [name for _, name in vms]
     change = state_commands.create_remove_change(patterns, removed, list(zip(on_patterns, names, strict=True)))
-    if not _apply_change(screen, "state rm", change, arguments):
+    if not _apply_state_change(screen, "state rm", change, arguments):
         return 1
     for removed_name in [*(f"{address}:{name}" for address, name in vms), *removed]:
         screen.print_text(f"{'Would remove' if arguments.dry_run else 'Removed'} {removed_name}")
@@ -126,7 +126,7 @@ def rm(arguments: RemoveArguments) -> int:
     return 0
 
 
-def _apply_change(
+def _apply_state_change(
     screen: Screen, operation: str, change: StateChange, arguments: MoveArguments | RemoveArguments
 ) -> bool:
     """Apply the change; return whether it succeeded, or with -dry-run whether it would."""
@@ -157,7 +157,7 @@ class PushArguments(Struct, frozen=True, kw_only=True):
 def push(arguments: PushArguments) -> int:
     """Replace the state with the document in FILE (- is stdin)."""
     screen = Screen()
-    document = read_pushed_state(screen, arguments.file, create_context(arguments.state))
+    document = read_state_to_push(screen, arguments.file, create_context(arguments.state))
     if document is None:
         return 1
     force = arguments.force
@@ -167,13 +167,13 @@ def push(arguments: PushArguments) -> int:
     return 0 if result.after is not None else 1
 
 
-def read_pushed_state(screen: Screen, file: str, context: CommandContext) -> State | None:
+def read_state_to_push(screen: Screen, file: str, context: CommandContext) -> State | None:
     """Read the state in a file; print its errors."""
     try:
         if file == "-":
-            data = ReadBudget(context.get_max_file_size()).read_all(sys.stdin.buffer)
+            data = ReadByteLimit(context.get_max_file_size()).read_all(sys.stdin.buffer)
         else:
-            data = read_regular(context.confinement.resolve_operator_path(file), context.get_max_file_size())
+            data = read_regular(context.confinement.resolve_path_of_operator(file), context.get_max_file_size())
     except OSError as problem:
         detail = f"{file} cannot be read: {problem.strerror or problem}."
         screen.print_diagnostics([build_error("unreadable-input-file", detail)], {})
@@ -205,7 +205,7 @@ def untaint(arguments: UntaintArguments) -> int:
         screen.print_diagnostics(problems, {})
         return 1
     addresses: list[Address] = []
-    change = state_commands.untaint(patterns[0], addresses, allow_missing=arguments.allow_missing)
+    change = state_commands.create_untaint_change(patterns[0], addresses, allow_missing=arguments.allow_missing)
     place = create_context(arguments.state)
     if run_state_change(screen, "untaint", change, place, arguments.lock.build_options()).after is None:
         return 1

@@ -6,9 +6,9 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_positional, declare_switch
 from nexusform.cli.commands import define_command
-from nexusform.cli.screen import Screen, is_input_allowed
 from nexusform.cli.shared_flags import create_context, declare_state_flag
-from nexusform.workflow.runs.locking import break_lock, find_lock_holder
+from nexusform.cli.terminal_screen import Screen, is_input_allowed
+from nexusform.workflow.runs.state_locking import break_lock, find_lock_holder
 
 
 class ForceUnlockArguments(Struct, frozen=True, kw_only=True):

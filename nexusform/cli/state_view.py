@@ -13,12 +13,12 @@ from nexusform.cli.arguments import (
     declare_text,
 )
 from nexusform.cli.commands import define_command
-from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_count
 from nexusform.resources.address import Address, AddressPattern, AddressProblem, parse_pattern
-from nexusform.state import edits
+from nexusform.state import state_edits
 from nexusform.state.objects import State
 from nexusform.workflow.states.state_commands import has_content, parse_patterns, read_state
 from nexusform.workflow.states.state_history import read_history
@@ -62,11 +62,11 @@ def list_instances(arguments: ListArguments) -> int:
     if not has_content(state):
         screen.print_diagnostics([NO_STATE], {})
         return 1
-    unknown_patterns = [pattern for pattern in patterns if not edits.select_instances(state, [pattern])]
+    unknown_patterns = [pattern for pattern in patterns if not state_edits.select_instances(state, [pattern])]
     if unknown_patterns:
         screen.print_diagnostics([_report_unknown_address(pattern, state) for pattern in unknown_patterns], {})
         return 1
-    for address in edits.select_instances(state, patterns, arguments.object_id):
+    for address in state_edits.select_instances(state, patterns, arguments.object_id):
         screen.print_text(str(address))
     return 0
 
@@ -127,7 +127,7 @@ def _find_instance(state: State, text: str) -> tuple[Address | None, list[Diagno
         pattern = parse_pattern(text)
     except AddressProblem as problem:
         return None, [build_error("invalid-address", str(problem))]
-    addresses = edits.select_instances(state, [pattern])
+    addresses = state_edits.select_instances(state, [pattern])
     if len(addresses) == 1 and pattern.type:
         return addresses[0], []
     count_text = f"matches {len(addresses)}" if addresses else "matches none"
@@ -181,7 +181,7 @@ class PullArguments(Struct, frozen=True, kw_only=True):
 @define_command("pull", PullArguments)
 def pull(arguments: PullArguments) -> int:
     """Print the state document, for a backup or for `state push`."""
-    from nexusform.state.codec import encode_state
+    from nexusform.state.state_codec import encode_state
 
     screen = Screen()
     state = _read_state(screen, arguments.state)

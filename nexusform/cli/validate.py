@@ -50,7 +50,7 @@ def validate(arguments: ValidateArguments) -> int:
         context = replace(create_context(), directory=directory)
         validation = validation.merge(validate_directory(context, test_directory, portable=arguments.portable))
     if arguments.as_json:
-        from nexusform.rendering.json.json_parts import build_validation_document
+        from nexusform.rendering.json.json_diagnostics import build_validation_document
         from nexusform.rendering.notation.json_values import encode_document
 
         document = build_validation_document(validation.diagnostics, validation.sources)

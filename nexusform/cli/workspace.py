@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_positional, declare_switch, declare_text
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
-from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import LockFlags, NoArguments, create_context
+from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.workflow.states import workspaces
 from nexusform.workflow.states.state_commands import StateCommandContext
@@ -64,10 +64,10 @@ class NewWorkspaceArguments(Struct, frozen=True, kw_only=True):
 @define_command("new", NewWorkspaceArguments)
 def new(arguments: NewWorkspaceArguments) -> int:
     """Create the workspace NAME and select it."""
-    from nexusform.cli.state_edit import read_pushed_state
+    from nexusform.cli.state_edit import read_state_to_push
 
     screen = Screen()
-    state = read_pushed_state(screen, arguments.state, create_context()) if arguments.state else None
+    state = read_state_to_push(screen, arguments.state, create_context()) if arguments.state else None
     if arguments.state and state is None:
         return 1
     name, session = arguments.name, StateCommandContext(on_wait=screen.print_text)

@@ -2,22 +2,22 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "body_evaluation": "prepare_body prepare_resource PreparedBody",
+    "body_preparation": "build_prepared_body build_prepared_resource PreparedBody",
     "literal_edits": "apply_edits build_literal_edit TextEdit",
     "loader": (
-        "check_constant_variables list_automatic_files find_hidden_characters JSON MAX_FILE_BYTES "
-        "load_configuration NATIVE read_values read_variables"
+        "check_constant_variables list_automatic_variable_files find_hidden_characters JSON MAX_FILE_BYTES "
+        "load_configuration NATIVE read_given_variables read_root_variables"
     ),
     "module_blocks": "decode_provider is_local_source",
     "refactoring_blocks": "build_address_pattern",
-    "prepared_body": "report_missing_argument PreparedBody EvaluationNotes",
+    "prepared_body": "report_missing_argument PreparedBody EvaluationResult",
     "reference_checks": "check_expression check_references Declaration build_dependencies check_provider_names",
     "settings_block": "decode_encryption UNENCRYPTED",
     "reference_graph": "find_dependent_outputs list_modules",
     "value_blocks": "decode_conditions",
-    "variable_values": "Assignment Origin parse_variable_file",
+    "variable_values": "Assignment ValueOrigin parse_variable_file",
     "static_arguments": (
         "describe_duplicate check_name evaluate_constant evaluate_flag evaluate_text is_constant EMPTY_SCOPE "
-        "get_keyword list_expressions find_single_block parse_reference parse_references"
+        "get_bare_keyword list_expressions find_single_block parse_reference parse_references"
     ),
 }

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.bodies import BodySchema, decode_body
-from nexusform.language.conversion import convert_value, describe_problem
+from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.evaluator import Scope, evaluate_expression
 from nexusform.language.syntax.syntax_nodes import (
     Attribute,
@@ -22,6 +21,7 @@ from nexusform.language.syntax.syntax_nodes import (
     Traversal,
     TupleCons,
 )
+from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import (
     NUMBER,
     STRING,
@@ -32,7 +32,7 @@ from nexusform.schemas.value_types import (
     TupleType,
     describe_type,
 )
-from nexusform.values.value import DYNAMIC_UNKNOWN, Value, build_object
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_object
 
 if TYPE_CHECKING:
     from nexusform.diagnostics.diagnostic import Span
@@ -117,8 +117,8 @@ def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: l
     is_misspelled = any(problem.id == "unsupported-argument" for problem in new_problems)
     label = None
     if label_attribute is not None or not is_misspelled:
-        label = _read_label(label_attribute, block, label_names[kind], problems)
-    iterator = _read_iterator(parts.attributes.get("iterator"), kind, problems)
+        label = _read_generated_label(label_attribute, block, label_names[kind], problems)
+    iterator = _read_iterator_name(parts.attributes.get("iterator"), kind, problems)
     if for_each is None or not bodies or iterator is None:
         return None
     return DynamicBlock(
@@ -133,7 +133,7 @@ def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: l
     )
 
 
-def _read_iterator(attribute: Attribute | None, kind: str, problems: list[Diagnostic]) -> str | None:
+def _read_iterator_name(attribute: Attribute | None, kind: str, problems: list[Diagnostic]) -> str | None:
     """Return the name of the iterator, by default that of the blocks; None if it is invalid."""
     if attribute is None:
         return kind
@@ -152,7 +152,7 @@ def _read_iterator(attribute: Attribute | None, kind: str, problems: list[Diagno
     return None
 
 
-def _read_label(
+def _read_generated_label(
     attribute: Attribute | None, block: Block, label_name: str, problems: list[Diagnostic]
 ) -> Expression | None:
     """Return the label of the generated blocks, the only element of `labels`; None without one, or if it is
@@ -187,7 +187,7 @@ def build_iterator_scopes(block: DynamicBlock, scope: Scope) -> tuple[list[Itera
     value, problems = evaluate_expression(block.for_each, scope)
     if has_errors(problems) or not value.is_known:
         return None, problems
-    reason = _describe_not_iterable(value)
+    reason = _explain_not_iterable(value)
     if reason:
         return None, [*problems, build_error(_SUMMARY, reason, block.for_each.span)]
     if isinstance(value.raw, dict):
@@ -201,7 +201,7 @@ def build_iterator_scopes(block: DynamicBlock, scope: Scope) -> tuple[list[Itera
     return [IteratorScope(scope, block.iterator, k, v) for k, v in pairs], problems
 
 
-def _describe_not_iterable(value: Value) -> str:
+def _explain_not_iterable(value: Value) -> str:
     """Return why a value cannot be iterated; "" if it can."""
     if value.is_null:
         return "Cannot use a null value in for_each."

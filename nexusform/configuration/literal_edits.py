@@ -31,7 +31,7 @@ def build_literal_edit(
     argument is no literal, not set, or in JSON.
     """
     block = _find_block(configuration.root, address)
-    attribute = _find_argument(block.body, path) if block is not None else None
+    attribute = _find_argument_at_path(block.body, path) if block is not None else None
     if attribute is None or not is_literal(attribute.expression):
         return None
     span = attribute.expression.span
@@ -76,7 +76,7 @@ def _find_block(root: Module, address: Address) -> ResourceBlock | None:
     return None if repeated else block
 
 
-def _find_argument(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:
+def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:
     """Find the argument at a path: through blocks by type, then by label or number if there are any."""
     if isinstance(body, syntax.JsonBody) or not path:
         return None
@@ -85,7 +85,7 @@ def _find_argument(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int
         return next((attribute for attribute in body.attributes if attribute.name == name), None)
     blocks = [block for block in body.blocks if block.type == name]
     block, remaining_path = _find_nested_block(blocks, remaining_path)
-    return _find_argument(block.body, remaining_path) if block is not None else None
+    return _find_argument_at_path(block.body, remaining_path) if block is not None else None
 
 
 def _find_nested_block(

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.configuration.configuration_decoder import ModuleFiles, ParsedFile, ReadConstants, decode_configuration
 from nexusform.configuration.declarations.configuration import AnyBody, Configuration, Variable
-from nexusform.configuration.decoder import ModuleFiles, ParsedFile, ReadConstants, decode_configuration
 from nexusform.configuration.resource_blocks import KnownTypes
 from nexusform.configuration.variable_values import (
     Assignment,
-    Origin,
-    parse_environment,
-    parse_option,
+    ValueOrigin,
+    parse_environment_variables,
     parse_variable_file,
+    parse_variable_option,
     resolve_variables,
 )
 from nexusform.diagnostics.diagnostic import (
@@ -41,7 +41,7 @@ from nexusform.diagnostics.diagnostic import (
     build_warning,
     has_errors,
 )
-from nexusform.files.accesses import record_file_access
+from nexusform.files.access_record import record_file_access
 from nexusform.files.regular_files import (
     PRIVATE,
     UNCONFINED,
@@ -54,16 +54,16 @@ from nexusform.files.regular_files import (
     write_file,
 )
 from nexusform.language import parser
-from nexusform.language.parser import SYNTAX_VERSION, parse_file, pause_collector
+from nexusform.language.parser import SYNTAX_VERSION, parse_file, pause_garbage_collection
 from nexusform.language.syntax.scanner import Positions
 from nexusform.language.syntax.syntax_nodes import Body
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.values.value import Value, build_unknown
+from nexusform.values.typed_value import Value, build_unknown
 
 if TYPE_CHECKING:
     from nexusform.configuration.module_blocks import CallHeader
 
-__all__ = ["Origin", "load_configuration", "read_variables"]
+__all__ = ["ValueOrigin", "load_configuration", "read_root_variables"]
 
 NATIVE: Final = ".nf.hcl"
 JSON: Final = ".nf.json"
@@ -105,7 +105,7 @@ def load_configuration(
     directory.
     """
     reader = _FileReader(cache_directory, confinement, unsaved)
-    with pause_collector():
+    with pause_garbage_collection():
         root = reader.read_module(directory, None)
         if root is None:
             return None, reader.problems
@@ -116,7 +116,7 @@ def load_configuration(
     return configuration, [*reader.problems, *new_problems]
 
 
-def read_variables(
+def read_root_variables(
     configuration: Configuration,
     *,
     environment: Mapping[str, str],
@@ -124,7 +124,7 @@ def read_variables(
     directory: str,
     confinement: Confinement = UNCONFINED,
     assignments_override: Sequence[Assignment] = (),
-) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
+) -> tuple[dict[str, tuple[Value, ValueOrigin]], list[Diagnostic]]:
     """Return the value of every variable of the root module with its origin.
 
     `var_options` are ("var", "name=value") and ("var-file", path) in the order given. Files of the directory
@@ -133,7 +133,7 @@ def read_variables(
     """
     if not configuration.root.directory:
         return {}, []  # its files have errors: the declarations are unknown
-    return read_values(
+    return read_given_variables(
         configuration.root.variables,
         environment=environment,
         var_options=var_options,
@@ -154,7 +154,7 @@ def check_constant_variables(configuration: Configuration, values: Mapping[str, 
             yield build_error("constant-with-another-value", detail, configuration.root.variables[name].span)
 
 
-def read_values(
+def read_given_variables(
     variables: Mapping[str, Variable],
     *,
     environment: Mapping[str, str],
@@ -162,19 +162,19 @@ def read_values(
     directory: str,
     confinement: Confinement,
     assignments_override: Sequence[Assignment] = (),
-) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
-    """Return the value of every variable given, as `read_variables`."""
+) -> tuple[dict[str, tuple[Value, ValueOrigin]], list[Diagnostic]]:
+    """Return the value of every variable given, as `read_root_variables`."""
     problems: list[Diagnostic] = []
-    automatic = list_automatic_files(directory)
+    automatic = list_automatic_variable_files(directory)
     options = (*(("var-file", path) for path in automatic), *var_options)
-    assignments = parse_environment(environment)
+    assignments = parse_environment_variables(environment)
     assignments += [*_list_option_assignments(options, confinement, problems), *assignments_override]
     read_files = [Path(text).name for kind, text in options if kind == "var-file"]
 
     def explain_missing_value(name: str) -> str:
-        from nexusform.configuration.unread_files import describe_unread_value
+        from nexusform.configuration.unread_files import describe_intended_value_source
 
-        return describe_unread_value(name, environment, list_directory(directory), read_files)
+        return describe_intended_value_source(name, environment, list_directory(directory), read_files)
 
     values, new_problems = resolve_variables(variables, assignments, explain_missing_value)
     if has_errors(problems):
@@ -198,7 +198,7 @@ def _list_option_assignments(
         if kind == "var-file":
             yield from reader.read(text)
             continue
-        assignment, new_problems = parse_option(text)
+        assignment, new_problems = parse_variable_option(text)
         problems.extend(new_problems)
         if assignment is not None:
             yield assignment
@@ -213,7 +213,7 @@ class _FileReader:
     def __init__(self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]) -> None:
         self._confinement = confinement
         self._unsaved = unsaved
-        self._cache = _TreeCache(cache_directory) if cache_directory else None
+        self._cache = _SyntaxTreeCache(cache_directory) if cache_directory else None
         self._modules: dict[str, ModuleFiles] = {}
         self.problems: list[Diagnostic] = []
 
@@ -237,11 +237,11 @@ class _FileReader:
             return None
         files = [self._read_file(directory, name) for name in names if _is_configuration(name)]
         if not files:
-            from nexusform.configuration.unread_files import describe_unread_configuration
+            from nexusform.configuration.unread_files import describe_foreign_configuration
 
             detail = (
                 f'The directory "{directory}" contains no nexusform configuration files (*{NATIVE} or '
-                f"*{JSON}).{describe_unread_configuration(names) or ('' if call else _INIT_HINT)}"
+                f"*{JSON}).{describe_foreign_configuration(names) or ('' if call else _INIT_HINT)}"
             )
             self._add_error("no-configuration-files", detail, call)
         module = ModuleFiles(directory, identity, tuple(files))
@@ -258,7 +258,7 @@ class _FileReader:
         text = self._unsaved.get(os.path.realpath(path)) if self._unsaved else None
         if text is not None:
             return self.parse_source(SourceFile(path, text), name)
-        source = _read_source(path, self._confinement.resolve, self.problems)
+        source = _read_source_file(path, self._confinement.resolve, self.problems)
         if source is None:
             source = SourceFile(os.fsencode(path).decode(errors="replace"), "")
             return ParsedFile(name, source, parse_file(source)[0], _is_override(name), has_syntax_errors=True)
@@ -269,7 +269,7 @@ class _FileReader:
         name = name or source.name
         body, new_problems = self._parse_tree(source)
         self.problems.extend(new_problems)
-        ignored = find_ignored_rules(source)
+        ignored = find_ignored_lint_rules(source)
         return ParsedFile(
             name=name,
             source=source,
@@ -305,7 +305,7 @@ def _is_override(name: str) -> bool:
     return stem == "override" or stem.endswith("_override")
 
 
-def _read_source(path: str, resolve_path: Callable[[str], str], problems: list[Diagnostic]) -> SourceFile | None:
+def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: list[Diagnostic]) -> SourceFile | None:
     """Read a regular file's text; None after a diagnostic. `resolve_path` returns the path to open."""
     display_path = os.fsencode(path).decode(errors="replace")
     start = Position(1, 1, 0)
@@ -338,7 +338,7 @@ def _read_source(path: str, resolve_path: Callable[[str], str], problems: list[D
 # --- variables ---------------------------------------------------------------------------------
 
 
-def list_automatic_files(directory: str) -> list[str]:
+def list_automatic_variable_files(directory: str) -> list[str]:
     """Return the variable files that are read automatically, lowest precedence first."""
     names = list_directory(directory)
     variable_files = [n for n in names if n in _VARIABLE_FILES]
@@ -358,7 +358,7 @@ class _VariableFiles(Struct):
             detail = f'Assignment variables file "{path}" does not exist.'
             self.problems.append(build_error("failed-to-read-variables-file", detail))
             return []
-        source = _read_source(path, self.confinement.resolve_operator_path, self.problems)
+        source = _read_source_file(path, self.confinement.resolve_path_of_operator, self.problems)
         if source is None:
             return []
         record_file_access(path, source.text)
@@ -370,7 +370,7 @@ class _VariableFiles(Struct):
 # --- the cache of parsed trees -----------------------------------------------------------------
 
 
-class _TreeCache:
+class _SyntaxTreeCache:
     """Parsed trees on disk, by the name, the text and the version of the syntax.
 
     A cache entry replaces the parse of the text, so each entry has a keyed digest: only a reader of the
@@ -379,7 +379,7 @@ class _TreeCache:
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory, "trees")
-        self._key = _read_key(Path(directory))
+        self._key = _read_cache_key(Path(directory))
 
     def get(self, source: SourceFile) -> Body | None:
         """Return the tree of a file; None if it is not cached."""
@@ -421,7 +421,7 @@ class _TreeCache:
         return hmac.new(self._key or b"", name.encode() + tree, "sha256").digest()
 
 
-def _read_key(directory: Path) -> bytes | None:
+def _read_cache_key(directory: Path) -> bytes | None:
     """Return the user's key of this cache, created if missing; None if others can access it."""
     path = directory / "key"
     try:
@@ -442,7 +442,7 @@ _COMMENT = re.compile(r"\s*(?:#|//)")
 _IDS = re.compile(r"\s*(?:#|//)\s*nexusform:ignore[:=]?\s+([\w-]+(?:\s*,\s*[\w-]+)*)")
 
 
-def find_ignored_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
+def find_ignored_lint_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
     """Return the ignored lint ids by the number of the line (from 1) that follows a run of comment lines.
 
     Several ids are separated by commas; the rest of the line is the reason.

@@ -14,12 +14,12 @@ from nexusform.configuration.static_arguments import (
     evaluate_required_text,
     evaluate_text,
     find_single_block,
-    is_name,
+    is_valid_name,
     parse_references,
 )
 from nexusform.configuration.unsupported_words import PROVIDER_WORDS
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
-from nexusform.language.bodies import BodySchema, decode_attributes, decode_body
+from nexusform.language.body_decoding import BodySchema, decode_attributes, decode_body
 from nexusform.language.evaluation_run import Scope
 from nexusform.language.syntax.syntax_nodes import Block, Expression, Traversal
 
@@ -70,7 +70,7 @@ def decode_module_call(block: Block, problems: list[Diagnostic], scope: Scope = 
         detail = "Every module uses the provider configurations of the root module. Remove the argument."
         problems.append(build_error("unsupported-argument", detail, arguments["providers"].name_span))
     count, for_each = read_repetition(arguments, "module", problems)
-    enabled = _decode_enabled(parts.blocks, problems)
+    enabled = _decode_module_enabled(parts.blocks, problems)
     problems.extend(report_enabled_repetition(enabled, count, for_each))
     depends_on = parse_references(arguments.get("depends_on"), problems)
     source_span = arguments["source"].expression.span if "source" in arguments else block.header_span
@@ -93,7 +93,7 @@ def decode_module_call(block: Block, problems: list[Diagnostic], scope: Scope = 
     )
 
 
-def _decode_enabled(blocks: Sequence[Block], problems: list[Diagnostic]) -> Expression | None:
+def _decode_module_enabled(blocks: Sequence[Block], problems: list[Diagnostic]) -> Expression | None:
     """Decode the lifecycle block of a module: `enabled` is its only argument."""
     block = find_single_block(blocks, "lifecycle", problems)
     if block is None:
@@ -136,7 +136,7 @@ def decode_provider(block: Block, problems: list[Diagnostic]) -> ProviderBlock |
             problems.append(build_error("reserved-argument-name-in-provider-block", detail, span))
     attribute = parts.attributes.get("alias")
     alias = evaluate_text(attribute, problems) or ""
-    if attribute is not None and alias and not is_name(alias):
+    if attribute is not None and alias and not is_valid_name(alias):
         detail = (
             "An alias must be a valid name. A name must start with a letter or underscore and may contain "
             "only letters, digits, underscores, and dashes."

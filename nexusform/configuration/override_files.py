@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from nexusform.configuration.body_evaluation import build_body_schema
+from nexusform.configuration.body_preparation import build_body_schema
 from nexusform.configuration.declarations.configuration import AnyBody
 from nexusform.configuration.module_blocks import MODULE_SCHEMA, PROVIDER_SCHEMA
 from nexusform.configuration.resource_blocks import META_SCHEMA, BlockLocation, KnownTypes, remove_decoded_parts
 from nexusform.configuration.static_arguments import evaluate_text
 from nexusform.configuration.value_blocks import OUTPUT_SCHEMA, VARIABLE_SCHEMA
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.language.bodies import BodySchema, decode_attributes, decode_body
+from nexusform.language.body_decoding import BodySchema, decode_attributes, decode_body
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, JsonBody, JsonObject, JsonProperty
 
 _LocatedBlock = tuple[Block, BlockLocation]
@@ -60,7 +60,7 @@ def apply_overrides(
     locals_blocks: list[Block] = []
     indices: dict[_Key, int] = {}
     for index, (block, _) in enumerate(blocks):
-        indices.setdefault(_build_key(block), index)
+        indices.setdefault(_build_block_key(block), index)
     for block in override_blocks:
         if block.type == "locals":
             locals_blocks.append(block)
@@ -72,9 +72,9 @@ def apply_overrides(
                 )
             )
         elif block.type != "nexusform":
-            index = indices.get(_build_key(block), -1)
+            index = indices.get(_build_block_key(block), -1)
             if index < 0:
-                problems.append(_report_missing_base(block))
+                problems.append(_report_missing_base_block(block))
                 continue
             base, location = blocks[index]
             body_schema = _build_merged_schema(base, block, known_types)
@@ -82,7 +82,7 @@ def apply_overrides(
     return blocks, locals_blocks
 
 
-def _build_key(block: Block) -> _Key:
+def _build_block_key(block: Block) -> _Key:
     labels = tuple(label.value for label in block.labels)
     if block.type != "provider":
         return (block.type, *labels)
@@ -90,7 +90,7 @@ def _build_key(block: Block) -> _Key:
     return (block.type, *labels, evaluate_text(parts.attributes.get("alias"), []) or "")
 
 
-def _report_missing_base(block: Block) -> Diagnostic:
+def _report_missing_base_block(block: Block) -> Diagnostic:
     kind, noun, verb = _MISSING[block.type]
     labels = " ".join(f'"{label.value}"' for label in block.labels)
     detail = (
@@ -141,13 +141,13 @@ def merge_block(base: Block, override: Block, body_schema: BodySchema, problems:
 
 def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> AnyBody:
     if isinstance(base, JsonBody) and isinstance(override, JsonBody):
-        return _merge_json(base, override)
-    return _merge_native(
-        _convert_to_native(base, body_schema, problems), _convert_to_native(override, body_schema, problems), problems
+        return _merge_json_bodies(base, override)
+    return _merge_native_bodies(
+        _convert_json_body(base, body_schema, problems), _convert_json_body(override, body_schema, problems), problems
     )
 
 
-def _convert_to_native(body: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
+def _convert_json_body(body: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
     if isinstance(body, Body):
         return body
     parts, new_problems = decode_body(
@@ -157,7 +157,7 @@ def _convert_to_native(body: AnyBody, body_schema: BodySchema, problems: list[Di
     return Body(tuple(parts.attributes.values()), parts.blocks, body.span, parts.end_span)
 
 
-def _merge_native(base: Body, override: Body, problems: list[Diagnostic]) -> Body:
+def _merge_native_bodies(base: Body, override: Body, problems: list[Diagnostic]) -> Body:
     """Merge a body with that of an override file: arguments one by one, blocks by type."""
     attributes: dict[str, Attribute] = {a.name: a for a in base.attributes}
     attributes.update((a.name, a) for a in override.attributes)
@@ -180,19 +180,19 @@ def _get_generated_type(block: Block) -> str:
     return block.labels[0].value if block.type == "dynamic" and block.labels else block.type
 
 
-def _list_properties(body: JsonBody) -> Iterable[JsonProperty]:
+def _list_json_properties(body: JsonBody) -> Iterable[JsonProperty]:
     return (p for o in body.objects for p in o.properties)
 
 
-def _merge_json(base: JsonBody, override: JsonBody) -> JsonBody:
+def _merge_json_bodies(base: JsonBody, override: JsonBody) -> JsonBody:
     """Merge two JSON bodies in the same way."""
-    properties: dict[str, JsonProperty] = {p.name: p for p in _list_properties(base)}
-    for override_property in _list_properties(override):
+    properties: dict[str, JsonProperty] = {p.name: p for p in _list_json_properties(base)}
+    for override_property in _list_json_properties(override):
         base_property = properties.get(override_property.name)
         if base_property is not None and override_property.name in {_MERGED_BLOCK, "dynamic"}:
             value, override_value = base_property.value, override_property.value
             if isinstance(value, JsonObject) and isinstance(override_value, JsonObject):
-                merged_body = _merge_json(
+                merged_body = _merge_json_bodies(
                     JsonBody((value,), value.span), JsonBody((override_value,), override_value.span)
                 )
                 properties[override_property.name] = replace(base_property, value=merged_body.objects[0])

@@ -19,7 +19,6 @@ from nexusform.json_data.plain_data import (
     convert_to_plain,
     list_refinements,
 )
-from nexusform.language.conversion import convert_value, describe_problem, remove_optional
 from nexusform.language.evaluator import Scope, evaluate_expression
 from nexusform.language.references import list_traversals as references_in
 from nexusform.language.syntax.scanner import describe_span as place_of
@@ -33,15 +32,16 @@ from nexusform.language.syntax.syntax_nodes import (
     Traversal,
     TupleCons,
 )
+from nexusform.language.type_conversion import convert_value, describe_problem, remove_optional_attributes
 from nexusform.schemas import block_schema as schemas
 from nexusform.schemas.block_schema import NestedBlock, Nesting, get_order_attribute
-from nexusform.values.value import UNKNOWN, Refinement
+from nexusform.values.typed_value import UNKNOWN, Refinement
 
 if TYPE_CHECKING:
     from nexusform.configuration.dynamic_blocks import DynamicBlock
 
 
-class EvaluationNotes:
+class EvaluationResult:
     """Notes of an evaluation besides the values. Ephemeral values are errors unless `allows_ephemeral`."""
 
     __slots__ = ("allows_ephemeral", "problems", "refinements", "sensitive")
@@ -111,19 +111,19 @@ class PreparedBody:
         Absent and null arguments have their default or None; computed ones are omitted. Unknown or invalid
         values are UNKNOWN.
         """
-        notes = EvaluationNotes(allows_ephemeral=allows_ephemeral)
+        notes = EvaluationResult(allows_ephemeral=allows_ephemeral)
         values = self.fill(scope, notes)
         return values, tuple(notes.sensitive), notes.problems
 
-    def fill(self, scope: Scope, notes: EvaluationNotes) -> dict[str, Any]:
+    def fill(self, scope: Scope, notes: EvaluationResult) -> dict[str, Any]:
         """Evaluate as `evaluate`, adding to the notes of an enclosing body; paths start at this body."""
         values = self._template.copy()
         for name in self._copied_names:
-            values[name] = copy_plain_data(values[name])
+            values[name] = copy_deep_plain_data(values[name])
         nulls = self._evaluate_varying_arguments(values, scope, notes)
         for count_name, list_name in self._lengths.items():
             if count_name not in nulls:
-                notes.problems.extend(self._check_length(values, count_name, list_name))
+                notes.problems.extend(self._check_list_length(values, count_name, list_name))
         for name in self._sensitive_names:
             if values.get(name) is not None and (name,) not in notes.sensitive:
                 notes.sensitive.append((name,))
@@ -131,7 +131,7 @@ class PreparedBody:
             block.fill(values, scope, notes)
         return values
 
-    def _evaluate_varying_arguments(self, values: dict[str, Any], scope: Scope, notes: EvaluationNotes) -> set[str]:
+    def _evaluate_varying_arguments(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> set[str]:
         """Evaluate the varying arguments into the values. Return the names of those that are null."""
         nulls: set[str] = set()
         for argument in self._varying_arguments:
@@ -151,7 +151,7 @@ class PreparedBody:
             notes.add(name, sensitive, refinements)
         return nulls
 
-    def _check_length(self, values: Mapping[str, Any], count_name: str, list_name: str) -> Iterator[Diagnostic]:
+    def _check_list_length(self, values: Mapping[str, Any], count_name: str, list_name: str) -> Iterator[Diagnostic]:
         """Report a list with a length other than the count argument."""
         count, elements = values[count_name], values[list_name]
         if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
@@ -225,7 +225,7 @@ class BlockGroup:
         self.items = tuple(items)
         self.location = location
 
-    def fill(self, values: dict[str, Any], scope: Scope, notes: EvaluationNotes) -> None:
+    def fill(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> None:
         """Add the blocks' values according to the nesting."""
         is_known = True
         has_dynamic = False
@@ -258,7 +258,7 @@ class BlockGroup:
             values[get_order_attribute(self.name)] = UNKNOWN
 
     def _evaluate_dynamic(
-        self, evaluated_blocks: list[_EvaluatedBlock], item: RepeatedBlock, scope: Scope, notes: EvaluationNotes
+        self, evaluated_blocks: list[_EvaluatedBlock], item: RepeatedBlock, scope: Scope, notes: EvaluationResult
     ) -> bool:
         """Evaluate a dynamic block's blocks. Return whether they are known."""
         from nexusform.configuration.dynamic_blocks import build_iterator_scopes, build_unknown_scope, evaluate_label
@@ -266,7 +266,7 @@ class BlockGroup:
         scopes, problems = build_iterator_scopes(item.dynamic, scope)
         notes.problems.extend(problems)
         if scopes is None:
-            separate_notes = EvaluationNotes(allows_ephemeral=notes.allows_ephemeral)
+            separate_notes = EvaluationResult(allows_ephemeral=notes.allows_ephemeral)
             item.body.fill(build_unknown_scope(item.dynamic, scope), separate_notes)
             notes.problems.extend(separate_notes.problems)
             return False
@@ -286,7 +286,7 @@ class BlockGroup:
         label: str,
         item: StaticBlock | RepeatedBlock,
         scope: Scope,
-        notes: EvaluationNotes,
+        notes: EvaluationResult,
     ) -> None:
         """Evaluate one block; paths in its notes start at the enclosing body."""
         start, refined = len(notes.sensitive), len(notes.refinements)
@@ -304,10 +304,10 @@ class BlockGroup:
             return None
         if self.nested.nesting is Nesting.SINGLE:
             return self.items[0].body.locate(path)
-        item = self._find_item(path[0]) if path else self.items[0]
+        item = self._find_block_at_step(path[0]) if path else self.items[0]
         return item.body.locate(path[1:])
 
-    def _find_item(self, step: PathStep) -> StaticBlock | RepeatedBlock:
+    def _find_block_at_step(self, step: PathStep) -> StaticBlock | RepeatedBlock:
         """Find the block of a label or a position."""
         for position, item in enumerate(self.items):
             if isinstance(item, StaticBlock) and step in (item.label, position):
@@ -388,12 +388,12 @@ def _report_surplus_blocks(name: str, maximum: int, spans: Sequence[Span]) -> Di
     )
 
 
-def copy_plain_data(plain: Any) -> Any:
+def copy_deep_plain_data(plain: Any) -> Any:
     """Return a copy that shares no list or mapping with the original."""
     if plain.__class__ is dict:
-        return {k: copy_plain_data(v) for k, v in plain.items()}
+        return {k: copy_deep_plain_data(v) for k, v in plain.items()}
     if plain.__class__ is list:
-        return [copy_plain_data(v) for v in plain]
+        return [copy_deep_plain_data(v) for v in plain]
     return plain
 
 
@@ -405,24 +405,24 @@ def locate_literal_part(expression: Expression, path: Path) -> Span:
     for step in path:
         while isinstance(expression, Parentheses):
             expression = expression.inner
-        part = _find_collection_part(expression, step)
+        part = _find_literal_element(expression, step)
         if part is None:
             break
         expression = part
     return expression.span
 
 
-def _find_collection_part(expression: Expression, step: PathStep) -> Expression | None:
+def _find_literal_element(expression: Expression, step: PathStep) -> Expression | None:
     if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
         return expression.items[step]
     if isinstance(expression, ObjectCons):
         for key, value in expression.items:
-            if _get_key_text(key.expression, bare=key.bare) == step:
+            if _get_object_key_text(key.expression, bare=key.bare) == step:
                 return value
     return None
 
 
-def _get_key_text(expression: Expression, *, bare: bool) -> str | None:
+def _get_object_key_text(expression: Expression, *, bare: bool) -> str | None:
     match expression:
         case Traversal(root, ()) if bare:
             return root.name
@@ -445,7 +445,7 @@ class Argument:
         self.attribute = attribute
         self.schema = schema
         self.type = schema.type
-        self._concrete_type = remove_optional(schema.type)
+        self._concrete_type = remove_optional_attributes(schema.type)
         self._has_constraints = bool(
             schema.choices or schema.pattern or schema.minimum is not None or schema.maximum is not None
         )
@@ -511,14 +511,14 @@ def check_value(
     for part in parts:
         if part is None or part is UNKNOWN:
             continue
-        reason = _describe_violation(schema, part, hidden=hidden)
+        reason = _describe_schema_violation(schema, part, hidden=hidden)
         if reason:
             subject = f'An element of "{name}"' if plain_value.__class__ is list else f'"{name}"'
             diagnostics.append(build_error("invalid-value-for-argument", f"{subject} {reason}", span))
     return diagnostics
 
 
-def _describe_violation(schema: schemas.AttributeSchema, part: Any, *, hidden: bool) -> str:
+def _describe_schema_violation(schema: schemas.AttributeSchema, part: Any, *, hidden: bool) -> str:
     """Return how a part of an argument violates its schema, as the end of a sentence; "" if it does not."""
     actual = "" if hidden else f", not {_format_value(part)}"
     if schema.choices and part not in schema.choices:

@@ -11,7 +11,7 @@ from nexusform.configuration.static_arguments import (
     parse_static_expression,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.language.bodies import BodySchema, decode_body
+from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.syntax.syntax_nodes import (
     Attribute,
     Block,
@@ -36,8 +36,8 @@ def decode_moved(block: Block, problems: list[Diagnostic]) -> MovedBlock | None:
     """Decode a `moved` block; None if one of its ends is not an address."""
     parts, new_problems = decode_body(block.body, MOVED_SCHEMA)
     problems.extend(new_problems)
-    source = _parse_pattern(parts.attributes.get("from"), problems)
-    target = _parse_pattern(parts.attributes.get("to"), problems)
+    source = _parse_address_argument(parts.attributes.get("from"), problems)
+    target = _parse_address_argument(parts.attributes.get("to"), problems)
     if source is None or target is None:
         return None
     if bool(source.type) != bool(target.type) or source.mode != target.mode:
@@ -56,7 +56,7 @@ def decode_removed(block: Block, problems: list[Diagnostic]) -> RemovedBlock | N
     parts, new_problems = decode_body(block.body, REMOVED_SCHEMA)
     problems.extend(new_problems)
     attribute = parts.attributes.get("from")
-    source = _parse_pattern(attribute, problems)
+    source = _parse_address_argument(attribute, problems)
     destroy = True
     lifecycle = find_single_block(parts.blocks, "lifecycle", problems)
     if lifecycle is not None:
@@ -109,7 +109,7 @@ def _is_resource_address(expression: Expression) -> bool:
     return isinstance(expression, RelativeTraversal) and isinstance(expression.source, Index)
 
 
-def _parse_pattern(attribute: Attribute | None, problems: list[Diagnostic]) -> AddressPattern | None:
+def _parse_address_argument(attribute: Attribute | None, problems: list[Diagnostic]) -> AddressPattern | None:
     if attribute is None:
         return None
     traversal = parse_reference(attribute.expression, problems)

@@ -73,7 +73,7 @@ def check_references(
                     build_error("provider-configuration-not-present", detail, block.header_span, block=block.header)
                 )
         further_problems = [*provider_aliases_problems, *_check_ignored_changes(module, managed)]
-        for problem in [*further_problems, *_check_triggers(module)]:
+        for problem in [*further_problems, *_check_replacement_triggers(module)]:
             if (problem.id, problem.subject) not in reported:
                 reported.add((problem.id, problem.subject))
                 problems.append(problem)
@@ -124,7 +124,7 @@ def _check_ignored_changes(module: Module, managed: Mapping[str, BlockSchema]) -
         schema = managed.get(block.type) if block.mode == "managed" else None
         if schema is None or not block.lifecycle.ignore_changes:
             continue
-        from nexusform.configuration.ignored_changes import find_invalid_path_reason
+        from nexusform.configuration.ignore_changes_checks import find_invalid_path_reason
 
         lifecycle = block.lifecycle
         for path, span in zip(lifecycle.ignore_changes, lifecycle.ignore_changes_spans, strict=True):
@@ -133,7 +133,7 @@ def _check_ignored_changes(module: Module, managed: Mapping[str, BlockSchema]) -
                 yield build_error("unsupported-attribute", detail, span, block=block.header)
 
 
-def _check_triggers(module: Module) -> Iterator[Diagnostic]:
+def _check_replacement_triggers(module: Module) -> Iterator[Diagnostic]:
     """Report names in replace_triggered_by that cannot trigger a replacement."""
     for block in module.resources.values():
         for expression in block.lifecycle.replace_triggered_by:
@@ -164,7 +164,7 @@ class _Checker:
         if special is not None:
             return special(self, reference.traversal, reference.scope)
         if name in _FOREIGN_ROOTS:
-            return _report_foreign_root(reference.traversal)
+            return _report_foreign_root_name(reference.traversal)
         return self._check_resource(reference.traversal, reference.scope, "managed", reference.traversal.steps)
 
     # --- names of the module -------------------------------------------------------------------
@@ -173,18 +173,18 @@ class _Checker:
         """Check `var.x`."""
         name = _get_first_name(traversal)
         if name is None:
-            yield _report_incomplete(traversal, "an input variable")
+            yield _report_incomplete_reference(traversal, "an input variable")
         elif name not in self.module.variables:
             hint = suggest_name(name, self.module.variables)
             advice = hint or f' This variable can be declared with a variable "{name}" {{}} block.'
             detail = f'An input variable with the name "{name}" has not been declared.{advice}'
             yield build_error("reference-to-undeclared-input-variable", detail, traversal.span)
 
-    def check_local(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
+    def check_local_reference(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `local.x`."""
         name = _get_first_name(traversal)
         if name is None:
-            yield _report_incomplete(traversal, "a local value")
+            yield _report_incomplete_reference(traversal, "a local value")
         elif name not in self.module.locals:
             hint = suggest_name(name, self.module.locals)
             detail = f'A local value with the name "{name}" has not been declared.{hint}'
@@ -194,7 +194,7 @@ class _Checker:
         """Check `module.x`, `module.x.output`."""
         name = _get_first_name(traversal)
         if name is None:
-            yield _report_incomplete(traversal, "a module")
+            yield _report_incomplete_reference(traversal, "a module")
             return
         call = self.module.calls.get(name)
         if call is None:
@@ -203,7 +203,7 @@ class _Checker:
             yield build_error("reference-to-undeclared-module", detail, traversal.span)
             return
         label = f"module.{name}"
-        key = _get_repetition(call.count, call.for_each)
+        key = _get_repetition_argument(call.count, call.for_each)
         steps = traversal.steps[1:]
         yield from _check_instance_key(label, key, steps, traversal, "module")
         output = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
@@ -225,11 +225,11 @@ class _Checker:
 
     # --- names that nexusform gives ------------------------------------------------------------
 
-    def check_fixed(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
+    def check_path_or_nexusform(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `path.*`, `nexusform.*`."""
-        yield from _check_fixed_attribute(traversal)
+        yield from _check_builtin_attribute(traversal)
 
-    def check_count(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
+    def check_count_reference(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `count.index`."""
         if not scope.has_count:
             detail = (
@@ -238,9 +238,9 @@ class _Checker:
             )
             yield build_error("reference-to-count-in-non-counted-context", detail, traversal.span)
             return
-        yield from _check_fixed_attribute(traversal)
+        yield from _check_builtin_attribute(traversal)
 
-    def check_each(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
+    def check_each_reference(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `each.key`, `each.value`."""
         if not scope.has_each:
             detail = (
@@ -249,9 +249,9 @@ class _Checker:
             )
             yield build_error("reference-to-each-in-context-without-for-each", detail, traversal.span)
             return
-        yield from _check_fixed_attribute(traversal)
+        yield from _check_builtin_attribute(traversal)
 
-    def check_self(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
+    def check_self_reference(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `self`."""
         if not scope.has_self or scope.block is None:
             detail = (
@@ -289,14 +289,14 @@ class _Checker:
         name, steps = remaining_steps[0].name, remaining_steps[1:]
         block = self._find_block(mode, kind, name, scope)
         if block is None:
-            yield self._report_undeclared(traversal, mode, kind, name)
+            yield self._report_undeclared_resource(traversal, mode, kind, name)
             return
         if scope.block is not None and scope.block.address == block.address:
             detail = f"Configuration for {block.address} may not refer to itself."
             yield build_error("self-referential-block", detail, traversal.span)
             return
         label = f"data.{kind}.{name}" if mode == "data" else f"{kind}.{name}"
-        key = _get_repetition(block.count, block.for_each)
+        key = _get_repetition_argument(block.count, block.for_each)
         if scope.only_whole_objects:
             inner = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
             if inner:
@@ -330,7 +330,7 @@ class _Checker:
             )
         return build_error("invalid-reference", detail, traversal.span)
 
-    def _report_undeclared(self, traversal: Traversal, mode: Mode, kind: str, name: str) -> Diagnostic:
+    def _report_undeclared_resource(self, traversal: Traversal, mode: Mode, kind: str, name: str) -> Diagnostic:
         noun = "managed" if mode == "managed" else "data"
         detail = f'A {noun} resource "{kind}" "{name}" has not been declared in {self.module_name}.'
         other_mode: Mode = "data" if mode == "managed" else "managed"
@@ -362,14 +362,14 @@ _FOREIGN_LITERALS: Final[Mapping[str, str]] = {
 
 _ROOT_CHECKS: Final[Mapping[str, Callable[[_Checker, Traversal, ReferenceScope], Iterator[Diagnostic]]]] = {
     "var": _Checker.check_variable,
-    "local": _Checker.check_local,
+    "local": _Checker.check_local_reference,
     "module": _Checker.check_call,
     "data": _Checker.check_data,
-    "path": _Checker.check_fixed,
-    "nexusform": _Checker.check_fixed,
-    "count": _Checker.check_count,
-    "each": _Checker.check_each,
-    "self": _Checker.check_self,
+    "path": _Checker.check_path_or_nexusform,
+    "nexusform": _Checker.check_path_or_nexusform,
+    "count": _Checker.check_count_reference,
+    "each": _Checker.check_each_reference,
+    "self": _Checker.check_self_reference,
 }
 
 
@@ -381,13 +381,13 @@ def _get_first_name(traversal: Traversal) -> str | None:
     return first.name if isinstance(first, TraverseAttribute) else None
 
 
-def _report_incomplete(traversal: Traversal, noun: str) -> Diagnostic:
+def _report_incomplete_reference(traversal: Traversal, noun: str) -> Diagnostic:
     root = traversal.root.name
     detail = f'The "{root}" object cannot be used by itself: write {root}.NAME, the name of {noun}.'
     return build_error("invalid-reference", detail, traversal.span)
 
 
-def _check_fixed_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
+def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
     """Check a reference to one of nexusform's own names."""
     root = traversal.root.name
     known = _FIXED_ATTRIBUTES[root]
@@ -415,14 +415,14 @@ def _check_fixed_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
     )
 
 
-def _report_foreign_root(traversal: Traversal) -> Iterator[Diagnostic]:
+def _report_foreign_root_name(traversal: Traversal) -> Iterator[Diagnostic]:
     name = _get_first_name(traversal)
     suggestion = f"nexusform.{name}" if name in _FIXED_ATTRIBUTES["nexusform"] else "nexusform.workspace"
     detail = f'There is no "{traversal.root.name}" object in nexusform: write {suggestion}.'
     yield build_error("invalid-reference", detail, traversal.span)
 
 
-def _get_repetition(count: object, for_each: object) -> str:
+def _get_repetition_argument(count: object, for_each: object) -> str:
     return "count" if count is not None else "for_each" if for_each is not None else ""
 
 

@@ -19,7 +19,7 @@ from nexusform.configuration.declarations.configuration import (
     ResourceBlock,
 )
 from nexusform.diagnostics.diagnostic import Span
-from nexusform.language.parser import pause_collector
+from nexusform.language.parser import pause_garbage_collection
 from nexusform.language.references import list_body_traversals, list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.resources.graph import find_reachable
@@ -75,7 +75,7 @@ _MODULE_SCOPE = ReferenceScope()
 _WHOLE_OBJECT_SCOPE = ReferenceScope(only_whole_objects=True)
 
 
-def build_resource_node(block: ResourceBlock) -> Declaration:
+def build_resource_declaration(block: ResourceBlock) -> Declaration:
     """Build the node of a resource or data block."""
     kind: Kind = "resource" if block.mode == "managed" else "data"
     return Declaration(block.address.module, kind, f"{block.type}.{block.name}")
@@ -90,7 +90,7 @@ def list_modules(root: Module) -> Iterator[Module]:
         stack.extend(call.module for call in reversed(list(module.calls.values())))
 
 
-@pause_collector()
+@pause_garbage_collection()
 def collect_references(configuration: Configuration) -> ReferencesByModule:
     """Collect every reference of a configuration, once for all users."""
     return {module.path: tuple(list_references(module)) for module in list_modules(configuration.root)}
@@ -109,7 +109,7 @@ def list_references(module: Module) -> Iterator[ReferenceUse]:
     for output in module.outputs.values():
         yield from _list_output_references(Declaration(path, "output", output.name), output)
     for block in module.resources.values():
-        yield from list_resource_references(build_resource_node(block), block)
+        yield from list_resource_references(build_resource_declaration(block), block)
     for call in module.calls.values():
         yield from _list_call_references(Declaration(path, "module", call.name), call)
     for provider in module.providers.values():
@@ -202,7 +202,7 @@ def _list_check_references(node: Declaration, check: Check) -> Iterator[Referenc
 _Edges = dict[Declaration, dict[Declaration, Span]]
 
 
-@pause_collector()
+@pause_garbage_collection()
 def build_dependencies(configuration: Configuration) -> Mapping[Declaration, Mapping[Declaration, Span]]:
     """Build the direct dependencies of every node of every module, with the span of each.
 
@@ -226,13 +226,13 @@ def find_dependent_outputs(configuration: Configuration, addresses: Collection[s
     return frozenset(dependent_outputs)
 
 
-def list_nodes(module: Module) -> Iterator[Declaration]:
+def list_declarations(module: Module) -> Iterator[Declaration]:
     """List all declarations of a module, without those of called modules, in source order per kind."""
     path = module.path
     yield from (Declaration(path, "variable", n) for n in module.variables)
     yield from (Declaration(path, "local", n) for n in module.locals)
     yield from (Declaration(path, "output", n) for n in module.outputs)
-    yield from (build_resource_node(b) for b in module.resources.values())
+    yield from (build_resource_declaration(b) for b in module.resources.values())
     yield from (Declaration(path, "module", n) for n in module.calls)
     yield from (Declaration(path, "provider", n) for n in module.providers)
     yield from (Declaration(path, "import", str(n)) for n in range(len(module.imports)))
@@ -244,7 +244,7 @@ def _add_module_edges(
 ) -> None:
     """Add the dependencies of each declaration of a module, and of its called modules."""
     caller = Declaration(module.path[:-1], "module", module.path[-1]) if module.path else None
-    for node in list_nodes(module):
+    for node in list_declarations(module):
         dependencies = edges.setdefault(node, {})
         if caller is not None and call is not None:
             dependencies[caller] = call.header_span
@@ -256,7 +256,7 @@ def _add_module_edges(
     for block in module.resources.values():
         provider = _find_provider(block, module, root)
         if provider is not None:
-            edges[build_resource_node(block)].setdefault(provider, block.header_span)
+            edges[build_resource_declaration(block)].setdefault(provider, block.header_span)
     for nested_call in module.calls.values():
         _add_module_edges(nested_call.module, nested_call, root, references, edges)
 
@@ -280,7 +280,7 @@ def _list_targets(module: Module, traversal: Traversal, *, everything: bool) -> 
         return (Declaration(path, "local", name),) if name in module.locals else ()
     if root == "module":
         call = module.calls.get(name)
-        return () if call is None else _list_module_targets(call, path, steps[1:], everything=everything)
+        return () if call is None else _list_referenced_outputs(call, path, steps[1:], everything=everything)
     if root == "data":
         resource_name = _get_step_name(steps, 1)
         is_declared = ("data", name, resource_name) in module.resources
@@ -289,13 +289,13 @@ def _list_targets(module: Module, traversal: Traversal, *, everything: bool) -> 
     return (Declaration(path, "resource", f"{root}.{name}"),) if is_declared else ()
 
 
-def _list_module_targets(
+def _list_referenced_outputs(
     call: ModuleCall, path: tuple[str, ...], steps: tuple[Step, ...], *, everything: bool
 ) -> Iterator[Declaration]:
     """List the nodes of a reference to a call: the call, and the named output, or all outputs."""
     yield Declaration(path, "module", call.name)
     if everything:
-        yield from _list_all_nodes(call.module)
+        yield from _list_all_declarations(call.module)
         return
     output_steps = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
     name = _get_step_name(output_steps, 0)
@@ -306,10 +306,10 @@ def _list_module_targets(
         yield from (Declaration(inner_path, "output", n) for n in call.module.outputs)
 
 
-def _list_all_nodes(module: Module) -> Iterator[Declaration]:
-    yield from list_nodes(module)
+def _list_all_declarations(module: Module) -> Iterator[Declaration]:
+    yield from list_declarations(module)
     for call in module.calls.values():
-        yield from _list_all_nodes(call.module)
+        yield from _list_all_declarations(call.module)
 
 
 def _get_step_name(steps: tuple[Step, ...], position: int) -> str:

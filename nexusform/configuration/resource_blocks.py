@@ -13,7 +13,7 @@ from nexusform.configuration.static_arguments import (
     check_name,
     evaluate_flag,
     find_single_block,
-    get_keyword,
+    get_bare_keyword,
     is_constant,
     list_expressions,
     parse_reference,
@@ -23,7 +23,7 @@ from nexusform.configuration.static_arguments import (
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, suggest_name
 from nexusform.json_data.plain_data import PathStep
-from nexusform.language.bodies import BodyContent, BodySchema, decode_body
+from nexusform.language.body_decoding import BodyContent, BodySchema, decode_body
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.resources.address import ConfigAddress, Mode
 from nexusform.schemas.block_schema import BlockSchema
@@ -93,7 +93,7 @@ def decode_resource(
 ) -> ResourceBlock | None:
     """Decode one `resource` or `data` block; None if its type or name is invalid."""
     kind, name = block.labels
-    if not _check_labels(block, mode, problems):
+    if not _check_block_labels(block, mode, problems):
         return None
     _check_type(block, mode, known_types, problems)
     parts, new_problems = decode_body(block.body, META_SCHEMA, partial=True)
@@ -121,7 +121,7 @@ def decode_resource(
     )
 
 
-def _check_labels(block: syntax.Block, mode: Mode, problems: list[Diagnostic]) -> bool:
+def _check_block_labels(block: syntax.Block, mode: Mode, problems: list[Diagnostic]) -> bool:
     kind, name = block.labels
     type_error, name_error = (
         ("invalid-resource-type-name", "invalid-resource-name")
@@ -144,7 +144,7 @@ def _check_type(block: syntax.Block, mode: Mode, known_types: KnownTypes, proble
         keyword_ = "data" if mode == "managed" else "resource"
         hint = f' It is {other_kind}: write {keyword_} "{label.value}" "{block.labels[1].value}".'
     else:
-        hint = _find_type_hint(label.value) or suggest_name(label.value, types)
+        hint = _find_unknown_type_hint(label.value) or suggest_name(label.value, types)
     kind, noun = (
         ("invalid-resource-type", "resource type") if mode == "managed" else ("invalid-data-source", "data source")
     )
@@ -161,7 +161,7 @@ _OTHER_TYPES: Final = {
 }
 
 
-def _find_type_hint(name: str) -> str:
+def _find_unknown_type_hint(name: str) -> str:
     """Return the hint for a type of another tool, or a short name; "" if there is none."""
     if name.startswith(("azapi_", "azurerm_")):
         return " To check a Terraform plan: nexusform predict -terraform-plan=FILE -inventory=DIR"
@@ -264,7 +264,7 @@ def _decode_ignore_changes(
 ) -> tuple[bool, tuple[tuple[PathStep, ...], ...], tuple[Span, ...]]:
     if attribute is None:
         return False, (), ()
-    if get_keyword(attribute) == "all":
+    if get_bare_keyword(attribute) == "all":
         return True, (), ()
     paths: list[tuple[PathStep, ...]] = []
     spans: list[Span] = []

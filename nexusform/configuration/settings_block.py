@@ -26,8 +26,8 @@ from nexusform.configuration.static_arguments import (
     parse_reference,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, build_warning
-from nexusform.language.bodies import BodySchema, decode_body
-from nexusform.language.bodies import decode_attributes as arguments_of
+from nexusform.language.body_decoding import BodySchema, decode_body
+from nexusform.language.body_decoding import decode_attributes as arguments_of
 from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, JsonBody, TraverseAttribute
 
@@ -233,14 +233,14 @@ def decode_encryption(body: Body | JsonBody, problems: list[Diagnostic]) -> Encr
             settings = {name: value for name, value in values.items() if value is not None}
             providers[_get_method_name(block)] = KeyProviderBlock(*_get_method_name(block), settings, block.header_span)
         elif block.type == "method":
-            methods[_get_method_name(block)] = _decode_method(block, problems)
+            methods[_get_method_name(block)] = _decode_encryption_method(block, problems)
     for block in parts.blocks:
         if block.type in ("state", "plan"):
-            target = _decode_target(block, methods, problems)
+            target = _decode_encryption_target(block, methods, problems)
             if target is not None:
                 targets[block.type] = target
         elif block.type == "remote_state_data_sources":
-            readers |= _decode_readers(block, methods, problems)
+            readers |= _decode_state_reader_methods(block, methods, problems)
     problems.extend(_check_key_providers(methods, providers, parts.end_span))
     return Encryption(
         key_providers=providers, methods=methods, state=targets.get("state"), plan=targets.get("plan"), readers=readers
@@ -251,7 +251,7 @@ def _get_method_name(block: Block) -> MethodName:
     return block.labels[0].value, block.labels[1].value
 
 
-def _decode_method(block: Block, problems: list[Diagnostic]) -> MethodName | None:
+def _decode_encryption_method(block: Block, problems: list[Diagnostic]) -> MethodName | None:
     """Return the key provider of a method; None if it needs none."""
     kind, _ = _get_method_name(block)
     parts, new_problems = decode_body(block.body, _METHOD_SCHEMA)
@@ -267,10 +267,10 @@ def _decode_method(block: Block, problems: list[Diagnostic]) -> MethodName | Non
         detail = f'The method "{kind}" needs `keys = key_provider.TYPE.NAME`.'
         problems.append(build_error("invalid-encryption-block", detail, block.header_span))
         return None
-    return _decode_block_reference(keys, "key_provider", problems)
+    return _decode_labels_of_reference(keys, "key_provider", problems)
 
 
-def _decode_target(
+def _decode_encryption_target(
     block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> EncryptionTarget | None:
     """Decode the method for state or plans, with its fallbacks."""
@@ -295,7 +295,7 @@ def _decode_target(
     return EncryptionTarget(method, tuple(fallbacks), enforced)
 
 
-def _decode_readers(
+def _decode_state_reader_methods(
     block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> dict[str, EncryptionTarget]:
     """Decode the methods for states of other configurations, by data block name; "" is the default."""
@@ -303,7 +303,7 @@ def _decode_readers(
     problems.extend(new_problems)
     readers: dict[str, EncryptionTarget] = {}
     for nested in parts.blocks:
-        target = _decode_target(nested, methods, problems)
+        target = _decode_encryption_target(nested, methods, problems)
         if target is not None:
             readers[nested.labels[0].value if nested.labels else ""] = target
     return readers
@@ -315,7 +315,7 @@ def _decode_method_reference(
     """Return the method of an argument; None, and a problem, if it is not declared."""
     if attribute is None:
         return None
-    name = _decode_block_reference(attribute, "method", problems)
+    name = _decode_labels_of_reference(attribute, "method", problems)
     if name is not None and name not in methods:
         detail = f'There is no block method "{name[0]}" "{name[1]}".'
         problems.append(build_error("invalid-encryption-block", detail, attribute.expression.span))
@@ -323,7 +323,7 @@ def _decode_method_reference(
     return name
 
 
-def _decode_block_reference(attribute: Attribute, root: str, problems: list[Diagnostic]) -> MethodName | None:
+def _decode_labels_of_reference(attribute: Attribute, root: str, problems: list[Diagnostic]) -> MethodName | None:
     """Return the two labels of `ROOT.TYPE.NAME`; None after a diagnostic."""
     traversal = parse_reference(attribute.expression, problems)
     if traversal is None:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, SourceFile, Span, build_error, has_errors
 from nexusform.json_data.plain_data import ConversionProblem, PathStep
-from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.evaluation_run import Scope
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import describe_span
+from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, Type
-from nexusform.values.value import DYNAMIC_UNKNOWN, Value
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -34,20 +34,20 @@ _REFERENCE_RULE = (
 )
 
 
-def is_name(text: str) -> bool:
+def is_valid_name(text: str) -> bool:
     """Check whether the text is a valid block name."""
     return _NAME.fullmatch(text) is not None
 
 
 def check_name(label: syntax.Label, diagnostic_id: str, problems: list[Diagnostic]) -> bool:
     """Check whether a label is a name; otherwise add a diagnostic."""
-    if is_name(label.value):
+    if is_valid_name(label.value):
         return True
     problems.append(build_error(diagnostic_id, NAME_RULE, label.span))
     return False
 
 
-def format_header(block: syntax.Block) -> str:
+def format_block_header(block: syntax.Block) -> str:
     """Format the header of a block as in diagnostics: `resource "type" "name"`."""
     return " ".join([block.type, *(f'"{label.value}"' for label in block.labels)])
 
@@ -101,7 +101,7 @@ def parse_references(attribute: syntax.Attribute | None, problems: list[Diagnost
     return tuple(traversal for traversal in traversals if traversal is not None)
 
 
-def get_keyword(attribute: syntax.Attribute) -> str:
+def get_bare_keyword(attribute: syntax.Attribute) -> str:
     """Return the bare word of an argument, or ""."""
     match attribute.expression:
         case syntax.Traversal(root, ()):

@@ -12,18 +12,18 @@ from nexusform.configuration.static_arguments import (
     evaluate_constant,
     evaluate_flag,
     evaluate_text,
-    is_name,
+    is_valid_name,
     parse_references,
     parse_static_expression,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, build_warning, has_errors
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.bodies import BodySchema, decode_attributes, decode_body
-from nexusform.language.conversion import convert_value, describe_problem
+from nexusform.language.body_decoding import BodySchema, decode_attributes, decode_body
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, JsonBody, Traversal, TraverseAttribute
+from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, Type
-from nexusform.values.value import NULL, Value
+from nexusform.values.typed_value import NULL, Value
 
 VARIABLE_SCHEMA = BodySchema(
     attributes=dict.fromkeys(
@@ -134,7 +134,7 @@ def decode_locals(block: Block, problems: list[Diagnostic]) -> list[Local]:
     problems.extend(new_problems)
     names: list[Local] = []
     for name, attribute in attributes.items():
-        if is_name(name):
+        if is_valid_name(name):
             names.append(Local(name, attribute.expression, attribute.span))
         else:
             problems.append(build_error("invalid-local-value-name", NAME_RULE, attribute.name_span))

@@ -21,19 +21,19 @@ from nexusform.diagnostics.diagnostic import (
     suggest_name,
 )
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.bodies import decode_attributes
-from nexusform.language.conversion import convert_value, describe_problem
+from nexusform.language.body_decoding import decode_attributes
 from nexusform.language.parser import parse_expression, parse_file
 from nexusform.language.syntax.scanner import describe_span as place_of
 from nexusform.language.syntax.syntax_nodes import Expression
+from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import STRING, PrimitiveType, describe_type
-from nexusform.values.value import Value, build_string, build_unknown
+from nexusform.values.typed_value import Value, build_string, build_unknown
 
 ENVIRONMENT_PREFIX = "NF_VAR_"
 DEFAULT: Final = "default"
 
 
-class Origin(Struct, frozen=True):
+class ValueOrigin(Struct, frozen=True):
     """Origin of a value: "default", "-var", "environment variable NF_VAR_x" or a file's name.
 
     `span` is the span of its text if there is one.
@@ -53,19 +53,19 @@ class Assignment(Struct, frozen=True):
 
     name: str
     value: str | Expression
-    origin: Origin
+    origin: ValueOrigin
 
 
-def parse_environment(environment: Mapping[str, str]) -> list[Assignment]:
+def parse_environment_variables(environment: Mapping[str, str]) -> list[Assignment]:
     """Return the assignments of the NF_VAR_ variables, sorted."""
     return [
-        Assignment(key.removeprefix(ENVIRONMENT_PREFIX), text, Origin(f"environment variable {key}"))
+        Assignment(key.removeprefix(ENVIRONMENT_PREFIX), text, ValueOrigin(f"environment variable {key}"))
         for key, text in sorted(environment.items())
         if key.startswith(ENVIRONMENT_PREFIX)
     ]
 
 
-def parse_option(text: str) -> tuple[Assignment | None, list[Diagnostic]]:
+def parse_variable_option(text: str) -> tuple[Assignment | None, list[Diagnostic]]:
     """Parse the assignment of `-var NAME=VALUE`."""
     name, equals, value = text.partition("=")
     if not equals:
@@ -80,7 +80,7 @@ def parse_option(text: str) -> tuple[Assignment | None, list[Diagnostic]]:
             "with spaces, quote the whole option."
         )
         return None, [build_error("invalid-variable-name", detail)]
-    return Assignment(name, value, Origin("-var")), []
+    return Assignment(name, value, ValueOrigin("-var")), []
 
 
 def parse_variable_file(source: SourceFile) -> tuple[list[Assignment], list[Diagnostic]]:
@@ -94,10 +94,10 @@ def parse_variable_file(source: SourceFile) -> tuple[list[Assignment], list[Diag
         body, problems = parse_file(source)
         attributes, new_problems = decode_attributes(body)
     assignments = [
-        Assignment(name, attribute.expression, Origin(source.name, attribute.span))
+        Assignment(name, attribute.expression, ValueOrigin(source.name, attribute.span))
         for name, attribute in attributes.items()
     ]
-    return assignments, [_redact_problem(problem) for problem in (*problems, *new_problems)]
+    return assignments, [_redact_syntax_problem(problem) for problem in (*problems, *new_problems)]
 
 
 _QUOTE: Final = "A quotation mark is missing: write text in quotes, on one line."
@@ -140,7 +140,7 @@ _CAUSES: Final[Mapping[str, str]] = {
 }
 
 
-def _redact_problem(problem: Diagnostic) -> Diagnostic:
+def _redact_syntax_problem(problem: Diagnostic) -> Diagnostic:
     """Redact a syntax problem of a variable file: keep its position and its kind, without any of the text.
 
     The variable of the text, and therefore its sensitivity, is unknown.
@@ -152,7 +152,7 @@ def _redact_problem(problem: Diagnostic) -> Diagnostic:
 
 def resolve_variables(
     variables: Mapping[str, Variable], assignments: Iterable[Assignment], hint: Callable[[str], str]
-) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
+) -> tuple[dict[str, tuple[Value, ValueOrigin]], list[Diagnostic]]:
     """Return the value and origin of every declared variable; the last of several assignments counts.
 
     `hint` returns the possible intended source of a missing value.
@@ -164,7 +164,7 @@ def resolve_variables(
             last_assignments[assignment.name] = assignment
         else:
             problems.extend(_report_undeclared(assignment, variables))
-    values: dict[str, tuple[Value, Origin]] = {}
+    values: dict[str, tuple[Value, ValueOrigin]] = {}
     for name, variable in variables.items():
         values[name] = _resolve_variable(variable, last_assignments.get(name), hint, problems)
     return values, problems
@@ -189,9 +189,9 @@ def _report_undeclared(assignment: Assignment, variables: Mapping[str, Variable]
 
 def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
-) -> tuple[Value, Origin]:
+) -> tuple[Value, ValueOrigin]:
     """Return the value of a variable and its origin; the default replaces a null that is not allowed."""
-    origin = Origin(DEFAULT, variable.span)
+    origin = ValueOrigin(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:
         origin = assignment.origin
@@ -204,7 +204,7 @@ def _resolve_variable(
             _redact_sensitive_problems(variable, assignment, new_problems) if variable.marks else new_problems
         )
         if not has_errors(new_problems) and value.is_null and not variable.nullable:
-            value, origin = variable.default, Origin(DEFAULT, variable.span)
+            value, origin = variable.default, ValueOrigin(DEFAULT, variable.span)
             if value is None:
                 problems.append(_report_null(variable, assignment))
                 value = build_unknown(variable.type)

@@ -81,7 +81,7 @@ class Diagnostic(Struct, frozen=True):
     the function call under evaluation. `brief` is a line such as `cluster-d/pool1: an upgrade would fail`; ""
     if summary and detail are short enough. `extra` is data for the JSON form only (for example `fit`: the
     suggested fixes of a placement that does not fit). `is_preexisting`: a warning of a plan that is not
-    caused by the plan. `line` is the line at fault of the subject's literal text; `locate_text_line` narrows
+    caused by the plan. `line` is the line at fault of the subject's literal text; `locate_line_in_text` narrows
     the subject to it.
     """
 
@@ -171,7 +171,7 @@ def build_diagnostic(
     return Diagnostic(severity, headline or get_summary(diagnostic_id), detail, subject, id=diagnostic_id, **fields)
 
 
-def locate_text_line(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Diagnostic:
+def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Diagnostic:
     """Locate the diagnostic at the line of the file for the text's line at fault, if known: in a heredoc with
     one file line per text line.
     """
@@ -198,14 +198,14 @@ def locate_text_line(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) ->
 def _find_source_line(source_lines: Sequence[str], line: TextLine) -> int | None:
     """Find the source line of a heredoc for a line of its text; None if uncertain."""
     expected = line.text.strip()
-    if line.number < len(source_lines) and _is_source_of(source_lines[line.number], expected):
+    if line.number < len(source_lines) and _is_source_of_line(source_lines[line.number], expected):
         return line.number
     # Earlier sequences may produce several lines or none.
     candidates = [index for index, source_line in enumerate(source_lines[1:], 1) if source_line.strip() == expected]
     return candidates[0] if len(candidates) == 1 and expected else None
 
 
-def _is_source_of(source: str, expected: str) -> bool:
+def _is_source_of_line(source: str, expected: str) -> bool:
     """Check whether a source line produces a line of text; with sequences, compare plain parts."""
     source = source.strip()
     head, sequence, after_sequence = source.partition("${")

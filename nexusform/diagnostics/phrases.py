@@ -48,7 +48,7 @@ def group_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def compute_natural_key(text: str) -> list[tuple[int, int, str]]:
+def compute_natural_sort_key(text: str) -> list[tuple[int, int, str]]:
     """Return the sort key of a name with digits as numbers: rack2 before rack10."""
     parts = re.split(r"(\d+)", text)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]

@@ -3,9 +3,9 @@
 # Public names of the package, by module.
 PUBLIC = {
     "scalars": "list_scalars OMITTED replace_scalars",
-    "field_shapes": (
+    "field_validation": (
         "ShapeViolation validate_value FieldKind get_list get_mapping list_mappings RuleViolation "
-        "list_objects Rule FieldShape validate_size get_text list_texts get_value"
+        "list_objects Rule FieldShape validate_value_size get_text list_texts get_value"
     ),
     "text_positions": "TextPosition",
     "times": "parse_duration parse_time format_time",

@@ -27,13 +27,13 @@ class _UnsupportedJson(ValueError):
 def parse_large_list(text: str) -> tuple[dict[str, Any], TextPosition] | None:
     """Parse the List and its positions; None if it is not one, or invalid."""
     try:
-        data, position = _Reader(text).parse()
+        data, position = _JsonListReader(text).parse()
     except (ValueError, RecursionError, IndexError):
         return None
-    return None if _is_too_deep(data) else (data, position)
+    return None if _is_nested_too_deep(data) else (data, position)
 
 
-class _Reader:
+class _JsonListReader:
     # Reads a List item by item.
     def __init__(self, text: str) -> None:
         self.text = text
@@ -47,11 +47,11 @@ class _Reader:
         data: dict[str, Any] = {}
         self._skip_blanks()
         root_position = self._build_position()
-        self._require_character("{")
+        self._consume_character("{")
         while True:
             key_position = self._build_position()
             key = self._parse_value()
-            self._require_character(":")
+            self._consume_character(":")
             if not isinstance(key, str) or key in data:
                 raise _UnsupportedJson
             if key == _ITEMS and self.text[self.offset] == "[":
@@ -68,9 +68,9 @@ class _Reader:
     def _parse_items(self, list_position: TextPosition) -> tuple[list[Any], TextPosition]:
         """Parse the items up to the end of the list."""
         items: list[Any] = []
-        self._require_character("[")
+        self._consume_character("[")
         if self.text[self.offset] == "]":
-            self._require_character("]")
+            self._consume_character("]")
             return items, list_position
         while True:
             list_position.children[len(items)] = self._build_position()
@@ -81,7 +81,7 @@ class _Reader:
     def _has_next_item(self, end: str) -> bool:
         """Check for a comma instead of the end."""
         has_comma = self.text[self.offset] == ","
-        self._require_character("," if has_comma else end)
+        self._consume_character("," if has_comma else end)
         return has_comma
 
     def _parse_value(self) -> Any:
@@ -89,7 +89,7 @@ class _Reader:
         self._skip_blanks()
         return value
 
-    def _require_character(self, sign: str) -> None:
+    def _consume_character(self, sign: str) -> None:
         if self.text[self.offset] != sign:
             raise _UnsupportedJson
         self.offset += 1
@@ -117,7 +117,7 @@ def _reject_number(_constant: str) -> Any:
     raise _UnsupportedJson
 
 
-def _is_too_deep(data: Any) -> bool:
+def _is_nested_too_deep(data: Any) -> bool:
     """Check whether data is nested deeper than the maximum."""
     level = [data]
     for _ in range(MAX_DEPTH):

@@ -170,10 +170,10 @@ class _DocumentReader:
             if data is not None and not isinstance(data, str):
                 position = TextPosition(position.line, position.column, source_text=event.value)
         elif isinstance(event, sequence):
-            _require_tag(event.tag, "seq", position)
+            _check_tag_kind(event.tag, "seq", position)
             data = self._parse_sequence(position, depth)
         else:
-            _require_tag(event.tag, "map", position)
+            _check_tag_kind(event.tag, "map", position)
             data = self._parse_mapping(position, depth)
         if event.anchor:
             self.anchors[event.anchor] = (data, position, self.nodes - previous_count)
@@ -267,7 +267,7 @@ _BOOLS: Final = {
 _MAX_NUMBER_LENGTH: Final = 400
 
 
-def _require_tag(tag: str | None, kind: str, position: TextPosition) -> None:
+def _check_tag_kind(tag: str | None, kind: str, position: TextPosition) -> None:
     if tag not in {None, "!", _TAG + kind}:
         raise _InvalidDocument(position, f'the tag "{(tag or "").replace(_TAG, "!!")}" is not supported.')
 
@@ -276,20 +276,20 @@ def _parse_scalar(event: Any, position: TextPosition) -> Any:
     """Parse a value by its tag, or by YAML's rules without one."""
     text, tag = event.value, event.tag
     if tag is None:
-        return _resolve_plain(text, position) if event.implicit[0] else text
+        return _parse_plain_scalar(text, position) if event.implicit[0] else text
     kind = tag.removeprefix(_TAG)
     if tag == "!" or kind in {"str", "binary", "timestamp"}:
         return text
     if kind not in {"int", "float", "bool", "null"}:
         raise _InvalidDocument(position, f'the tag "{tag.replace(_TAG, "!!")}" is not supported.')
-    value = _resolve_plain(text, position)
+    value = _parse_plain_scalar(text, position)
     expected = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}[kind]
     if not isinstance(value, expected) or (isinstance(value, bool) and kind != "bool"):
         raise _InvalidDocument(position, f'"{text[:40]}" cannot be read as !!{kind}.')
     return float(text) if kind == "float" else value
 
 
-def _resolve_plain(text: str, position: TextPosition) -> Any:
+def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
     # Resolves a plain scalar.
     if text in _NULLS:
         return None
@@ -328,7 +328,7 @@ class Node(Struct, frozen=True):
     position: TextPosition
 
     @staticmethod
-    def create_root(document: YamlDocument) -> Node:
+    def create_document_node(document: YamlDocument) -> Node:
         """Create the node of a whole document."""
         return Node(document.data, document.position)
 

@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "encrypted_backend": "EncryptedBackend",
-    "envelope": "PLAN read_purpose DocumentCipher",
-    "keys": "EncryptionProblem",
+    "document_cipher": "PLAN read_purpose DocumentCipher",
+    "key_providers": "EncryptionProblem",
     "signatures": "check_signature sign_digest sign_statement check_statement",
 }

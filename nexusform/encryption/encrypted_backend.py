@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nexusform.encryption.envelope import JOURNAL, STATE, DocumentCipher
-from nexusform.encryption.keys import EncryptionProblem
+from nexusform.encryption.document_cipher import JOURNAL, STATE, DocumentCipher
+from nexusform.encryption.key_providers import EncryptionProblem
 from nexusform.interfaces.state_storage import (
     BackendProblem,
     BatchJournal,
@@ -37,7 +37,7 @@ class EncryptedBackend:
         """Encrypt and replace the document. An equal document with the same method is not written."""
         stored = self.inner.read()
         is_current = stored is not None and self._sealer.is_current(stored)
-        if not is_current or self._decrypt_if_possible(stored) != document:
+        if not is_current or self._decrypt_or_none(stored) != document:
             self.inner.write(self._encrypt(document, STATE))
 
     def is_outdated(self) -> bool:
@@ -127,7 +127,7 @@ class EncryptedBackend:
         sealed = [self._encrypt(record, JOURNAL) for record in records]
         self.inner.write_checkpoint(self._encrypt(document, STATE), sealed)
 
-    def _decrypt_if_possible(self, document: bytes | None) -> bytes | None:
+    def _decrypt_or_none(self, document: bytes | None) -> bytes | None:
         """Return the document, None also if it cannot be decrypted (it is about to be replaced)."""
         if document is None:
             return None

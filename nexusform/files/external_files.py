@@ -30,7 +30,7 @@ class AllowedWriter(StrEnum):
     WORK_TREE = "work tree"  # data: a link must stay in the work tree
 
 
-class PathForm(StrEnum):
+class PathValueForm(StrEnum):
     """Form of a value with file names."""
 
     PATH = "path"
@@ -50,18 +50,18 @@ class ExternalFile(Struct, frozen=True):
     name: str
     content: str
     writer: AllowedWriter = AllowedWriter.OPERATOR
-    form: PathForm = PathForm.PATH
+    form: PathValueForm = PathValueForm.PATH
 
 
 _OPERATOR, _LIMITED, _WORK_TREE = AllowedWriter.OPERATOR, AllowedWriter.LIMITED, AllowedWriter.WORK_TREE
-_PATHS, _HOME, _PROGRAM, _FLAG = PathForm.PATHS, PathForm.HOME, PathForm.PROGRAM, PathForm.FLAG
+_PATHS, _HOME, _PROGRAM, _FLAG = PathValueForm.PATHS, PathValueForm.HOME, PathValueForm.PROGRAM, PathValueForm.FLAG
 # Every variable, default path and flag that leads to a file; docs/security.md has the same table.
 EXTERNAL_FILES: Final = (
-    ExternalFile("NF_ENCRYPTION_COMMAND", "program that prints keys", form=PathForm.COMMAND),
+    ExternalFile("NF_ENCRYPTION_COMMAND", "program that prints keys", form=PathValueForm.COMMAND),
     ExternalFile("NF_CACHE_DIR", "parsed configuration"),
     ExternalFile("XDG_CACHE_HOME", "parsed configuration"),
     ExternalFile("~/.cache/nexusform", "parsed configuration", form=_HOME),
-    ExternalFile("NF_AZURE_REQUESTS", "times of requests to Azure", form=PathForm.BUDGET),
+    ExternalFile("NF_AZURE_REQUESTS", "times of requests to Azure", form=PathValueForm.BUDGET),
     ExternalFile("NF_CLUSTER_CA", "certificate authority of workers"),
     ExternalFile("NF_CLUSTER_CERT", "certificate for workers"),
     ExternalFile("NF_CLUSTER_KEY", "private key for workers"),
@@ -92,7 +92,7 @@ EXTERNAL_FILES: Final = (
     ExternalFile("BOTO_CONFIG", "settings of AWS"),
     ExternalFile("~/.aws", "settings and credentials of AWS; may name a program", form=_HOME),
     ExternalFile("~/.boto", "settings of AWS", form=_HOME),
-    ExternalFile("PG_CONN_STR", "server, and files with credentials", form=PathForm.PARAMETERS),
+    ExternalFile("PG_CONN_STR", "server, and files with credentials", form=PathValueForm.PARAMETERS),
     ExternalFile("PGSERVICEFILE", "servers of PostgreSQL"),
     ExternalFile("PGSYSCONFDIR", "servers of PostgreSQL"),
     ExternalFile("PGPASSFILE", "passwords of PostgreSQL"),
@@ -106,7 +106,7 @@ EXTERNAL_FILES: Final = (
     ExternalFile("~/.postgresql", "certificates and keys for PostgreSQL", form=_HOME),
     ExternalFile("OS_CLIENT_CONFIG_FILE", "servers and credentials of OpenStack"),
     ExternalFile("OS_CACERT", "certificate authorities of OpenStack"),
-    ExternalFile("clouds.yaml", "servers and credentials of OpenStack; rejected", _LIMITED, PathForm.CURRENT),
+    ExternalFile("clouds.yaml", "servers and credentials of OpenStack; rejected", _LIMITED, PathValueForm.CURRENT),
     ExternalFile("~/.config/openstack/clouds.yaml", "servers and credentials of OpenStack", form=_HOME),
     ExternalFile("SSL_CERT_FILE", "certificate authorities"),
     ExternalFile("SSL_CERT_DIR", "certificate authorities", form=_PATHS),
@@ -157,12 +157,12 @@ def find_untrusted_files(environment: Mapping[str, str], confinement: Confinemen
         (entry, path)
         for entry in EXTERNAL_FILES
         if entry.writer is AllowedWriter.OPERATOR and entry.name not in unused_caches
-        for path in _list_paths(entry, environment)
-        if is_untrusted(path, confinement)
+        for path in _list_entry_paths(entry, environment)
+        if is_untrusted_path(path, confinement)
     ]
 
 
-def is_untrusted(path: str | Path, confinement: Confinement) -> bool:
+def is_untrusted_path(path: str | Path, confinement: Confinement) -> bool:
     """Return whether a path, or the target of its links, is in the work tree of a sandboxed run."""
     return confinement.is_inside(path) or confinement.is_inside(os.path.realpath(path))
 
@@ -175,29 +175,29 @@ def explain_untrusted_file(name: str, path: str, content: str) -> str:
     )
 
 
-def _list_paths(entry: ExternalFile, environment: Mapping[str, str]) -> Iterator[str]:
+def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the paths of an entry; of a default path only if it exists."""
     value = environment.get(entry.name, "")
-    if entry.form is PathForm.HOME:
+    if entry.form is PathValueForm.HOME:
         path = os.path.join(environment.get("HOME") or os.path.expanduser("~"), entry.name[2:])  # noqa: PTH111, PTH118
         if os.path.lexists(path):
             yield path
-    elif entry.form is PathForm.PROGRAM:
+    elif entry.form is PathValueForm.PROGRAM:
         path = shutil.which(entry.name, path=environment.get("PATH")) or ""
         if path and not Path(path).is_relative_to(sys.prefix):  # a program of the job's own Python environment
             yield path
-    elif entry.form in (PathForm.FLAG, PathForm.CURRENT) or not value:
+    elif entry.form in (PathValueForm.FLAG, PathValueForm.CURRENT) or not value:
         return
-    elif entry.form is PathForm.COMMAND:
+    elif entry.form is PathValueForm.COMMAND:
         # The program of a command, and the existing files of its arguments.
         with suppress(ValueError):  # reported where the command is run
             yield from list_program_files(shlex.split(value), environment)
-    elif entry.form is PathForm.PARAMETERS:
+    elif entry.form is PathValueForm.PARAMETERS:
         yield from _FILE_PARAMETER.findall(value)
-    elif entry.form is PathForm.BUDGET:
+    elif entry.form is PathValueForm.BUDGET:
         yield value.partition(":")[2]
     else:
-        yield from (value.split(os.pathsep) if entry.form is PathForm.PATHS else (value,))
+        yield from (value.split(os.pathsep) if entry.form is PathValueForm.PATHS else (value,))
 
 
 def list_program_files(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:

@@ -76,19 +76,19 @@ class Confinement(Struct, frozen=True):
         if not self.is_operator_path and not self.is_inside(path_text):
             raise OutsideConfinement(self.root, self.reason)
         real_path = os.path.realpath(path_text)
-        if not _is_below(real_path, self.root):
+        if not _is_path_below(real_path, self.root):
             raise OutsideConfinement(self.root, self.reason)
         if any(part.casefold() == _GIT_DIRECTORY for part in Path(real_path).relative_to(self.root).parts):
             raise OutsideConfinement(self.root, self.reason)
         if any(
-            _is_below(real_path, hidden)
+            _is_path_below(real_path, hidden)
             for hidden in (*self.hidden, *_SYSTEM_DIRECTORIES)
-            if not _is_below(self.root, hidden)
+            if not _is_path_below(self.root, hidden)
         ):
             raise OutsideConfinement(self.root, self.reason)
         return real_path
 
-    def resolve_operator_path(self, path: str | Path) -> str:
+    def resolve_path_of_operator(self, path: str | Path) -> str:
         """Return the path to open for a path of the operator, who may read anything. Raises
         OutsideConfinement.
 
@@ -109,10 +109,10 @@ class Confinement(Struct, frozen=True):
 
     def is_inside(self, path: str | Path) -> bool:
         """Check whether a run is confined, and the unresolved path is below the root."""
-        return bool(self.root) and _is_below(os.path.abspath(path), self.root)  # noqa: PTH100 - links stay
+        return bool(self.root) and _is_path_below(os.path.abspath(path), self.root)  # noqa: PTH100 - links stay
 
 
-def _is_below(path: str, directory: str) -> bool:
+def _is_path_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip(os.sep) + os.sep)
 
 
@@ -149,7 +149,7 @@ def read_regular(path: str | Path, max_bytes: int, *, follow: bool = True) -> by
     return content
 
 
-def open_to_read(path: str | Path, max_bytes: int) -> BinaryIO:
+def open_regular_to_read(path: str | Path, max_bytes: int) -> BinaryIO:
     """Open a regular file of at most this size, to be read in pieces. Raises as `read_regular`."""
     file = os.fdopen(open_regular(path), "rb")
     if os.fstat(file.fileno()).st_size > max_bytes:
@@ -179,7 +179,7 @@ def write_file(
         descriptor = create_file(temporary, mode)
         try:
             for chunk in (content,) if isinstance(content, bytes) else content:
-                write_all(descriptor, chunk)
+                write_all_bytes(descriptor, chunk)
             if durable:
                 os.fsync(descriptor)
         finally:
@@ -201,7 +201,7 @@ def write_file(
         sync_directory(path.parent)
 
 
-def write_all(descriptor: int, content: bytes) -> None:
+def write_all_bytes(descriptor: int, content: bytes) -> None:
     """Write every byte. Raises OSError."""
     remaining = memoryview(content)
     while remaining:

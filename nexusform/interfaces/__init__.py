@@ -6,7 +6,7 @@ PUBLIC = {
         "CaptureProvider ChangeRequest ChangeResult ChangeValidator Clock DataResult "
         "DryRunReporter "
         "ExternalProblem FileProblem Files FORGOTTEN_KEY ManualStepPending ObjectKey PermissionUser "
-        "PlanFollower PlanningKind Provider ProviderProblem ReadContext ReadRequest ReadResult "
+        "PlanAwareProvider PlanningKind Provider ProviderProblem ReadContext ReadRequest ReadResult "
         "PluginRegistries "
         "ResourceContext ResourceType ServerQuery ServerReader StateQuery StateReader StateUser "
         "StepPending StepProgress UNFINISHED_KEY UNMANAGED_KEY UnplacedVms VmHandlers"

@@ -40,7 +40,7 @@ __all__ = [
     "ManualStepPending",
     "ObjectKey",
     "PermissionUser",
-    "PlanFollower",
+    "PlanAwareProvider",
     "PlanningKind",
     "PluginRegistries",
     "Provider",
@@ -140,7 +140,7 @@ class StateQuery(Struct, frozen=True):
 StateReader: TypeAlias = Callable[[StateQuery], tuple[State | None, list[Problem]]]
 
 
-def _reject_state_query(_query: StateQuery) -> tuple[State | None, list[Problem]]:
+def _reject_query_of_state(_query: StateQuery) -> tuple[State | None, list[Problem]]:
     return None, [Problem((), "unreadable-state", "Other states cannot be read here.")]
 
 
@@ -183,7 +183,7 @@ class ReadContext(Struct, frozen=True):
     now: str  # RFC 3339, UTC
     managed_names: frozenset[str] = frozenset()
     types: Mapping[str, ResourceType] = field(default_factory=dict)
-    read_state: StateReader = _reject_state_query
+    read_state: StateReader = _reject_query_of_state
     query_server: ServerReader = _reject_server_query
     list_configured: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _type: ()
 
@@ -500,7 +500,7 @@ class DryRunReporter(Protocol):
 
 
 @runtime_checkable
-class PlanFollower(Protocol):
+class PlanAwareProvider(Protocol):
     """Provider that compares results with the server responses of a plan."""
 
     def set_plan_responses(self, responses: Mapping[str, str]) -> None:

@@ -26,7 +26,7 @@ from nexusform.schemas.value_types import (
     Type,
     describe_type,
 )
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     FALSE,
     MAX_DIGITS,
     NO_REFINEMENT,
@@ -77,19 +77,19 @@ def convert_to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
     Parts below a sensitive part are not listed again.
     """
     if not value.has_marks:
-        return _convert_raw(value), ()
+        return _convert_raw_value(value), ()
     sensitive: list[Path] = []
     _collect_sensitive(value, (), sensitive)
-    return _convert_raw(value), tuple(sensitive)
+    return _convert_raw_value(value), tuple(sensitive)
 
 
-def _convert_raw(value: Value) -> Any:
+def _convert_raw_value(value: Value) -> Any:
     raw = value.raw
     raw_class = raw.__class__
     if raw_class is tuple:
-        return [_convert_raw(v) for v in raw]
+        return [_convert_raw_value(v) for v in raw]
     if raw_class is dict:
-        return {k: _convert_raw(v) for k, v in raw.items()}
+        return {k: _convert_raw_value(v) for k, v in raw.items()}
     if raw_class is str or raw_class is int or raw_class is bool or raw is None or raw is UNKNOWN:
         return raw
     return convert_number(raw)
@@ -162,7 +162,7 @@ def _build_value(plain: Any, target: Type) -> Value:
         return Value(target, plain)
     try:
         if target.__class__ is PrimitiveType:
-            return _build_primitive(plain, target)
+            return _build_primitive_value(plain, target)
         if target.__class__ is ObjectType:
             return _build_object(plain, target)
         if plain.__class__ is dict and target.__class__ is MapType:
@@ -185,7 +185,7 @@ def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
         raise problem.prepend_step(step) from None
 
 
-def _build_primitive(plain: Any, target: PrimitiveType) -> Value:
+def _build_primitive_value(plain: Any, target: PrimitiveType) -> Value:
     if target is DYNAMIC:
         return _infer_value(plain)
     if target is NUMBER and plain.__class__ is not bool:

@@ -32,7 +32,7 @@ _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 _NO_PARTS: Final[Parts] = MappingProxyType({})
 
 
-class _Member(Struct, frozen=True):
+class _FormMember(Struct, frozen=True):
     """Member of a form's documents: its source, its conversion, and its treatment if empty."""
 
     key: str
@@ -65,7 +65,7 @@ class RecordForm(Generic[Record]):
             part = {**parts, **further_parts}.get(key)
             conversion = RecordForm(Struct, part) if isinstance(part, str) else part
             members.append(
-                _Member(key, path or key, _build_getter(path or key), conversion, is_null, is_omitted, is_spread)
+                _FormMember(key, path or key, _build_getter(path or key), conversion, is_null, is_omitted, is_spread)
             )
         self.members = tuple(members)
 
@@ -97,14 +97,14 @@ def _build_getter(path: str) -> Callable[[Any], Any]:
     """Build the function that reads the value at a path; None if a step is None."""
     if path == ".":
         return _return_record
-    return attrgetter(path) if "." not in path else partial(_follow_path, tuple(path.split(".")))
+    return attrgetter(path) if "." not in path else partial(_read_value_at_path, tuple(path.split(".")))
 
 
 def _return_record(record: Any) -> Any:
     return record
 
 
-def _follow_path(steps: tuple[str, ...], value: Any) -> Any:
+def _read_value_at_path(steps: tuple[str, ...], value: Any) -> Any:
     for step in steps:
         value = None if value is None else getattr(value, step)
     return value
@@ -113,7 +113,7 @@ def _follow_path(steps: tuple[str, ...], value: Any) -> Any:
 def _convert_value(value: Any, part: Part | None) -> Any:
     if value is None:
         return None
-    convert = part or _convert_by_class
+    convert = part or _convert_value_by_class
     if isinstance(value, tuple | list):
         return [convert(element) for element in value]
     if isinstance(value, Mapping):
@@ -121,7 +121,7 @@ def _convert_value(value: Any, part: Part | None) -> Any:
     return convert(value)
 
 
-def _convert_by_class(value: Any) -> Any:
+def _convert_value_by_class(value: Any) -> Any:
     """Convert a value without a part, by its class."""
     if value.__class__ in _PLAIN:
         return value
@@ -147,7 +147,7 @@ def build_row_form(names: str) -> Part:
 
     def convert_row(values: tuple[Any, ...]) -> dict[str, Any]:
         return {
-            name: _convert_by_class(value) if value or not is_null else None
+            name: _convert_value_by_class(value) if value or not is_null else None
             for (name, is_null), value in zip(columns_with_null, values, strict=True)
         }
 

@@ -10,7 +10,7 @@ PUBLIC = {
         "validate_selector Taint is_matching_toleration Toleration select_untolerated_taint"
     ),
     "quantity": (
-        "IntOrPercent compute_amount_of_total build_cpu_quantity QuantityFormat MAX_INT32 MAX_INT64 build_quantity "
-        "MalformedQuantity parse_int_or_percent parse_duration parse_quantity Quantity"
+        "IntegerOrPercent compute_amount_of_total build_cpu_quantity QuantityFormat MAX_INT32 MAX_INT64 "
+        "build_quantity MalformedQuantity parse_int_or_percent parse_duration parse_quantity Quantity"
     ),
 }

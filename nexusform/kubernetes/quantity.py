@@ -261,7 +261,7 @@ def _format_canonical(quantity: Quantity) -> str:
     return f"{sign}{amount}e{exponent}" if exponent else f"{sign}{amount}"
 
 
-class IntOrPercent(Struct, frozen=True):
+class IntegerOrPercent(Struct, frozen=True):
     """Number, or percentage of a total."""
 
     value: int
@@ -278,20 +278,20 @@ class IntOrPercent(Struct, frozen=True):
         return f"{self.value}%" if self.is_percent else str(self.value)
 
 
-def parse_int_or_percent(source: str | int) -> IntOrPercent | str:
+def parse_int_or_percent(source: str | int) -> IntegerOrPercent | str:
     """Parse a number or a text ("25%", "2"); return a message if it is invalid."""
     if isinstance(source, int):
-        return IntOrPercent(source)
+        return IntegerOrPercent(source)
     match = re.fullmatch(r"(-?[0-9]{1,10})(%?)", source, re.ASCII)
     if match is None:
         return f'{source!r} is neither a whole number nor a percentage such as "25%"'
-    return IntOrPercent(int(match[1]), bool(match[2]))
+    return IntegerOrPercent(int(match[1]), bool(match[2]))
 
 
 def compute_amount_of_total(source: str, total: int) -> int:
     """Compute how many of a total a text represents: `2`, or `33%` rounded up; 0 if invalid."""
     amount = parse_int_or_percent(source.strip())
-    return max(amount.compute(total), 0) if isinstance(amount, IntOrPercent) else 0
+    return max(amount.compute(total), 0) if isinstance(amount, IntegerOrPercent) else 0
 
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}

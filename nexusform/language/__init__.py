@@ -2,15 +2,17 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "bodies": "BodySchema decode_body BodyContent decode_attributes",
-    "conversion": "convert_value describe_problem remove_optional",
+    "body_decoding": "BodySchema decode_body BodyContent decode_attributes",
+    "type_conversion": "convert_value describe_problem remove_optional_attributes",
     "evaluation_run": "Clock FileProblem Files MissingDirectory Scope",
     "evaluator": "evaluate_expression build_value_notes Scope EvaluationTrace trace_expression",
     "formatter": "format_text",
     "json_syntax": "parse_json_file",
-    "parser": "pause_collector decode_tree encode_tree check_hcl2 parse_expression parse_file SYNTAX_VERSION",
+    "parser": (
+        "pause_garbage_collection decode_tree encode_tree check_with_hcl2 parse_expression parse_file SYNTAX_VERSION"
+    ),
     "references": "list_body_traversals list_traversals",
-    "traced_part": "TracedPart",
+    "traced_part": "TracedExpression",
     "type_expressions": "reject_function_calls parse_type",
-    "value_notes": "format_traversal",
+    "value_descriptions": "format_traversal",
 }

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, Span, ValueNote, build_error, has_errors
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
 from nexusform.schemas.value_types import NUMBER, STRING
-from nexusform.values.value import DYNAMIC_UNKNOWN, UNKNOWN, Value, convert_decimal
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, convert_decimal
 
 if TYPE_CHECKING:
     from nexusform.language.functions.function import Function
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.conversion import convert_value
+from nexusform.language.type_conversion import convert_value
 from nexusform.schemas.value_types import (
     DYNAMIC,
     ListType,
@@ -63,7 +63,7 @@ class Scope(Protocol):
         ...
 
 
-def check_size(value: Value) -> Value:
+def check_value_size(value: Value) -> Value:
     """Return the value itself. Raises MemoryError if it is larger than MAX_SIZE."""
     if value.size > MAX_SIZE:
         raise MemoryError
@@ -127,7 +127,7 @@ class ExpressionRun:
                 self.count_work(len(raw) // _CHARACTERS_PER_UNIT)
         elif raw.__class__ is tuple or raw.__class__ is dict:
             self.count_work(len(raw))
-            check_size(value)
+            check_value_size(value)
 
     def report_problem(
         self,
@@ -142,14 +142,14 @@ class ExpressionRun:
         `node` is the offending part, `enclosing` the expression to display around it; its references are
         listed with their values.
         """
-        from nexusform.language.value_notes import build_value_notes
+        from nexusform.language.value_descriptions import build_value_notes
 
         subject = node if isinstance(node, Span) else node.span
         displayed = enclosing if enclosing is not None else node
         notes = (
             ()
             if isinstance(displayed, Span) or self._is_building_notes
-            else build_value_notes(displayed, self._evaluate_reference)
+            else build_value_notes(displayed, self._evaluate_note_reference)
         )
         context = enclosing.span if enclosing is not None and enclosing.span != subject else None
         self.diagnostics.append(build_error(diagnostic_id, detail, subject, context=context, values=notes, **details))
@@ -157,13 +157,13 @@ class ExpressionRun:
 
     def build_notes(self, expression: Expression) -> tuple[ValueNote, ...]:
         """Build the notes of an expression: its references with their values."""
-        from nexusform.language.value_notes import build_value_notes
+        from nexusform.language.value_descriptions import build_value_notes
 
-        return build_value_notes(expression, self._evaluate_reference)
+        return build_value_notes(expression, self._evaluate_note_reference)
 
-    def _evaluate_reference(self, traversal: Traversal) -> tuple[str, Value] | None:
+    def _evaluate_note_reference(self, traversal: Traversal) -> tuple[str, Value] | None:
         # Returns the value of a reference, or of its longest valid part.
-        from nexusform.language.value_notes import format_traversal
+        from nexusform.language.value_descriptions import format_traversal
 
         self._is_building_notes = True
         try:

@@ -10,19 +10,19 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, ValueNote, build_error
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.evaluation_run import (
     EvaluationTrace,
     ExpressionRun,
     Handler,
     Scope,
     TracingRun,
-    check_size,
+    check_value_size,
     get_element,
 )
 from nexusform.language.syntax import syntax_nodes as syntax
+from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import NUMBER, STRING
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     DYNAMIC_UNKNOWN,
     FALSE,
     NO_MARKS,
@@ -135,7 +135,7 @@ def _evaluate_index(node: syntax.Index, run: ExpressionRun) -> Value:
 
 def _evaluate_tuple(node: syntax.TupleCons, run: ExpressionRun) -> Value:
     run.count_work(len(node.items))
-    return check_size(build_tuple([run.evaluate(item) for item in node.items]))
+    return check_value_size(build_tuple([run.evaluate(item) for item in node.items]))
 
 
 def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
@@ -144,7 +144,7 @@ def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
     marks = NO_MARKS
     is_known = True
     for key, expression in node.items:
-        name = _evaluate_key(key, run, node)
+        name = _evaluate_object_key(key, run, node)
         value = run.evaluate(expression)
         if name is None or name.raw is UNKNOWN:
             is_known = False
@@ -153,10 +153,10 @@ def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
         items[name.raw] = value
     if not is_known:
         return DYNAMIC_UNKNOWN.add_marks(marks)
-    return check_size(build_object(items)).add_marks(marks)
+    return check_value_size(build_object(items)).add_marks(marks)
 
 
-def _evaluate_key(key: syntax.ObjectKey, run: ExpressionRun, enclosing: syntax.ObjectCons) -> Value | None:
+def _evaluate_object_key(key: syntax.ObjectKey, run: ExpressionRun, enclosing: syntax.ObjectCons) -> Value | None:
     # Returns the name of an item as a string Value; None after a diagnostic.
     expression = key.expression
     if key.bare and isinstance(expression, syntax.Traversal) and not expression.steps:
@@ -200,14 +200,14 @@ _RARE_HANDLERS: Final[Mapping[type, tuple[str, str]]] = {
     syntax.Template: ("template_evaluation", "evaluate_template"),
     syntax.TemplateIf: ("template_evaluation", "evaluate_template_if"),
     syntax.Conditional: ("template_evaluation", "evaluate_conditional"),
-    syntax.TemplateFor: ("comprehension", "evaluate_template_for"),
-    syntax.Splat: ("comprehension", "evaluate_splat"),
-    syntax.SplatElement: ("comprehension", "get_splat_element"),
-    syntax.ForTuple: ("comprehension", "evaluate_for_tuple"),
-    syntax.ForObject: ("comprehension", "evaluate_for_object"),
+    syntax.TemplateFor: ("for_expressions", "evaluate_template_for"),
+    syntax.Splat: ("for_expressions", "evaluate_splat"),
+    syntax.SplatElement: ("for_expressions", "get_splat_element"),
+    syntax.ForTuple: ("for_expressions", "evaluate_for_tuple"),
+    syntax.ForObject: ("for_expressions", "evaluate_for_object"),
     syntax.Unary: ("operators", "evaluate_unary"),
     syntax.Binary: ("operators", "evaluate_binary"),
-    syntax.Call: ("calls", "call_function"),
+    syntax.Call: ("function_calls", "call_function"),
 }
 _HANDLERS: Final = _Handlers(
     {

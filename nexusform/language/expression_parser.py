@@ -70,7 +70,7 @@ class ExpressionParser:
     def _parse_conditional(self, condition: syntax.Expression) -> syntax.Expression:
         stream = self.stream
         mark = stream.read_token()
-        stream.add_levels()
+        stream.add_nesting_levels()
         then = self.parse_expression()
         if stream.peek() != ":":
             raise stream.report_error(
@@ -92,7 +92,7 @@ class ExpressionParser:
             if precedence < minimum:
                 return left
             stream.read_token()
-            stream.add_levels()
+            stream.add_nesting_levels()
             right = self._parse_binary(precedence + 1)
             left = syntax.Binary(operator, left, right, left.span.extend_to(right.span))
 
@@ -269,15 +269,15 @@ class ExpressionParser:
             if kind == ".":
                 dot = stream.read_token()
                 if stream.peek() == "*":
-                    source = self._parse_attribute_splat(_join_steps(source, steps))
+                    source = self._parse_attribute_splat(_append_traversal_steps(source, steps))
                     steps = []
-                    stream.add_levels()
+                    stream.add_nesting_levels()
                 else:
                     steps.append(self._parse_attribute(dot))
             elif kind == "[":
                 source, steps = self._parse_bracket(source, steps)
             else:
-                return _join_steps(source, steps)
+                return _append_traversal_steps(source, steps)
 
     def _parse_attribute(self, dot: int) -> syntax.Step:
         """Parse `.name` or the legacy `.0` after its dot."""
@@ -315,7 +315,7 @@ class ExpressionParser:
         steps: list[syntax.Step] = []
         while stream.peek() == ".":
             steps.append(self._parse_attribute(stream.read_token()))
-        element = _join_steps(syntax.SplatElement(marker), steps)
+        element = _append_traversal_steps(syntax.SplatElement(marker), steps)
         return syntax.Splat(source, element, legacy=True, span=source.span.extend_to(element.span))
 
     def _parse_bracket(
@@ -325,7 +325,7 @@ class ExpressionParser:
         stream = self.stream
         opening = stream.read_token()
         if stream.peek() == "*":
-            splat = self._parse_full_splat(_join_steps(source, steps), opening)
+            splat = self._parse_full_splat(_append_traversal_steps(source, steps), opening)
             return splat, []
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
@@ -345,8 +345,8 @@ class ExpressionParser:
         if isinstance(key, syntax.Literal) and key.value is not None and not isinstance(key.value, bool):
             steps.append(syntax.TraverseIndex(key.value, span))
             return source, steps
-        stream.add_levels()
-        collection = _join_steps(source, steps)
+        stream.add_nesting_levels()
+        collection = _append_traversal_steps(source, steps)
         return syntax.Index(collection, key, collection.span.extend_to(span)), []
 
     def _parse_full_splat(self, source: syntax.Expression, opening: int) -> syntax.Expression:
@@ -363,11 +363,11 @@ class ExpressionParser:
         stream.enter_level()
         element = self._parse_steps(syntax.SplatElement(marker), stream.index)
         stream.depth -= 1
-        stream.add_levels()
+        stream.add_nesting_levels()
         return syntax.Splat(source, element, legacy=False, span=source.span.extend_to(element.span))
 
 
-def _join_steps(source: syntax.Expression, steps: list[syntax.Step]) -> syntax.Expression:
+def _append_traversal_steps(source: syntax.Expression, steps: list[syntax.Step]) -> syntax.Expression:
     """Join the steps to a value: a longer traversal, or one relative to any other expression."""
     if not steps:
         return source

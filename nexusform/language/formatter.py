@@ -62,7 +62,7 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
     if diagnostics:
         return source.text, diagnostics
     tokens = _list_tokens(scanner.scan_text(source.text, with_comments=True))
-    old_style = _OldStyle()
+    old_style = _OldStylePositions()
     _collect_old_style(body, source.text, old_style)
     for token in tokens:
         if token.start in old_style.bare_labels:
@@ -70,15 +70,15 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
             token.kind = scanner.STRING
     lines = _split_lines(_unwrap_interpolations(tokens, old_style.wrapped))
     for line in lines:
-        _split_cells(line)
-        _set_token_spaces(line.lead)
-        _set_token_spaces(line.assign)
+        _split_line_cells(line)
+        _set_token_spacing(line.lead)
+        _set_token_spacing(line.assign)
     _set_indentation(lines)
-    for chain in _group_neighbours(lines, [bool(line.assign) for line in lines]):
+    for chain in _group_adjacent_lines(lines, [bool(line.assign) for line in lines]):
         widest = max(_compute_width(line.lead) for line in chain)
         for line in chain:
             line.assign[0].spaces = widest - _compute_width(line.lead) + 1
-    for chain in _group_neighbours(lines, [bool(line.comment) for line in lines]):
+    for chain in _group_adjacent_lines(lines, [bool(line.comment) for line in lines]):
         widest = max(_compute_width([*line.lead, *line.assign]) for line in chain)
         for line in chain:
             line.comment[0].spaces = widest - _compute_width([*line.lead, *line.assign]) + 1
@@ -128,14 +128,14 @@ def _unwrap_interpolations(tokens: list[_Token], wrapped_offsets: set[int]) -> l
     return result
 
 
-class _OldStyle(Struct):
+class _OldStylePositions(Struct):
     """Character offsets of old style: wrapped values and bare labels."""
 
     wrapped: set[int] = field(default_factory=set)
     bare_labels: set[int] = field(default_factory=set)
 
 
-def _collect_old_style(body: Body, text: str, old_style: _OldStyle) -> None:
+def _collect_old_style(body: Body, text: str, old_style: _OldStylePositions) -> None:
     """Collect old style of a body: wrapped references, labels without quotes."""
     for attribute in body.attributes:
         if isinstance(attribute.expression, TemplateWrap):
@@ -184,7 +184,7 @@ def _split_lines(tokens: list[_Token]) -> list[_Line]:
     return lines
 
 
-def _split_cells(line: _Line) -> None:
+def _split_line_cells(line: _Line) -> None:
     """Move a comment at the end, and an assignment that ends on its line, to their own cells."""
     lead = line.lead
     if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):
@@ -199,7 +199,7 @@ def _split_cells(line: _Line) -> None:
 # --- spaces ------------------------------------------------------------------------------------
 
 
-def _set_token_spaces(cell: list[_Token]) -> None:
+def _set_token_spacing(cell: list[_Token]) -> None:
     previous = _NO_TOKEN
     for token, after in pairwise(cell):
         after.spaces = int(_has_space_between(previous, token, after))
@@ -276,7 +276,7 @@ def _compute_width(cells: list[_Token]) -> int:
     return sum(token.spaces + count_clusters(token.text) for token in cells)
 
 
-def _group_neighbours(lines: list[_Line], selected: list[bool]) -> list[list[_Line]]:
+def _group_adjacent_lines(lines: list[_Line], selected: list[bool]) -> list[list[_Line]]:
     """Return the runs of neighbouring selected lines."""
     chains: list[list[_Line]] = []
     previous = False

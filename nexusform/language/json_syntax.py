@@ -15,7 +15,7 @@ from decimal import Decimal, InvalidOperation
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, SourceFile, Span, build_error
-from nexusform.language.parser import check_length, parse_template, pause_collector
+from nexusform.language.parser import check_source_length, parse_template, pause_garbage_collection
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import Positions, describe_span
 from nexusform.language.syntax.token_stream import normalize_text
@@ -52,7 +52,7 @@ class MalformedJsonError(Exception):
         self.end = end
 
 
-class _Reader:
+class _JsonReader:
     """Parser of one text; `group` and `begin`, `end` describe the current token."""
 
     def __init__(self, text: str, positions: Positions) -> None:
@@ -236,7 +236,7 @@ class _Reader:
 def parse_json_value(text: str, positions: Positions) -> tuple[syntax.JsonValue | None, list[Diagnostic]]:
     """Parse the value of a JSON text; None, and one diagnostic, if it is not JSON."""
     try:
-        reader = _Reader(text, positions)
+        reader = _JsonReader(text, positions)
         value = reader.parse_value()
         if reader.group != _END:
             raise reader.build_error("Unexpected text after the JSON value.")
@@ -256,20 +256,20 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)((?:\.[A-Za-z_][A-Za-z0-9
 def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnostic]]:
     """Parse a `.nf.json` file to a body: its root object, or the objects of its root array."""
     positions = Positions(source.name, source.text)
-    rejection = check_length(source, positions)
+    rejection = check_source_length(source, positions)
     if rejection is not None:
         return syntax.JsonBody((), positions.build_span(0, 0)), [rejection]
-    with pause_collector():
+    with pause_garbage_collection():
         value, diagnostics = parse_json_value(source.text, positions)
     if value is None:
         return syntax.JsonBody((), positions.build_span(0, 0)), diagnostics
     items = value.items if isinstance(value, syntax.JsonArray) else (value,)
     objects = tuple(item for item in items if isinstance(item, syntax.JsonObject))
-    diagnostics += [_report_root(item) for item in items if not isinstance(item, syntax.JsonObject)]
+    diagnostics += [_report_invalid_root(item) for item in items if not isinstance(item, syntax.JsonObject)]
     return syntax.JsonBody(objects, value.span), diagnostics
 
 
-def _report_root(value: syntax.JsonValue) -> Diagnostic:
+def _report_invalid_root(value: syntax.JsonValue) -> Diagnostic:
     return build_error(
         "invalid-json-configuration",
         "A JSON configuration file must hold an object, or an array of objects, whose properties are "

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.evaluation_run import ExpressionRun
 from nexusform.language.syntax import syntax_nodes as syntax
-from nexusform.language.unification import compare_values
+from nexusform.language.type_conversion import convert_value, describe_problem
+from nexusform.language.type_unification import compare_values
 from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, PrimitiveType
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     FALSE,
     NO_MARKS,
     NOT_NULL,

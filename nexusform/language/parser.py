@@ -2,7 +2,7 @@
 
 `parse_file` parses a configuration file, `parse_expression` one expression, `parse_template` a template
 without quotes. All return the parsed part together with every problem; none raises.
-docs/decisions/0002-parser.md explains why this is a separate parser. `check_hcl2` reports whether the package
+docs/decisions/0002-parser.md explains why this is a separate parser. `check_with_hcl2` reports whether the package
 hcl2 can parse a file.
 
 Trees are cached between runs as bytes (`encode_tree`, `decode_tree`). The form is JSON, never code: every
@@ -45,7 +45,7 @@ MAX_SOURCE_LENGTH = 64 * 1024 * 1024
 
 
 @contextmanager
-def pause_collector() -> Iterator[None]:
+def pause_garbage_collection() -> Iterator[None]:
     """Pause cyclic garbage collection, which costs as much as the parse and finds no cycles.
 
     New objects count as old afterwards: freezing and unfreezing moves them to the oldest generation,
@@ -69,11 +69,11 @@ def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
     With errors the body contains the parsed part, to display context; it must not be used for plans.
     """
     positions = Positions(source.name, source.text)
-    rejection = check_length(source, positions)
+    rejection = check_source_length(source, positions)
     if rejection is not None:
         empty_span = positions.build_span(0, 0)
         return Body((), (), empty_span, empty_span), [rejection]
-    with pause_collector():
+    with pause_garbage_collection():
         stream = TokenStream(scan_text(source.text), positions, [])
         body = BodyParser(stream).parse_file()
     return body, _sort_diagnostics(stream.diagnostics)
@@ -123,10 +123,10 @@ def _parse_text(
     read: Callable[[TokenStream], Expression],
 ) -> tuple[Expression | None, list[Diagnostic]]:
     """Parse the expression of a whole text. Return it, None if there are errors, and all diagnostics."""
-    rejection = check_length(source, positions)
+    rejection = check_source_length(source, positions)
     if rejection is not None:
         return None, [rejection]
-    with pause_collector():
+    with pause_garbage_collection():
         stream = TokenStream(scanner(source.text), positions, [])
         try:
             expression: Expression | None = read(stream)
@@ -135,7 +135,7 @@ def _parse_text(
     return (None if has_errors(stream.diagnostics) else expression), _sort_diagnostics(stream.diagnostics)
 
 
-def check_length(source: SourceFile, positions: Positions) -> Diagnostic | None:
+def check_source_length(source: SourceFile, positions: Positions) -> Diagnostic | None:
     """Return the error for a file longer than MAX_SOURCE_LENGTH, or None."""
     if len(source.text) <= MAX_SOURCE_LENGTH:
         return None
@@ -147,7 +147,7 @@ def check_length(source: SourceFile, positions: Positions) -> Diagnostic | None:
     )
 
 
-def check_hcl2(source: SourceFile) -> Diagnostic | None:
+def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
     """Return a warning at the position where hcl2 stops parsing a file of native syntax, or None.
 
     Only for files that `parse_file` parses without errors; it takes several times as long.
@@ -158,7 +158,7 @@ def check_hcl2(source: SourceFile) -> Diagnostic | None:
 
     text = source.text
     try:
-        with pause_collector():
+        with pause_garbage_collection():
             hcl2.parses_to_tree(text)
     except UnexpectedInput as problem:
         offset = problem.pos_in_stream
@@ -195,7 +195,7 @@ def encode_tree(body: Body | JsonBody) -> bytes:
 def decode_tree(data: bytes) -> Body | JsonBody | None:
     """Decode the tree of `encode_tree`; None if the bytes are not a tree of this version."""
     try:
-        with pause_collector():
+        with pause_garbage_collection():
             stored = _build_decoder().decode(data)
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
         # A damaged cache is ignored: the text is parsed again.

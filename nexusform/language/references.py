@@ -31,7 +31,7 @@ def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Tr
         for json_object in body.objects:
             free.extend(_list_in_json(json_object, _NO_NAMES))
         return tuple(free)
-    return tuple(_list_in_body(body, _NO_NAMES))
+    return tuple(_list_body_references(body, _NO_NAMES))
 
 
 def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
@@ -120,7 +120,7 @@ def _list_operands(expression: syntax.Expression) -> tuple[syntax.Expression, ..
 # --- bodies ------------------------------------------------------------------------------------
 
 
-def _list_in_body(body: syntax.Body, bound_names: _Names) -> Iterator[syntax.Traversal]:
+def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[syntax.Traversal]:
     """List the free references of a body, in source order."""
     items: list[syntax.Attribute | syntax.Block] = [*body.attributes, *body.blocks]
     items.sort(key=lambda item: item.span.start.byte)
@@ -131,12 +131,12 @@ def _list_in_body(body: syntax.Body, bound_names: _Names) -> Iterator[syntax.Tra
             for json_object in item.body.objects:
                 yield from _list_in_json(json_object, bound_names)
         elif item.type == "dynamic" and item.labels:
-            yield from _list_in_dynamic(item.body, item.labels[0].value, bound_names)
+            yield from _list_dynamic_references(item.body, item.labels[0].value, bound_names)
         else:
-            yield from _list_in_body(item.body, bound_names)
+            yield from _list_body_references(item.body, bound_names)
 
 
-def _list_in_dynamic(body: syntax.Body, label: str, bound_names: _Names) -> Iterator[syntax.Traversal]:
+def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names) -> Iterator[syntax.Traversal]:
     """List the references of a dynamic block. `for_each` has no access to the iterator; `labels` and
     `content` have; `iterator` is its name.
     """
@@ -153,7 +153,7 @@ def _list_in_dynamic(body: syntax.Body, label: str, bound_names: _Names) -> Iter
             )
     for block in body.blocks:
         if isinstance(block.body, syntax.Body):
-            yield from _list_in_body(block.body, inner_names)
+            yield from _list_body_references(block.body, inner_names)
 
 
 def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
@@ -165,7 +165,7 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
             if json_property.name == "dynamic" and isinstance(
                 json_property.value, (syntax.JsonObject, syntax.JsonArray)
             ):
-                yield from _list_in_json_dynamic(json_property.value, bound_names)
+                yield from _list_json_dynamic_references(json_property.value, bound_names)
                 continue
             if "{" in json_property.name:
                 yield from _list_in_json(syntax.JsonScalar(json_property.name, json_property.name_span), bound_names)
@@ -178,7 +178,7 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
         yield from _list_free_traversals(expression, bound_names)
 
 
-def _list_in_json_dynamic(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
+def _list_json_dynamic_references(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
     """List the references of `"dynamic": {"type": {"for_each": ..., "content": ...}}`; any level may be an array."""
     properties: list[syntax.JsonProperty] = []
     for json_object in _list_objects(value):

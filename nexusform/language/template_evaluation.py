@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.evaluation_run import UNKNOWN_STRING, ExpressionRun
 from nexusform.language.syntax.syntax_nodes import Conditional, Expression, StringLiteral, Template, TemplateIf
-from nexusform.language.unification import unify_types
+from nexusform.language.type_conversion import convert_value, describe_problem
+from nexusform.language.type_unification import unify_types
 from nexusform.schemas.value_types import BOOL, DYNAMIC, STRING, ObjectType, TupleType, Type, describe_type
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     DYNAMIC_UNKNOWN,
     NO_MARKS,
     UNKNOWN,

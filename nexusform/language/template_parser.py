@@ -21,7 +21,7 @@ from nexusform.language.syntax.syntax_nodes import (
     TemplateIf,
     TemplateWrap,
 )
-from nexusform.language.syntax.token_stream import MalformedError, TokenStream, decode_plain, decode_quoted
+from nexusform.language.syntax.token_stream import MalformedError, TokenStream, decode_plain, decode_quoted_text
 
 # White space for `~` and `<<-`.
 _SPACE = (
@@ -32,7 +32,7 @@ _ENDS = {"if": "endif", "for": "endfor"}
 _KEYWORDS = ("if", "for", "else", "endif", "endfor")
 
 
-class _Text(Struct):
+class _LiteralText(Struct):
     """Literal piece; `begin` and `end` are character offsets."""
 
     value: str
@@ -56,7 +56,7 @@ class _Directive(Struct):
     value_name: str = ""
 
 
-_Piece = _Text | _Interpolation | _Directive
+_Piece = _LiteralText | _Interpolation | _Directive
 
 
 class _OpenDirective(Struct):
@@ -104,7 +104,7 @@ class TemplateParser:
                 "invalid-escape-sequence", problem, stream.positions.build_span(begin + first, begin + last)
             )
 
-        return decode_quoted(stream.tokens.text[begin:end], report_escape)
+        return decode_quoted_text(stream.tokens.text[begin:end], report_escape)
 
     # --- pieces --------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class TemplateParser:
                 trim = False
             elif kind in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
                 if tokens.get_text(index).endswith("~"):
-                    _trim_end(pieces)
+                    _trim_white_space_before(pieces)
                 piece, trim = self._parse_sequence(kind)
                 pieces.append(piece)
             else:
@@ -145,11 +145,11 @@ class TemplateParser:
         marker = self.stream.tokens.get_text(first).lstrip("<-").strip()
         return f' A heredoc ends at a line that contains only "{marker}" and ends with a line break.'
 
-    def _parse_literal(self, index: int, kind: str, *, trim: bool) -> _Text:
+    def _parse_literal(self, index: int, kind: str, *, trim: bool) -> _LiteralText:
         tokens = self.stream.tokens
         begin, end = tokens.starts[index], tokens.ends[index]
         value = self._decode_text(begin, end) if kind == scanner.QUOTED_TEXT else decode_plain(tokens.text[begin:end])
-        return _Text(value.lstrip(_SPACE) if trim else value, begin, end)
+        return _LiteralText(value.lstrip(_SPACE) if trim else value, begin, end)
 
     def _parse_sequence(self, kind: str) -> tuple[_Piece, bool]:
         """Parse a `${ }` or `%{ }`. Return it, and whether its end trims the text after it."""
@@ -189,9 +189,9 @@ class TemplateParser:
                 since=first,
                 headline=f"Extra characters in {keyword} marker",
             )
-        raise self._report_unclosed(kind, first)
+        raise self._report_unclosed_sequence(kind, first)
 
-    def _report_unclosed(self, kind: str, first: int) -> MalformedError:
+    def _report_unclosed_sequence(self, kind: str, first: int) -> MalformedError:
         stream = self.stream
         if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:
             container = "file" if kind == scanner.END else "quoted template"
@@ -263,14 +263,14 @@ class TemplateParser:
         pieces = _merge_literals(pieces)
         if not pieces:
             return StringLiteral("", span)
-        if len(pieces) == 1 and isinstance(pieces[0], _Text):
+        if len(pieces) == 1 and isinstance(pieces[0], _LiteralText):
             return StringLiteral(pieces[0].value, span)
         stack = [_OpenDirective(None)]
         deepest = 0
         for piece in pieces:
             self._add_piece(piece, stack)
             deepest = max(deepest, len(stack) - 1)
-        self.stream.add_levels(deepest)
+        self.stream.add_nesting_levels(deepest)
         if len(stack) > 1:
             start = stack[-1].directive
             assert start is not None
@@ -286,7 +286,7 @@ class TemplateParser:
 
     def _add_piece(self, piece: _Piece, stack: list[_OpenDirective]) -> None:
         """Add a piece to the innermost open directive, or open or close one."""
-        if isinstance(piece, _Text):
+        if isinstance(piece, _LiteralText):
             span = self.stream.positions.build_span(piece.begin, piece.end)
             stack[-1].parts.append(StringLiteral(piece.value, span))
         elif isinstance(piece, _Interpolation):
@@ -337,9 +337,9 @@ def _build_directive(open_directive: _OpenDirective, start: _Directive, end: Spa
     return TemplateIf(start.expression, tuple(open_directive.then), tuple(open_directive.parts), span)
 
 
-def _trim_end(pieces: list[_Piece]) -> None:
+def _trim_white_space_before(pieces: list[_Piece]) -> None:
     """Trim the white space at the end of the literal piece before `${~` and `%{~`."""
-    if pieces and isinstance(pieces[-1], _Text):
+    if pieces and isinstance(pieces[-1], _LiteralText):
         pieces[-1].value = pieces[-1].value.rstrip(_SPACE)
 
 
@@ -349,11 +349,11 @@ def _remove_indent(pieces: list[_Piece]) -> None:
     Every white-space character counts as one. Blank lines are ignored, and a line that starts with a sequence
     has no indentation. Trimming happens before it is decided which piece starts a line.
     """
-    leading: list[_Text] = []
+    leading: list[_LiteralText] = []
     minimum: int | None = None
     is_line_start = True
     for piece in pieces:
-        text = piece if isinstance(piece, _Text) else None
+        text = piece if isinstance(piece, _LiteralText) else None
         if is_line_start:
             is_line_start = False
             if text is None:
@@ -373,7 +373,7 @@ def _merge_literals(pieces: list[_Piece]) -> list[_Piece]:
     joined: list[_Piece] = []
     for piece in pieces:
         last = joined[-1] if joined else None
-        if isinstance(piece, _Text) and isinstance(last, _Text):
+        if isinstance(piece, _LiteralText) and isinstance(last, _LiteralText):
             last.value += piece.value
             last.end = piece.end
         else:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Span
-from nexusform.values.value import Value
+from nexusform.values.typed_value import Value
 
 
-class TracedPart(Struct, frozen=True):
+class TracedExpression(Struct, frozen=True):
     """One part of an expression.
 
     `text` is its source and `span` its position (None: in the evaluated expression itself); `reasons` explain
@@ -21,7 +21,7 @@ class TracedPart(Struct, frozen=True):
     value: Value
     span: Span | None = None
     reasons: tuple[str, ...] = ()
-    parts: tuple[TracedPart, ...] = ()
+    parts: tuple[TracedExpression, ...] = ()
     omitted: int = 0
     is_hidden: bool = False
     is_repeated: bool = False

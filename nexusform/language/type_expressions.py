@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.syntax.syntax_nodes import (
     Call,
@@ -19,6 +18,7 @@ from nexusform.language.syntax.syntax_nodes import (
     Traversal,
     TupleCons,
 )
+from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
@@ -32,7 +32,7 @@ from nexusform.schemas.value_types import (
     TupleType,
     Type,
 )
-from nexusform.values.value import DYNAMIC_UNKNOWN, Value
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value
 
 if TYPE_CHECKING:
     from nexusform.language.functions.function import Functions

@@ -3,9 +3,9 @@
 # Public names of the package, by module.
 PUBLIC = {
     "api_client": "ApiAnswer ApiClient ApiRequest build_token_auth StreamRejected",
-    "budget": "CONNECT_SECONDS PageBudget ReadBudget",
+    "read_limits": "CONNECT_SECONDS PageLimits ReadByteLimit",
     "deadlines": "Deadline read_deadline OperationAbandoned pause_deadline compute_silence_limit is_caller_waiting",
-    "errors": "WebError check_plain_credentials is_loopback",
+    "web_errors": "WebError check_plain_credentials is_loopback",
     "http_client": "SCHEMES WebRequest WebResponse send_request",
     "limited_session": "build_limited_session",
     "json_answers": "parse_json",

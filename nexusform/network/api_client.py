@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct, field
 
-from nexusform.files.accesses import record_server_access
+from nexusform.files.access_record import record_server_access
 from nexusform.files.regular_files import FileTooLarge
-from nexusform.network.budget import CONNECT_SECONDS, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, ReadBudget
 from nexusform.network.connection_errors import describe_connection_error
 from nexusform.network.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_caller_waiting
-from nexusform.network.errors import FailureKind, WebError
 from nexusform.network.http_client import parse_origin
+from nexusform.network.read_limits import CONNECT_SECONDS, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, ReadByteLimit
+from nexusform.network.web_errors import FailureKind, WebError
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -167,7 +167,7 @@ def _check_redirect(address: str, response: Response) -> None:
 def _read_answer(response: Response) -> ApiAnswer:
     """Read the content of an answer. Raises WebError, FileTooLarge and errors of httpx2."""
     is_success = 200 <= response.status_code < 300
-    reading = ReadBudget(MAX_ANSWER_BYTES if is_success else MAX_ERROR_BYTES)
+    reading = ReadByteLimit(MAX_ANSWER_BYTES if is_success else MAX_ERROR_BYTES)
     parts: list[bytes] = []
     for part in _decode_chunks(response):
         reading.count(len(part))
@@ -182,7 +182,7 @@ def _decode_chunks(response: Response) -> Iterator[bytes]:
     coding = str(response.headers.get("Content-Encoding") or "identity").strip().lower()
     if coding not in ("identity", "gzip"):
         raise WebError(f'the answer has the unsupported encoding "{coding[:20]}"', FailureKind.WRONG_CONTENT)
-    reading = ReadBudget(MAX_ANSWER_BYTES)
+    reading = ReadByteLimit(MAX_ANSWER_BYTES)
     decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
     for chunk in response.iter_raw():
         if not is_caller_waiting():

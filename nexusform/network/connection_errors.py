@@ -40,7 +40,7 @@ def describe_connection_error(problem: Exception) -> str:
                 return message
         if first_line.startswith(_LOST_PREFIXES):
             return _CONNECTION_LOST
-    return _remove_marks(first_line)
+    return _remove_python_marks(first_line)
 
 
 def _iterate_causes(problem: BaseException) -> Iterator[BaseException]:
@@ -55,13 +55,13 @@ def _iterate_causes(problem: BaseException) -> Iterator[BaseException]:
 def _describe_system_error(cause: BaseException) -> str:
     """Return the message for errors of the system or OpenSSL, "" for others."""
     if isinstance(cause, ssl.SSLCertVerificationError):
-        verify_message = getattr(cause, "verify_message", "") or _remove_marks(_get_first_line(cause))
+        verify_message = getattr(cause, "verify_message", "") or _remove_python_marks(_get_first_line(cause))
         return f"its certificate is not trusted: {verify_message.rstrip('.')}"
     if isinstance(cause, ssl.SSLEOFError | ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
         return "the connection was reset" if isinstance(cause, ConnectionResetError) else _CONNECTION_LOST
     if isinstance(cause, ssl.SSLError):
         reason = getattr(cause, "reason", "") or ""  # set by OpenSSL only
-        return _TLS_MESSAGES.get(reason, f"TLS failed: {_remove_marks(_get_first_line(cause))}")
+        return _TLS_MESSAGES.get(reason, f"TLS failed: {_remove_python_marks(_get_first_line(cause))}")
     if isinstance(cause, ConnectionRefusedError):
         return "the connection was refused"
     if isinstance(cause, gaierror):
@@ -69,7 +69,7 @@ def _describe_system_error(cause: BaseException) -> str:
     return ""
 
 
-def _remove_marks(message: str) -> str:
+def _remove_python_marks(message: str) -> str:
     return _PYTHON_MARKS.sub("", message)
 
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.files.accesses import record_server_access
-from nexusform.network.budget import MAX_ERROR_BYTES, ReadBudget
+from nexusform.files.access_record import record_server_access
 from nexusform.network.deadlines import compute_silence_limit
-from nexusform.network.errors import FailureKind, WebError, check_plain_credentials
+from nexusform.network.read_limits import MAX_ERROR_BYTES, ReadByteLimit
+from nexusform.network.web_errors import FailureKind, WebError, check_plain_credentials
 
 SCHEMES: Final = ("http", "https")
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -156,7 +156,7 @@ def _read_response(request: WebRequest, answer: Any) -> WebResponse:
     if length_text and not is_chunked and not (length_text.isascii() and length_text.isdigit()):
         raise WebError(f'the answer has the invalid length "{length_text[:20]}"')
     length = int(length_text) if length_text and not is_chunked else None
-    reading = ReadBudget(request.max_bytes if is_success else max(MAX_ERROR_BYTES, length or 0))
+    reading = ReadByteLimit(request.max_bytes if is_success else max(MAX_ERROR_BYTES, length or 0))
     if not is_success and (length or 0) > MAX_ERROR_BYTES:
         return WebResponse(status, b"")
     content = reading.read_all(answer, length or 0)

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, Final
 
-from nexusform.network.budget import MAX_DEPTH
+from nexusform.network.read_limits import MAX_DEPTH
 
 _BRACKETS: Final = b"[]{}"
 _OTHER_BYTES: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from nexusform.files.accesses import record_server_access
+from nexusform.files.access_record import record_server_access
 from nexusform.files.regular_files import FileTooLarge
-from nexusform.network.budget import MAX_ANSWER_BYTES, ReadBudget
-from nexusform.network.errors import WebError
 from nexusform.network.http_client import parse_origin
+from nexusform.network.read_limits import MAX_ANSWER_BYTES, ReadByteLimit
+from nexusform.network.web_errors import WebError
 
 _PART_BYTES: Final = 1 << 16
 
@@ -36,7 +36,7 @@ def build_limited_session(endpoint: str) -> Any:
             try:
                 response = super().send(request, **{**options, "stream": True})
                 if not is_stream:
-                    response._content = _read_limited(response)  # noqa: SLF001 - as Response.content does
+                    response._content = _read_limited_content(response)  # noqa: SLF001 - as Response.content does
             except RequestException:
                 raise
             except FileTooLarge as problem:
@@ -48,9 +48,9 @@ def build_limited_session(endpoint: str) -> Any:
     return LimitedSession()
 
 
-def _read_limited(response: Any) -> bytes:
+def _read_limited_content(response: Any) -> bytes:
     """Return the decompressed content. Raises FileTooLarge, and errors of `requests`."""
-    reading = ReadBudget(MAX_ANSWER_BYTES)
+    reading = ReadByteLimit(MAX_ANSWER_BYTES)
     parts: list[bytes] = []
     with response:  # a rejected answer leaves no open connection
         for part in response.iter_content(_PART_BYTES):

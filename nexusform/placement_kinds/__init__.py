@@ -2,9 +2,9 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "kinds": (
-        "format_location_briefly get_kind_order KINDS MAPS MAXIMUM_NAMES get_kind_noun map_location_classes "
+    "placement_kind": (
+        "format_location_briefly get_kind_order KINDS MAPS MAXIMUM_NAMES get_kind_noun get_location_classes "
         "build_location_document format_location_text PlacementKind get_kind_title VM"
     ),
-    "vm_kind": "format_cells join_parts",
+    "vm_kind": "format_cells join_location_parts",
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import compute_natural_key, select_word_form
+from nexusform.diagnostics.phrases import compute_natural_sort_key, select_word_form
 from nexusform.interfaces.plugins import ResourceType
-from nexusform.placement_kinds.kinds import MAXIMUM_NAMES, VM, PlacementKind
+from nexusform.placement_kinds.placement_kind import MAXIMUM_NAMES, VM, PlacementKind
 from nexusform.scheduling.racks.vms import Placement
 
 MAXIMUM_RACKS: Final = 4  # maximum number of racks listed separately
@@ -29,13 +29,13 @@ def format_cells(placement: Placement) -> str:
     return f"{select_word_form(len(placement.cells), 'cell')} {numbers}" if numbers else ""
 
 
-def join_parts(*parts: str | None) -> str:
+def join_location_parts(*parts: str | None) -> str:
     """Join the parts of a location, outermost first: `rack4 / rack4-bm07 / cell 1`."""
     return " / ".join(part for part in parts if part)
 
 
 def _format_placement(placement: Placement) -> str:
-    return join_parts(placement.rack, placement.machine, format_cells(placement))
+    return join_location_parts(placement.rack, placement.machine, format_cells(placement))
 
 
 def _format_placement_briefly(placement: Placement) -> str:
@@ -68,7 +68,7 @@ def _format_many_locations(placements: Sequence[Placement]) -> str:
         racks_by_text.setdefault(text, []).append(rack)
     if len(racks_by_text) == 1:
         return f"{next(iter(racks_by_text))} in each of {len(texts):,} racks"
-    ordered = sorted(racks_by_text, key=compute_natural_key)
+    ordered = sorted(racks_by_text, key=compute_natural_sort_key)
     return "; ".join(f"{text} in {_format_racks(racks_by_text[text])}" for text in ordered)
 
 
@@ -77,7 +77,7 @@ def _format_by_rack(placements: Iterable[Placement]) -> dict[str, str]:
     machines: dict[str, list[str]] = {}
     for placement in placements:
         machines.setdefault(placement.rack, []).append(placement.machine)
-    return {rack: _format_machine_count(machines[rack]) for rack in sorted(machines, key=compute_natural_key)}
+    return {rack: _format_machine_count(machines[rack]) for rack in sorted(machines, key=compute_natural_sort_key)}
 
 
 def _format_machine_count(machines: Sequence[str]) -> str:

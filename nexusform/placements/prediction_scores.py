@@ -150,7 +150,7 @@ def add_predictions(
     for prediction in prediction_list:
         key = (prediction.subject, prediction.share_class)
         record[key] = record.get(key, ClassScore()).add_prediction(prediction)
-        _update_streak(record, prediction)
+        _update_correct_streak(record, prediction)
     if len({subject for subject, _ in record.keys() - {_STREAK}}) > MAX_SUBJECTS:
         raise ValueError(f"a record holds predictions for at most {MAX_SUBJECTS} subjects")
     document: dict[str, dict[str, list[float]]] = {}
@@ -161,7 +161,7 @@ def add_predictions(
     return {**(private or {}), RECORD_KEY: document}
 
 
-def _update_streak(record: dict[tuple[str, int], ClassScore], prediction: VerifiedPrediction) -> None:
+def _update_correct_streak(record: dict[tuple[str, int], ClassScore], prediction: VerifiedPrediction) -> None:
     """Start a streak at a wrong certain prediction; end it after enough correct ones in a row."""
     is_unconfirmed = _STREAK in record
     if prediction.share_class != _CERTAIN_CLASS or not (is_unconfirmed or prediction.is_certain):
@@ -175,7 +175,7 @@ def _update_streak(record: dict[tuple[str, int], ClassScore], prediction: Verifi
             del record[_STREAK]
 
 
-def limit_share_to_accuracy(record: PredictionRecord, subject: str, share: float) -> float:
+def lower_share_to_accuracy(record: PredictionRecord, subject: str, share: float) -> float:
     """Lower a share to the accuracy of its class, after enough verified predictions. After a wrong certain
     prediction nothing is certain until enough have been correct in a row.
     """

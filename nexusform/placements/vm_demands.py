@@ -150,7 +150,7 @@ class PlacedVm(Struct, frozen=True):
         return (self.name,) if self.platform_name is None else (self.name, self.platform_name)
 
 
-def compute_number_key(number: int | str) -> tuple[bool, int, str]:
+def compute_number_sort_key(number: int | str) -> tuple[bool, int, str]:
     """Return the sort key of a VM's number in its pool: whole numbers first."""
     if isinstance(number, int):
         return False, number, ""

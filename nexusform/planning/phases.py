@@ -17,7 +17,7 @@ from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placements.vm_demands import ClaimDemand
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.vm_object import VmObject
@@ -41,7 +41,7 @@ class ScheduledWorkload(Struct, frozen=True):
 Instances: TypeAlias = Mapping[Address, Instance]
 
 
-class FixProposal(Struct, frozen=True):
+class ProposedFix(Struct, frozen=True):
     """Edits to test as a plan: the bindings in `solves` no longer wait, those in `runs` run. Bindings are pairs of
     placement and cluster. Every binding of the `completed` placement runs; it may have `fewer_clusters`. `change` is
     data for machine-readable output.
@@ -87,7 +87,7 @@ class DomainContribution(Struct, frozen=True):
     collect_findings: Callable[..., list[Diagnostic]] = _collect_no_findings
     find_disruptions: Callable[[str, Collection[str]], Disruptions] = _find_no_disruptions
     collect_claims: Callable[[], Mapping[str, tuple[ClaimDemand, ClaimDemand]]] = dict
-    suggest_fixes: Callable[[int], Iterable[FixProposal]] = lambda _limit: ()
+    suggest_fixes: Callable[[int], Iterable[ProposedFix]] = lambda _limit: ()
     detail: object = None
 
 
@@ -106,14 +106,14 @@ class DomainPhases(Struct, frozen=True):
     list_lost_rows: Callable[[PriorState, PluginRegistries], Iterator[PlacementChange]]
 
 
-def plan_phases(
+def plan_domain_phases(
     blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation
 ) -> tuple[DomainContribution, ...]:
     """Return the contributions of the used domains to a plan, including the diagnostics of their queries."""
     return tuple(phases.plan(blocks, vms, evaluation) for phases in _load_used_phases(_list_types(blocks)))
 
 
-def remove_phases(blocks: BlockPlanner, vms: Iterable[VmObject]) -> tuple[DomainContribution, ...]:
+def plan_domain_removals(blocks: BlockPlanner, vms: Iterable[VmObject]) -> tuple[DomainContribution, ...]:
     """Return the contributions of the used domains when everything is destroyed."""
     return tuple(phases.remove(blocks, vms) for phases in _load_used_phases(_list_types(blocks)))
 

@@ -17,7 +17,7 @@ from nexusform.json_data.plain_data import Path
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import Address, AddressPattern
 from nexusform.state.objects import ObjectState, State
-from nexusform.values.value import Value
+from nexusform.values.typed_value import Value
 
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice

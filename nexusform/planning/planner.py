@@ -12,18 +12,18 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, has_errors
 from nexusform.planning.conclusion import changes, plan_assembly
-from nexusform.planning.conclusion.plan_assembly import PlacementOutcome, filter_causes
-from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.instances.block_planner import BlockPlanner, find_orphans
+from nexusform.planning.conclusion.plan_assembly import PlacementOutcome, remove_consequential_errors
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.instances.block_planner import BlockPlanner, find_instances_without_block
 from nexusform.planning.modules.configuration_validation import check_move_blocks, validate_configuration
-from nexusform.planning.modules.outputs import evaluate_all_outputs, plan_outputs, read_all_data
-from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.modules.root_outputs import evaluate_all_outputs, plan_outputs, read_all_data
 from nexusform.planning.name_resolution.evaluation_settings import (
     PreparedBodies,
     build_settings,
     build_state_evaluation,
 )
-from nexusform.planning.phases import collect_diagnostics, plan_phases, remove_phases
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
+from nexusform.planning.phases import collect_diagnostics, plan_domain_phases, plan_domain_removals
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import (
     PLACEMENT_PHASE,
@@ -33,7 +33,7 @@ from nexusform.planning.preparation.planning_order import (
     move_blocks_to_front,
 )
 from nexusform.planning.preparation.prior_state import PriorState, build_prior_state, exclude_unselected_imports
-from nexusform.planning.preparation.selection import (
+from nexusform.planning.preparation.target_selection import (
     Selection,
     build_selection,
     check_moved_selection,
@@ -48,13 +48,13 @@ from nexusform.plans.plan import CheckResult, Mode
 def make_plan(request: PlanRequest) -> PlanResult:
     """Plan. User errors are diagnostics, never exceptions; such a plan is `errored`."""
     try:
-        result = _plan_once(request)
+        result = _plan_without_retries(request)
         if result.unplaced:
             result = _plan_in_fitting_sample(request, result)
     except DiagnosticsError as rejection:
         return plan_assembly.build_unchanged_plan(request, rejection.diagnostics)
     if request.includes_remedies and result.unplaced:
-        from nexusform.planning.replanning.remedies import add_remedies
+        from nexusform.planning.replanning.capacity_remedies import add_remedies
 
         return add_remedies(request, result, make_plan)
     if request.includes_remedies and any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):
@@ -80,7 +80,7 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
     from nexusform.planning.verdicts.numa_samples import iterate_fitting_samples, list_maximum_capacity_samples
 
     for split_choice in iterate_fitting_samples(result.sites, result.unplaced, request.samples):
-        new_result = _plan_once(replace(request, split_choice=split_choice))
+        new_result = _plan_without_retries(replace(request, split_choice=split_choice))
         if not new_result.unplaced:
             return new_result
     if not request.includes_remedies:
@@ -88,16 +88,16 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
     results = [
         result,
         *(
-            _plan_once(replace(request, split_choice=split_choice))
+            _plan_without_retries(replace(request, split_choice=split_choice))
             for split_choice in list_maximum_capacity_samples(result.sites)
         ),
     ]
     return min(results, key=lambda candidate: sum(pool.missing_count for pool in candidate.unplaced))
 
 
-def _plan_once(request: PlanRequest) -> PlanResult:
+def _plan_without_retries(request: PlanRequest) -> PlanResult:
     """Run the stages in order."""
-    start = _prepare(request, build_prior_state(request))
+    start = _build_planning_start(request, build_prior_state(request))
     if start.is_stopped:
         return plan_assembly.build_unchanged_plan(request, start.diagnostics)
     if request.mode is Mode.REFRESH_ONLY:
@@ -120,7 +120,7 @@ def _plan_once(request: PlanRequest) -> PlanResult:
         *changes.check_import_targets(blocks),
         *check_unmatched_options(start.selection, start.order, blocks.instances, prior_addresses, prior_names),
         *condition_problems,
-        *filter_causes(
+        *remove_consequential_errors(
             phase_diagnostics,
             start.order,
             has_earlier_errors=start.is_flawed,
@@ -137,7 +137,7 @@ def _check_conditions(
     root = request.configuration.root
     if not (root.variables or root.outputs or root.calls or root.checks or any(k[0] == "data" for k in root.resources)):
         return [], []
-    from nexusform.planning.modules.conditions import check_all_conditions
+    from nexusform.planning.modules.module_conditions import check_all_conditions
 
     results = check_all_conditions(request, evaluation, selection)
     return results.problems, results.checks
@@ -171,7 +171,7 @@ class _PlanningStart(Struct, frozen=True):
     is_stopped: bool
 
 
-def _prepare(request: PlanRequest, prior: PriorState) -> _PlanningStart:
+def _build_planning_start(request: PlanRequest, prior: PriorState) -> _PlanningStart:
     """Prepare the parts common to all blocks: prior state, planning order, selection."""
     order, cycles = compute_planning_order(request.configuration, request.registries.resource_types)
     diagnostics = validate_configuration(request)
@@ -193,19 +193,19 @@ def _prepare(request: PlanRequest, prior: PriorState) -> _PlanningStart:
 def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementOutcome:
     """Run phase by phase: machines, VMs, domains, placements, and read-only objects."""
     order = blocks.order
-    orphans = find_orphans(blocks)
+    orphans = find_instances_without_block(blocks)
     for block in order.list_before(VM_PHASE):
         blocks.plan_block(block, evaluation)
     for instance in orphans.without_vms:
         blocks.add_instance(instance, evaluation)
     if any(instance.is_removed or instance.is_replaced for instance in blocks.instances.values()):
-        from nexusform.planning.vm_planning.slot_successors import transfer_unmanaged_vms
+        from nexusform.planning.vm_planning.unmanaged_vm_transfer import transfer_unmanaged_vms
 
         transfer_unmanaged_vms(blocks)
     context = build_vm_context(blocks)
     vms = plan_vms(order.list_phase(VM_PHASE), orphans.with_vms, context, blocks, evaluation)
     placed_evaluation = vms.evaluation  # with known placements
-    contributions = plan_phases(blocks, vms.objects.values(), placed_evaluation)
+    contributions = plan_domain_phases(blocks, vms.objects.values(), placed_evaluation)
     for block in order.list_after(PLACEMENT_PHASE):
         blocks.plan_block(block, placed_evaluation)
     read_all_data(blocks.request.configuration, placed_evaluation)
@@ -225,6 +225,6 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementOutcom
 def _run_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementOutcome:
     """Destroy the selection and its dependents without planning."""
     vms, before = plan_destroy(blocks)
-    contributions = remove_phases(blocks, vms.values())
+    contributions = plan_domain_removals(blocks, vms.values())
     phase_diagnostics = tuple(collect_diagnostics(contributions))
     return PlacementOutcome(evaluation, {}, vms, before, contributions, phase_diagnostics=phase_diagnostics)

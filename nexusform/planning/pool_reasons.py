@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from nexusform.placement_kinds.kinds import VM
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.vm_demands import PoolDemand
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.vm_object import find_placement_origin
 from nexusform.plans.impact.pool_reason import PlacementOrigin, PoolReason
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable
@@ -25,7 +25,7 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
         if pool is None:
             continue
         zones = None if pool.zones is None else tuple(sorted(pool.zones))
-        origins = _collect_origins(table.address, pool, rows, state)
+        origins = _collect_placement_origins(table.address, pool, rows, state)
         reasons.append(PoolReason(table.address, table, zones, origins, pool.names))
     return tuple(reasons)
 
@@ -38,7 +38,7 @@ def _find_pool(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
     return next((pool for pool in vms.request.demand.pools if pool.pool == table.pool), None)
 
 
-def _collect_origins(
+def _collect_placement_origins(
     address: Address, pool: PoolDemand, rows: Mapping[tuple[Address, str], PlacementChange], state: State
 ) -> tuple[PlacementOrigin, ...]:
     """Return the origins of a pool's VMs: from the rows of this plan, and from earlier ones in state."""

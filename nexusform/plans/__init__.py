@@ -5,9 +5,9 @@ PUBLIC = {
     "maintenance": (
         "compute_quorum describe_stopped_vms Disruptions LeavingVm MachineAction PoolUpgrade select_stopped_vms Upgrade"
     ),
-    "plan_checks": "DecisionDifference EvaluatedFile Evaluation GuardRailResult ProgramCheck SincePrevious",
+    "plan_checks": "DecisionDifference EvaluatedFile Evaluation GuardRailResult ProgramCheck PreviousPlanDifferences",
     "plan": (
-        "Action is_fully_decided Basis Change CheckResult NumaSampling Drift FORGOTTEN_REASON "
+        "Action is_fully_decided PlanInputs Change CheckResult NumaSampling Drift FORGOTTEN_REASON "
         "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange PlacementTable "
         "PlacementTotal Plan PREDICTION_KEY PredictionScore Rollout RolloutStep SeparationVerdict "
         "SeparationViolation Step StepKind VariableValue FeasibilityResult Feasibility LossEffect"

@@ -12,11 +12,11 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.prediction_scores import RecordScore
 from nexusform.plans.maintenance import MachineAction, Upgrade
-from nexusform.plans.plan_checks import Evaluation, GuardRailResult, ProgramCheck, SincePrevious
+from nexusform.plans.plan_checks import Evaluation, GuardRailResult, PreviousPlanDifferences, ProgramCheck
 from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity
 from nexusform.resources.address import Address
-from nexusform.scheduling.decision import Certainty, Location, Rejection
+from nexusform.scheduling.placement_decision import Location, PlacementCertainty, Rejection
 from nexusform.schemas.value_types import Type
 from nexusform.state.objects import ObjectState, OutputState
 
@@ -157,7 +157,7 @@ class PlacementChange(Struct, frozen=True):
     site_id: str = ""
     reason: str = ""
     scores: Mapping[str, Any] = field(default_factory=dict)
-    certainty: Certainty | None = None
+    certainty: PlacementCertainty | None = None
     provenance: str = "predicted"
     rejections: tuple[Rejection, ...] = ()
     stage: str = ""
@@ -363,7 +363,7 @@ class InventoryRead(Struct, frozen=True):
     is_stale: bool = False
 
 
-class Basis(Struct, frozen=True):
+class PlanInputs(Struct, frozen=True):
     """Inputs of a plan besides its configuration text and state. `commit` is that of the work tree, "" if
     unknown. `files` are those read by functions and `data_files` those read by data sources: SHA-256 by path.
     `states` are the states of other configurations: lineage and serial by the address of the data block.
@@ -507,7 +507,7 @@ class Plan(Struct, frozen=True):
     capacity: tuple[SiteCapacity, ...] = ()
     other_capacity: tuple[OtherCapacity, ...] = ()
     numa_sampling: NumaSampling | None = None
-    basis: Basis = field(default_factory=Basis)
+    basis: PlanInputs = field(default_factory=PlanInputs)
     rollouts: tuple[Rollout, ...] = ()
     upgrades: tuple[Upgrade, ...] = ()
     prediction_scores: tuple[PredictionScore, ...] = ()
@@ -519,7 +519,7 @@ class Plan(Struct, frozen=True):
     dry_run_messages: tuple[str, ...] = ()
     disabled_rules: tuple[str, ...] = ()
     guard_rails: tuple[GuardRailResult, ...] = ()
-    since: SincePrevious | None = None
+    since: PreviousPlanDifferences | None = None
     checks_by: tuple[ProgramCheck, ...] = ()
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     provider_titles: tuple[str, ...] = ()

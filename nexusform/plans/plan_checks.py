@@ -41,7 +41,7 @@ class GuardRailResult(Struct, frozen=True):
     reason: str = ""
 
 
-class SincePrevious(Struct, frozen=True):
+class PreviousPlanDifferences(Struct, frozen=True):
     """Differences from an earlier plan of the same branch. `ref` is its commit, or its time. The numbers are
     later minus earlier: VMs, bindings and pods that move or lose their host, removed ones, and VMs that fit.
     """

@@ -2,8 +2,10 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "exec_plugin": "PluginProblem",
-    "kubeconfig": ("TRUSTED Account KubeconfigTrust KubeconfigProblem read_pod_account build_api_client read_account"),
+    "exec_credential_plugin": "PluginProblem",
+    "kubeconfig": (
+        "TRUSTED KubernetesAccount KubeconfigTrust KubeconfigProblem read_pod_account build_api_client read_account"
+    ),
     "identified_provider": "ConfiguredObjectFinder FixedIdentity IdentifiedProvider IdentityComparison",
     "registry": "ProviderKind PROVIDERS",
     "simulated": "apply_answer",

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, ValidationError, convert
 
 from nexusform.diagnostics.phrases import format_installation, format_list, select_word_form
-from nexusform.files.accesses import read_variable
-from nexusform.files.external_files import explain_untrusted_file, is_untrusted, list_program_files
+from nexusform.files.access_record import read_variable
+from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path, list_program_files
 from nexusform.files.regular_files import UNCONFINED, Confinement
-from nexusform.providers.exec_plugin import ExecPlugin
+from nexusform.providers.exec_credential_plugin import ExecPlugin
 
 if TYPE_CHECKING:
     from nexusform.network.api_client import ApiClient
@@ -33,7 +33,7 @@ class KubeconfigProblem(Exception):
     """Unusable access data for an API server: the message has the file and the reason."""
 
 
-class Account(Struct, frozen=True):
+class KubernetesAccount(Struct, frozen=True):
     """Credentials and server: the entries of a context as in a kubeconfig, with absolute paths."""
 
     source: str
@@ -70,7 +70,7 @@ class KubeconfigTrust(Struct, frozen=True):
 TRUSTED: Final = KubeconfigTrust()
 
 
-def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrust = TRUSTED) -> Account:
+def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrust = TRUSTED) -> KubernetesAccount:
     """Read a context of the files, "" for the current one. Raises KubeconfigProblem."""
     _require_lightkube()
     source = format_list([str(path) for path in paths])
@@ -84,15 +84,15 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
                 entries[section].setdefault(name, entry)
     if not current:
         raise KubeconfigProblem(f"{source} has no current context. Set one: {_format_names(entries['contexts'])}.")
-    context_entry = _get_entry(source, entries["contexts"], current, "context", "")
+    context_entry = _get_named_entry(source, entries["contexts"], current, "context", "")
     cluster_name, user_name = str(context_entry.get("cluster") or ""), str(context_entry.get("user") or "")
     origin = f" of the context {current}"
-    cluster = _get_entry(source, entries["clusters"], cluster_name, "cluster", origin)
-    user = _get_entry(source, entries["users"], user_name, "user", origin) if user_name else {}
+    cluster = _get_named_entry(source, entries["clusters"], cluster_name, "cluster", origin)
+    user = _get_named_entry(source, entries["users"], user_name, "user", origin) if user_name else {}
     if not cluster.get("server"):
         raise KubeconfigProblem(f"{source} cannot be used: the cluster {cluster_name} has no server.")
-    account = Account(source, cluster, user, user_name, current)
-    untrusted_paths = [path for path in paths if is_untrusted(path, trust.confinement)]
+    account = KubernetesAccount(source, cluster, user, user_name, current)
+    untrusted_paths = [path for path in paths if is_untrusted_path(path, trust.confinement)]
     if untrusted_paths:
         _check_untrusted_account(untrusted_paths, account, trust)
     else:
@@ -100,7 +100,7 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
     return account
 
 
-def _check_named_files(account: Account, confinement: Confinement) -> None:
+def _check_named_files(account: KubernetesAccount, confinement: Confinement) -> None:
     """Reject files of the work tree in the operator's kubeconfig: certificates, credentials and programs."""
     entries = {**account.cluster, **account.user}
     named_files = [(name, str(entries[name])) for name in _PATHS if entries.get(name)]
@@ -109,11 +109,11 @@ def _check_named_files(account: Account, confinement: Confinement) -> None:
         words = [str(plug_in.get("command")), *map(str, plug_in.get("args") or ())]
         named_files += [("exec", path) for path in list_program_files(words, os.environ)]
     for name, path in named_files:
-        if is_untrusted(path, confinement):
+        if is_untrusted_path(path, confinement):
             raise KubeconfigProblem(explain_untrusted_file(f"{account.source}: {name}", path, "of a kubeconfig"))
 
 
-def _check_untrusted_account(paths: Sequence[Path], account: Account, trust: KubeconfigTrust) -> None:
+def _check_untrusted_account(paths: Sequence[Path], account: KubernetesAccount, trust: KubeconfigTrust) -> None:
     """Reject an untrusted account with programs, credentials, weak TLS or another server."""
     entries = {**account.cluster, **account.user}
     fields = [name for name in _UNTRUSTED_FIELDS if entries.get(name)]
@@ -149,7 +149,7 @@ def _read_document(path: Path, trust: KubeconfigTrust) -> Mapping[str, Any]:
     from nexusform.files.regular_files import read_regular
 
     try:
-        document = yaml.safe_load(read_regular(trust.confinement.resolve_operator_path(path), _MAXIMUM_SIZE))
+        document = yaml.safe_load(read_regular(trust.confinement.resolve_path_of_operator(path), _MAXIMUM_SIZE))
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark is not None else 1
         raise KubeconfigProblem(f"{path} cannot be used: line {line}: {problem.problem}.") from None
@@ -178,7 +178,7 @@ def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> I
         yield str(name), {**entry, **absolute, **({"exec": plug_in} if plug_in else {})}
 
 
-def _get_entry(
+def _get_named_entry(
     source: str, entries: Mapping[str, Mapping[str, Any]], name: str, kind: str, origin: str
 ) -> Mapping[str, Any]:
     if name not in entries:
@@ -192,7 +192,7 @@ def _format_names(entries: Mapping[str, Any]) -> str:
     return format_list(sorted(entries)) or "none"
 
 
-def read_pod_account() -> Account:
+def read_pod_account() -> KubernetesAccount:
     """Return the service account of the current pod. Raises KubeconfigProblem."""
     _require_lightkube()
     from lightkube.config.kubeconfig import SERVICE_ACCOUNT
@@ -203,10 +203,10 @@ def read_pod_account() -> Account:
         raise KubeconfigProblem(f"The service account of this pod cannot be used: {account} has no token.")
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     cluster = {"server": server, "certificate-authority": str(account / "ca.crt")}
-    return Account("the service account of this pod", cluster, {"tokenFile": str(account / "token")}, "")
+    return KubernetesAccount("the service account of this pod", cluster, {"tokenFile": str(account / "token")}, "")
 
 
-def build_api_client(account: Account) -> ApiClient:
+def build_api_client(account: KubernetesAccount) -> ApiClient:
     """Return an authenticated client of the server. Its requests raise PluginProblem if a plug-in returns no
     token. Raises KubeconfigProblem.
     """
@@ -214,7 +214,7 @@ def build_api_client(account: Account) -> ApiClient:
     from lightkube.config.models import Cluster, User
 
     from nexusform.network.api_client import ApiClient, build_token_auth
-    from nexusform.network.errors import check_plain_credentials
+    from nexusform.network.web_errors import check_plain_credentials
 
     if account.user.get("auth-provider"):
         raise KubeconfigProblem(
@@ -256,7 +256,7 @@ def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str
     return headers
 
 
-def _build_plugin(account: Account) -> ExecPlugin:
+def _build_plugin(account: KubernetesAccount) -> ExecPlugin:
     """Return the authentication program of an account. Raises KubeconfigProblem and ValidationError."""
     from lightkube.config.models import UserExec
 

@@ -34,7 +34,7 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedB
 from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING
 
 if TYPE_CHECKING:  # most sites are simulated from state alone
-    from nexusform.providers.reality import Reality
+    from nexusform.providers.simulated_reality import Reality
 
 OPERATIONS: Final = ("create", "read", "update", "delete")
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)?")
@@ -203,7 +203,7 @@ def make_provider(
     faults = Faults(_parse_faults(settings.get("fault") or ()))
     reality: Reality | None = None
     if settings.get("reality"):
-        from nexusform.providers.reality import Reality
+        from nexusform.providers.simulated_reality import Reality
 
         path = FilePath(directory) / str(settings["reality"])
         try:
@@ -287,7 +287,7 @@ class SimulatedProvider:
     def _read_object(self, request: ReadRequest) -> ReadResult:
         """Read one object from the reality file or the state, with injected values."""
         faults = self._faults.trigger("read", request.address)
-        self._delay_and_fail(faults, after_effect=True)
+        self._apply_delays_and_failures(faults, after_effect=True)
         existing: Mapping[str, Any] | None = request.attributes or None
         if self._reality:
             existing = self._reality.get_attributes(request.key)
@@ -298,10 +298,10 @@ class SimulatedProvider:
 
     def _run_faults_before(self, operation: str, request: ChangeRequest) -> list[Fault]:
         faults = self._faults.trigger(operation, request.address)
-        self._delay_and_fail(faults, after_effect=False)
+        self._apply_delays_and_failures(faults, after_effect=False)
         return faults
 
-    def _delay_and_fail(self, faults: Sequence[Fault], *, after_effect: bool) -> None:
+    def _apply_delays_and_failures(self, faults: Sequence[Fault], *, after_effect: bool) -> None:
         """Wait, and fail if a fault fails before the effect (reads have none)."""
         for fault in faults:
             if fault.delay:

@@ -146,8 +146,8 @@ def build_kubelet(platform: Platform, *blocks: Any) -> Kubelet:
     cpus = values.get("reserved_cpus")
     return Kubelet(
         platform=platform,
-        eviction_memory=EVICTION_MEMORY if eviction is None else _parse_whole(eviction),
-        reserved=_sum_reserves(values.get(name) for name in _RESERVE_ARGUMENTS),
+        eviction_memory=EVICTION_MEMORY if eviction is None else _parse_whole_amount(eviction),
+        reserved=_sum_reservations(values.get(name) for name in _RESERVE_ARGUMENTS),
         reserved_cpus=None if cpus is None else _parse_cpu_list(cpus),
         extended=extended_resources,
         policy=TopologyPolicy(values.get("topology_manager_policy") or TopologyPolicy.NONE),
@@ -163,7 +163,7 @@ def parse_extended_resources(values: Any) -> dict[str, tuple[int, ...]]:
     return {name: per_cell for name, per_cell in sorted(amounts.items()) if per_cell is not None}
 
 
-def _sum_reserves(blocks: Iterable[Any]) -> Reserve:
+def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
     """Return the sum of the reservations."""
     cpu = memory = storage = 0
     for block in blocks:
@@ -172,8 +172,8 @@ def _sum_reserves(blocks: Iterable[Any]) -> Reserve:
             quantity = parse_quantity(str(value)) if value is not None else None
             milli = 0 if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.round_to_milli()
             cpu += milli
-            memory += _parse_whole(block.get("memory"))
-            storage += _parse_whole(block.get(STORAGE))
+            memory += _parse_whole_amount(block.get("memory"))
+            storage += _parse_whole_amount(block.get(STORAGE))
     return Reserve(cpu, memory, storage)
 
 
@@ -192,7 +192,7 @@ def _parse_amount(value: Any) -> int | None:
     return None if isinstance(quantity, MalformedQuantity) or quantity.nano < 0 else quantity.round_to_units()
 
 
-def _parse_whole(value: Any) -> int:
+def _parse_whole_amount(value: Any) -> int:
     return _parse_amount(value) or 0
 
 

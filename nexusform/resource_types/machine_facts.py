@@ -17,12 +17,12 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
 from nexusform.resource_types.shared_arguments import check_whole_numbers, is_set_and_known
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.machine_actions import CORDONED_BY_ACTION
 from nexusform.scheduling.racks.vms import VFS_PER_CELL, Machine, MachineSku, MachineStatus, VmSku
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, SetType
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 COMPUTE_PLANE: Final = "compute-plane"
 CORDONED: Final = "cordoned"
@@ -60,7 +60,7 @@ class MachineFact(Struct, frozen=True):
     absent_value: str | None = None
 
 
-def is_compute_plane(role: str) -> bool:
+def is_compute_plane_role(role: str) -> bool:
     """Return whether a role is compute-plane: plain, or `platform.afo-nc.microsoft.com/compute-plane=true`."""
     return list_role_names([role]) == (COMPUTE_PLANE,)
 
@@ -72,7 +72,7 @@ def list_role_names(roles: Any) -> tuple[str, ...]:
 
 
 def _check_roles(roles: Any) -> str:
-    if any(map(is_compute_plane, roles)):
+    if any(map(is_compute_plane_role, roles)):
         return ""
     role_list = ", ".join(sorted(roles))
     return f"not a compute-plane machine (roles: {role_list})" if role_list else "without the role compute-plane"
@@ -82,7 +82,7 @@ def _check_status(status: Any) -> str:
     return "" if status.lower() == "provisioned" else f'{_NOT_PROVISIONED} (detailed status "{status}")'
 
 
-def _build_status(
+def _build_status_attribute(
     description: str, default: str, choices: tuple[str, ...] = (), pattern: str = "", pattern_hint: str = ""
 ) -> AttributeSchema:
     return AttributeSchema(
@@ -99,7 +99,7 @@ def _build_status(
     )
 
 
-def _build_switch(description: str, default: bool | None = None) -> AttributeSchema:
+def _build_boolean_attribute(description: str, default: bool | None = None) -> AttributeSchema:
     return AttributeSchema(BOOL, description, optional=True, default=default, decides_placement=True)
 
 
@@ -119,13 +119,13 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
     ),
     MachineFact(
         "evacuate",
-        _build_switch("Re-place its VMs and accept no new ones.", default=False),
+        _build_boolean_attribute("Re-place its VMs and accept no new ones.", default=False),
         lambda is_so: EVACUATING if is_so else "",
         is_override=True,
     ),
     MachineFact(
         "cordoned",
-        _build_switch("Accept no new VMs; existing VMs stay."),
+        _build_boolean_attribute("Accept no new VMs; existing VMs stay."),
         lambda is_so: CORDONED if is_so else "",
         is_override=True,
     ),
@@ -144,14 +144,14 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
     ),
     MachineFact(
         "power_state",
-        _build_status("Whether it is powered on.", "On", ("On", "Off")),
+        _build_status_attribute("Whether it is powered on.", "On", ("On", "Off")),
         lambda state: "" if state.lower() == "on" else _OFF,
         export_field="powerState",
         absent_value="On",
     ),
     MachineFact(
         "ready_state",
-        _build_status(
+        _build_status_attribute(
             "Whether it is ready for VMs. Accepts a bool.",
             "True",
             pattern="(?i:true|false)",
@@ -163,7 +163,7 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
     ),
     MachineFact(
         "detailed_status",
-        _build_status(
+        _build_status_attribute(
             f"Detailed status: {', '.join(DETAILED_STATUSES)}. Only Provisioned machines take new VMs.", "Provisioned"
         ),
         _check_status,
@@ -190,7 +190,7 @@ def get_default_facts() -> dict[str, Any]:
     return {fact.name: fact.attribute.default for fact in MACHINE_FACTS} | {"cordon_status": UNCORDONED}
 
 
-def derive_cordon_status(facts: Mapping[str, Any]) -> str:
+def compute_cordon_status(facts: Mapping[str, Any]) -> str:
     """Return the cordon status of a simulated machine."""
     return CORDONED_STATUS if facts.get("cordoned") is True else UNCORDONED
 
@@ -220,7 +220,7 @@ def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
     values = {**get_default_facts(), **known_facts}
     if _check_roles(values["roles"]) or not find_unschedulable_reasons({**values, "evacuate": False}):
         return None
-    is_cordoned = CORDONED_STATUS in (values["cordon_status"], derive_cordon_status(values))
+    is_cordoned = CORDONED_STATUS in (values["cordon_status"], compute_cordon_status(values))
     return MachineStatus(
         power_state=values["power_state"],
         ready_state=values["ready_state"].capitalize(),

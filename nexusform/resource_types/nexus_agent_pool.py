@@ -9,14 +9,14 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.placements.vm_demands import PlacedVm, VmDemand
 from nexusform.resource_types.kubelet_block import check_kubelet
-from nexusform.resource_types.nexus_kubernetes_cluster import build_owner
+from nexusform.resource_types.nexus_kubernetes_cluster import build_vm_owner
 from nexusform.resource_types.nks_pools import (
     MAXIMUM_NODES,
     NODES,
     POOL_ARGUMENTS,
     POOL_BLOCKS,
     POOL_PROPERTIES,
-    add_labels,
+    add_node_labels,
     build_node_reader,
     build_nodes,
     build_pool_demand,
@@ -32,7 +32,7 @@ from nexusform.resource_types.shared_arguments import (
     check_azure_block,
     check_skus,
     check_whole_numbers,
-    join_id,
+    join_id_parts,
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
@@ -57,7 +57,7 @@ _SCHEMA: Final = BlockSchema(
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<cluster id>/<pool>`."""
-    return join_id(attributes.get("kubernetes_cluster_id"), attributes.get("name"))
+    return join_id_parts(attributes.get("kubernetes_cluster_id"), attributes.get("name"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
@@ -107,7 +107,7 @@ def compute_demand(
     return (
         VmDemand(
             site_id=str(cluster["site_id"]),
-            owner=build_owner(cluster),
+            owner=build_vm_owner(cluster),
             cluster=str(cluster["name"]),
             pools=(pool,),
             version=version,
@@ -135,7 +135,7 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value
-    return add_labels(value, _get_pools(attributes), {})
+    return add_node_labels(value, _get_pools(attributes), {})
 
 
 def _get_pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:

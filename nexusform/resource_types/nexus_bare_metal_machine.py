@@ -16,7 +16,7 @@ from nexusform.resource_types.machine_facts import (
     build_fact_attributes,
     build_machine,
     check_hardware,
-    derive_cordon_status,
+    compute_cordon_status,
     merge_observed_facts,
     read_hardware,
 )
@@ -29,7 +29,7 @@ from nexusform.resource_types.shared_arguments import (
     build_reference_problem,
     check_whole_numbers,
     is_set_and_known,
-    join_id,
+    join_id_parts,
 )
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.site_inventory import (
@@ -86,12 +86,12 @@ _SCHEMA: Final = BlockSchema(
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<site>/<rack>/<machine>`."""
-    return join_id(attributes.get("rack_id"), attributes.get("name"))
+    return join_id_parts(attributes.get("rack_id"), attributes.get("name"))
 
 
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cordon status of a simulated machine. Machines of other providers have no argument power_state."""
-    return {} if attributes.get("power_state") is None else {"cordon_status": derive_cordon_status(attributes)}
+    return {} if attributes.get("power_state") is None else {"cordon_status": compute_cordon_status(attributes)}
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
@@ -112,7 +112,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
                 )
             )
     if not problems:
-        problems += _check_total(attributes)
+        problems += _check_total_occupied(attributes)
     return problems
 
 
@@ -168,7 +168,7 @@ def _check_cells(cells: Sequence[int | float | Fraction], last: int | None, path
         yield Problem(path, "conflicting-numa-cells", detail)
 
 
-def _check_total(attributes: Mapping[str, Any]) -> list[Problem]:
+def _check_total_occupied(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return a warning if the occupied blocks exceed the machine."""
     hardware = read_hardware(attributes)
     if hardware is None:

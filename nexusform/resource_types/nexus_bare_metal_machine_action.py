@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.resource_types.shared_arguments import POOL_AZURE_BLOCK, build_id_attribute, join_id
-from nexusform.scheduling.machine_actions import ACTION_KINDS, MACHINE_ACTION_TYPE, is_pending
+from nexusform.resource_types.shared_arguments import POOL_AZURE_BLOCK, build_id_attribute, join_id_parts
+from nexusform.scheduling.machine_actions import ACTION_KINDS, MACHINE_ACTION_TYPE, is_action_pending
 from nexusform.scheduling.site_inventory import Inventory
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, ObjectReference, OnChange
 from nexusform.schemas.value_types import BOOL, STRING
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 _SCHEMA: Final = BlockSchema(
     {
@@ -54,7 +54,7 @@ _SCHEMA: Final = BlockSchema(
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<machine id>/<action>`."""
-    return join_id(attributes.get("machine_id"), attributes.get("action"))
+    return join_id_parts(attributes.get("machine_id"), attributes.get("action"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
@@ -79,7 +79,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inv
     if first != address:
         detail = f"{first} runs {action} on this machine already. Remove one of the two blocks."
         return [Problem(("machine_id",), "duplicate-machine-action", detail)]
-    if is_pending(attributes):
+    if is_action_pending(attributes):
         inventory.pending_actions.add(machine_id)
     return []
 

@@ -20,7 +20,7 @@ from nexusform.resource_types.nks_pools import (
     POOL_PROPERTIES,
     SKU,
     ZONES,
-    add_labels,
+    add_node_labels,
     build_node_kubelet,
     build_node_reader,
     build_nodes,
@@ -41,7 +41,7 @@ from nexusform.resource_types.shared_arguments import (
     check_skus,
     check_whole_numbers,
     is_set_and_known,
-    join_id,
+    join_id_parts,
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
@@ -131,16 +131,16 @@ _ARGUMENT_PROPERTIES: Final = frozenset(
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<site>/<cluster>`."""
-    return join_id(attributes.get("site_id"), attributes.get("name"))
+    return join_id_parts(attributes.get("site_id"), attributes.get("name"))
 
 
-def build_owner(attributes: Mapping[str, Any]) -> str:
+def build_vm_owner(attributes: Mapping[str, Any]) -> str:
     """Return the owner of the cluster's VMs."""
     return f"nks:{build_id(attributes)}"
 
 
 def _check_version(version: str) -> list[Problem]:
-    from nexusform.kubernetes.releases.versions import parse_version
+    from nexusform.kubernetes.releases.kubernetes_versions import parse_version
 
     if parse_version(version) is not None:
         return []
@@ -213,7 +213,7 @@ def compute_demand(
     version = attributes.get("kubernetes_version")
     return VmDemand(
         site_id=str(attributes["site_id"]),
-        owner=build_owner(attributes),
+        owner=build_vm_owner(attributes),
         cluster=cluster,
         pools=tuple(demands),
         version=version,
@@ -253,7 +253,7 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value
-    return add_labels(value, _get_pools(attributes), attributes)
+    return add_node_labels(value, _get_pools(attributes), attributes)
 
 
 def adjust_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
@@ -263,7 +263,7 @@ def adjust_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> t
         return {}, []
     if target is None:
         return {"kubernetes_version": current}, []
-    from nexusform.kubernetes.releases.versions import UpgradeKind, determine_upgrade_kind, parse_version
+    from nexusform.kubernetes.releases.kubernetes_versions import UpgradeKind, determine_upgrade_kind, parse_version
 
     start, end = parse_version(current), parse_version(target) if isinstance(target, str) else None
     if start is None or end is None:

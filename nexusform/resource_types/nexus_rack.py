@@ -27,14 +27,14 @@ from nexusform.resource_types.shared_arguments import (
     build_reference_problem,
     check_whole_numbers,
     is_set_and_known,
-    join_id,
+    join_id_parts,
 )
-from nexusform.scheduling.catalogue import DEFAULT_MACHINE_SKU
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.site_inventory import OBSERVED_KEY, Inventory, InventoryRack
+from nexusform.scheduling.sku_catalogue import DEFAULT_MACHINE_SKU
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.schemas.value_types import NUMBER, STRING, MapType, ObjectType
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 MAXIMUM_MACHINES: Final = 256
 ZONE_PATTERN: Final = r"[a-zA-Z0-9]{1,10}"
@@ -89,7 +89,7 @@ _SCHEMA: Final = BlockSchema(
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<site>/<rack>`."""
-    return join_id(attributes.get("site_id"), attributes.get("name"))
+    return join_id_parts(attributes.get("site_id"), attributes.get("name"))
 
 
 def build_default_zone(name: str) -> str:
@@ -121,7 +121,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems = check_whole_numbers(attributes, ("machine_count",))
     problems += check_hardware(attributes, is_required=False)
     problems += _check_zone(attributes)
-    problems += _check_overrides(attributes)
+    problems += _check_machine_overrides(attributes)
     return problems
 
 
@@ -144,7 +144,7 @@ def _check_zone(attributes: Mapping[str, Any]) -> list[Problem]:
     ]
 
 
-def _check_overrides(attributes: Mapping[str, Any]) -> list[Problem]:
+def _check_machine_overrides(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of overrides for machines missing in the rack."""
     overrides = attributes.get("machine_override")
     machines = derive(attributes)["machines"]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.resource_types.shared_arguments import build_id_attribute, build_name_attribute, join_id
+from nexusform.resource_types.shared_arguments import build_id_attribute, build_name_attribute, join_id_parts
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import STRING, MapType, SetType
 
@@ -78,7 +78,7 @@ _SCHEMA: Final = BlockSchema(
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: the rule's name."""
-    return join_id(attributes.get("name"))
+    return join_id_parts(attributes.get("name"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

@@ -12,7 +12,7 @@ from nexusform.resource_types.shared_arguments import (
     build_id_attribute,
     build_name_attribute,
     check_whole_numbers,
-    join_id,
+    join_id_parts,
 )
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, RackSpread
 from nexusform.scheduling.site_inventory import Inventory, InventorySite, UpdateStrategy
@@ -87,7 +87,7 @@ _SCHEMA: Final = BlockSchema(
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: the site's name."""
-    return join_id(attributes.get("name"))
+    return join_id_parts(attributes.get("name"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

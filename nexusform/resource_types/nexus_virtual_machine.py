@@ -18,7 +18,7 @@ from nexusform.resource_types.shared_arguments import (
     build_placement_number,
     check_azure_block,
     check_whole_numbers,
-    join_id,
+    join_id_parts,
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Hint, HintScope, Placement, PlacementConstraints, VmSku
@@ -92,7 +92,7 @@ _ARGUMENT_PROPERTIES: Final = frozenset({"cpuCores", "memorySizeGB", "placementH
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<site>/<name>`."""
-    return join_id(attributes.get("site_id"), attributes.get("name"))
+    return join_id_parts(attributes.get("site_id"), attributes.get("name"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

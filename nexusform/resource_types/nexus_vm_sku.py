@@ -15,11 +15,11 @@ from nexusform.resource_types.shared_arguments import (
     build_placement_number,
     check_memory,
     check_whole_numbers,
-    join_id,
+    join_id_parts,
 )
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import VmSku, round_up_to_mib
 from nexusform.scheduling.site_inventory import Inventory
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL
 
@@ -50,7 +50,7 @@ _FIGURES: Final = ("vcpus", "emulator_vcpus", "disk_gib", "numa_cells")
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: the SKU's name."""
-    return join_id(attributes.get("name"))
+    return join_id_parts(attributes.get("name"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

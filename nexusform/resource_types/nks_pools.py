@@ -137,7 +137,7 @@ NODES: Final = AttributeSchema(
 )
 
 
-def build_constraints(values: Mapping[str, Any]) -> PlacementConstraints:
+def build_placement_constraints(values: Mapping[str, Any]) -> PlacementConstraints:
     """Return the placement constraints of a pool besides the SKU."""
     return PlacementConstraints(get_zones(values))
 
@@ -201,8 +201,8 @@ def build_pool_demand(
             numbers,
             tuple(f"{cluster}-{pool}-{n}" for n in numbers),
             sku,
-            build_constraints(values),
-            _build_triggers(values) if pool != CONTROL_PLANE else (),
+            build_placement_constraints(values),
+            _build_recreation_triggers(values) if pool != CONTROL_PLANE else (),
             path,
             max_surge=str(settings.get("max_surge") or "1"),
             max_unavailable=str(settings.get("max_unavailable") or "0"),
@@ -215,7 +215,7 @@ def build_pool_demand(
     )
 
 
-def _build_triggers(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+def _build_recreation_triggers(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Return the arguments that re-create the pool's VMs on change, in order of precedence."""
     return (
         ("sku_changed", values.get("vm_sku_name")),
@@ -286,7 +286,7 @@ def list_unplaced_nodes(attributes: Mapping[str, Any]) -> UnplacedVms:
     return {(n["pool"], n["number"]): {**n, "name": name} for name, n in nodes.items() if not n.get("machine")}
 
 
-def add_labels(
+def add_node_labels(
     nodes: Mapping[str, Mapping[str, Any]], pools: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return nodes as read by expressions. `pools` are the arguments of the pools by name, `cluster` those of
@@ -294,7 +294,7 @@ def add_labels(
     """
     displayed_nodes: dict[str, Any] = {name: {**node, "labels": {}} for name, node in nodes.items()}
     for vm in list_existing_vms({"nodes": nodes}):
-        marks = build_node_marks(vm, pools, cluster)
+        marks = build_node_properties(vm, pools, cluster)
         displayed_nodes[vm.name] = {**nodes[vm.name], "labels": dict(marks.labels)}
     return displayed_nodes
 
@@ -305,12 +305,12 @@ def build_node_reader(
     """Return a function that describes a VM of a type as a node."""
 
     def read_node(attributes: Mapping[str, Any], vm: PlacedVm, cluster: Mapping[str, Any]) -> NodeProperties:
-        return build_node_marks(vm, get_pools(attributes), cluster)
+        return build_node_properties(vm, get_pools(attributes), cluster)
 
     return read_node
 
 
-def build_node_marks(
+def build_node_properties(
     vm: PlacedVm, pools: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]
 ) -> NodeProperties:
     """Build the node attributes of a VM. `pools` are the arguments of the agent pools by name, `cluster`

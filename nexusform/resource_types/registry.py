@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nexusform.domain_table import LazyTable, collect_type_targets
+from nexusform.domain_table import LazyTable, collect_type_modules
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 
 _PACKAGE: Final = "nexusform.resource_types"
@@ -29,10 +29,10 @@ def _build_targets(*names: str) -> dict[str, str]:
 
 
 RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = LazyTable(
-    _build_targets(*_TYPES) | collect_type_targets("resource_types") | _build_targets("nexus_separation_rule")
+    _build_targets(*_TYPES) | collect_type_modules("resource_types") | _build_targets("nexus_separation_rule")
 )
 DATA_SOURCES: Final[Mapping[str, ResourceType]] = LazyTable(
-    _build_targets("nexusform_remote_state") | collect_type_targets("data_sources")
+    _build_targets("nexusform_remote_state") | collect_type_modules("data_sources")
 )
 
 

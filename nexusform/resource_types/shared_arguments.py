@@ -12,7 +12,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_nam
 from nexusform.json_data.plain_data import Path
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, ObjectReference, OnChange
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING
-from nexusform.values.value import UNKNOWN, Unknown
+from nexusform.values.typed_value import UNKNOWN, Unknown
 
 NAME_PATTERN: Final = r"[^|/\x00-\x1f]+"
 NAME_HINT: Final = 'a name of at least one character, without "|" and "/" (ids and the tie-break use them)'
@@ -63,7 +63,7 @@ def build_placement_number(description: str, minimum: int, default: int | None =
     )
 
 
-def join_id(*parts: Any) -> str:
+def join_id_parts(*parts: Any) -> str:
     """Return names joined by "/"; "" while any of them is unknown."""
     if any(not isinstance(part, str) for part in parts):
         return ""

@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "address": (
-        "Address AddressPattern AddressProblem compute_address_order compute_key_order ConfigAddress "
+        "Address AddressPattern AddressProblem compute_address_order compute_key_sort_key ConfigAddress "
         "format_module Key Mode ModulePath ModuleStep parse_address parse_pattern render_moved_block "
         "ROOT_MODULE"
     ),

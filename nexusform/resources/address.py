@@ -83,7 +83,7 @@ def format_module(path: ModulePath) -> str:
     return ".".join(str(step) for step in path)
 
 
-def compute_key_order(key: Key) -> tuple[int, int, bytes]:
+def compute_key_sort_key(key: Key) -> tuple[int, int, bytes]:
     """Return the sort key: no key, then numbers by value, then strings by their UTF-8 bytes."""
     if key is None:
         return (0, 0, b"")
@@ -94,8 +94,8 @@ def compute_key_order(key: Key) -> tuple[int, int, bytes]:
 
 def compute_address_order(address: Address) -> tuple[object, ...]:
     """Return the sort key: root before modules, then by type, name and key."""
-    path = tuple((step.name, compute_key_order(step.key)) for step in address.module)
-    return (path, address.mode, address.type, address.name, compute_key_order(address.key))
+    path = tuple((step.name, compute_key_sort_key(step.key)) for step in address.module)
+    return (path, address.mode, address.type, address.name, compute_key_sort_key(address.key))
 
 
 class AddressPattern(Struct, frozen=True):

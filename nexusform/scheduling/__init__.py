@@ -2,8 +2,10 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "catalogue": ("compute_size_key Catalogue get_catalogue CATALOGUES DEFAULT_MACHINE_SKU find_largest_sku NEWEST"),
-    "decision": "Certainty Location Rejection",
+    "sku_catalogue": (
+        "compute_size_key SkuCatalogue get_catalogue CATALOGUES DEFAULT_MACHINE_SKU find_largest_sku NEWEST"
+    ),
+    "placement_decision": "PlacementCertainty Location Rejection",
     "kubelet": (
         "compute_allocatable compute_capacity EVICTION_MEMORY collect_extended_resources GIB HUGEPAGES "
         "Kubelet MAX_CELLS NodeSize Platform REJECTING_POLICIES list_registered_labels Reserve "
@@ -14,7 +16,7 @@ PUBLIC = {
         "InventoryRack merge_site_machines InventorySite UpdateStrategy"
     ),
     "machine_actions": (
-        "FAILED is_pending MACHINE_ACTION_TYPE ACTION_KINDS ActionKind record_result ACTION_PENDING SUCCEEDED "
+        "FAILED is_action_pending MACHINE_ACTION_TYPE ACTION_KINDS ActionKind record_result ACTION_PENDING SUCCEEDED "
         "CORDONED_BY_ACTION compute_facts_after"
     ),
 }

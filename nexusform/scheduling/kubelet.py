@@ -14,8 +14,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.scheduling.catalogue import compute_allocatable_cpus
 from nexusform.scheduling.racks.vms import VmSku
+from nexusform.scheduling.sku_catalogue import compute_allocatable_cpus
 
 # kubelet does not start under a policy with more NUMA cells.
 MAX_CELLS: Final = 8

@@ -39,7 +39,7 @@ ACTION_KINDS: Final[Mapping[str, ActionKind]] = {
 }
 
 
-def is_pending(attributes: Mapping[str, Any]) -> bool:
+def is_action_pending(attributes: Mapping[str, Any]) -> bool:
     """Return True until an action has succeeded: the state of its machine is unknown."""
     return bool(attributes.get("result") != SUCCEEDED)
 

@@ -1,6 +1,6 @@
 """Types of values: the type system of HCL.
 
-language/conversion.py converts values between types.
+language/type_conversion.py converts values between types.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ObjectType(Struct, frozen=True):
     """object({...}); attributes sorted by name.
 
     `optional` names may be absent on conversion and become null or their default (`defaults`, as (name,
-    Value) pairs, untyped here because values/value.py depends on this module).
+    Value) pairs, untyped here because values/typed_value.py depends on this module).
     """
 
     attributes: tuple[tuple[str, Type], ...]

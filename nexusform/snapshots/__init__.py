@@ -3,10 +3,10 @@
 # Public names of the package, by module.
 PUBLIC = {
     "availability": (
-        "sample_capacity group_down_vms SampledCapacity place_replacements PlacedReplacements "
-        "build_pool_availability PoolAvailability list_affected_pools Replacement"
+        "sample_capacity group_vms_down_by_cluster SampledCapacity place_replacements PlacedReplacements "
+        "build_pool_availability PoolAvailability list_affected_pools VmReplacement"
     ),
-    "machine_alternatives": "list_alternative_machines Requirement MachineAlternative",
+    "machine_alternatives": "list_alternative_machines MachineRequirement MachineAlternative",
     "snapshot": (
         "ClusterSnapshot is_large_enough is_hardware_listed OwnerKind PoolSnapshot SiteSnapshot "
         "list_planned_objects list_state_objects build_snapshot Snapshot"

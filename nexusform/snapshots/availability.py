@@ -16,11 +16,11 @@ from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import MAX_RUNS, MIN_RUNS
 from nexusform.scheduling.racks.uncertainty.splits import PACKED, SPREAD, format_split_choice
-from nexusform.scheduling.racks.vms import Interval, Placement, Shortage
+from nexusform.scheduling.racks.vms import CapacityShortage, Interval, Placement
 from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
 
 
-class Replacement(Struct, frozen=True):
+class VmReplacement(Struct, frozen=True):
     """Replacement of a VM: the old VM, and the location of the new one (None: no capacity)."""
 
     vm: PlacedVm
@@ -32,25 +32,25 @@ class PlacedReplacements(Struct, frozen=True):
     shortage of the first one without capacity.
     """
 
-    replacements: tuple[Replacement, ...]
+    replacements: tuple[VmReplacement, ...]
     handles: tuple[int, ...]
-    shortage: Shortage | None
+    shortage: CapacityShortage | None
 
 
 def place_replacements(scheduler: RackScheduler, pool: PoolSnapshot, vms: Iterable[PlacedVm]) -> PlacedReplacements:
     """Place a replacement for each of these VMs of a pool, besides the existing ones."""
-    replacements: list[Replacement] = []
+    replacements: list[VmReplacement] = []
     handles: list[int] = []
-    shortage: Shortage | None = None
+    shortage: CapacityShortage | None = None
     for vm in vms:
         answer = scheduler.place(build_demand(pool.owner, pool.demand, vm.number))
-        if isinstance(answer, Shortage):
+        if isinstance(answer, CapacityShortage):
             shortage = shortage or answer
-            replacements.append(Replacement(vm, None))
+            replacements.append(VmReplacement(vm, None))
             continue
         handle, placement = answer
         handles.append(handle)
-        replacements.append(Replacement(vm, placement))
+        replacements.append(VmReplacement(vm, placement))
     return PlacedReplacements(tuple(replacements), tuple(handles), shortage)
 
 
@@ -109,7 +109,7 @@ def list_affected_pools(site: SiteSnapshot, machines: Collection[str]) -> tuple[
     return tuple(affected)
 
 
-def group_down_vms(pools: Iterable[PoolAvailability]) -> dict[str, list[PlacedVm]]:
+def group_vms_down_by_cluster(pools: Iterable[PoolAvailability]) -> dict[str, list[PlacedVm]]:
     """Return the VMs of these pools that are down, by cluster id."""
     down: dict[str, list[PlacedVm]] = {}
     for pool in pools:

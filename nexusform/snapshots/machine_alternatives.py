@@ -12,7 +12,7 @@ from nexusform.scheduling.racks.vms import CurrentVm, Demand, Machine, VmSku
 from nexusform.snapshots.snapshot import SiteSnapshot, is_hardware_listed, is_large_enough
 
 
-class Requirement(StrEnum):
+class MachineRequirement(StrEnum):
     """Obstacle on a machine."""
 
     OPEN = "open"  # the machine must take VMs again
@@ -33,7 +33,7 @@ class MachineAlternative(Struct, frozen=True):
     machine: str
     rack: str
     zone: str
-    requirements: tuple[Requirement, ...]
+    requirements: tuple[MachineRequirement, ...]
     removed_vms: tuple[str, ...] = ()
     unschedulable_reason: str = ""
     rule: str = ""
@@ -73,13 +73,13 @@ def _build_alternative(
     blocking = (hint for hint in hard if hints.is_hint_violated(hint, machine.name, machine.rack))
     hint = next((hints.describe_hint_requirement(hint) for hint in blocking), "")
     obstacles = {
-        Requirement.OPEN: bool(machine.unschedulable_reason),
-        Requirement.HARDWARE: not is_listed,
-        Requirement.SIZE: is_listed and not is_size_sufficient,
-        Requirement.LEAVE: bool(removed_vms),
-        Requirement.ZONE: demand.zones is not None and zone not in demand.zones,
-        Requirement.HINT: bool(hint),
-        Requirement.RULE: bool(rule),
+        MachineRequirement.OPEN: bool(machine.unschedulable_reason),
+        MachineRequirement.HARDWARE: not is_listed,
+        MachineRequirement.SIZE: is_listed and not is_size_sufficient,
+        MachineRequirement.LEAVE: bool(removed_vms),
+        MachineRequirement.ZONE: demand.zones is not None and zone not in demand.zones,
+        MachineRequirement.HINT: bool(hint),
+        MachineRequirement.RULE: bool(rule),
     }
     requirements = tuple(requirement for requirement, applies in obstacles.items() if applies)
     return MachineAlternative(
@@ -96,7 +96,7 @@ def _build_alternative(
 
 def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[CurrentVm]) -> list[CurrentVm]:
     """Return the VMs to remove: from the cells with the fewest, then for disk, if it is short."""
-    by_cell = [_select_from_cell(machine, sku, vms, cell) for cell in range(machine.cells)]
+    by_cell = [_select_vms_from_cell(machine, sku, vms, cell) for cell in range(machine.cells)]
     by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))
     selected: dict[int, CurrentVm] = {}
     for removals in by_cell[: sku.numa_cells]:
@@ -111,7 +111,7 @@ def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[CurrentVm]) 
     return list(selected.values())
 
 
-def _select_from_cell(machine: Machine, sku: VmSku, vms: Iterable[CurrentVm], cell: int) -> list[CurrentVm]:
+def _select_vms_from_cell(machine: Machine, sku: VmSku, vms: Iterable[CurrentVm], cell: int) -> list[CurrentVm]:
     """Return the VMs to remove from one cell: the largest first, and no unnecessary ones."""
     in_cell = sorted(
         (vm for vm in vms if cell in vm.placement.cells),

@@ -29,7 +29,7 @@ from nexusform.plans.plan import Plan
 from nexusform.plans.site_capacity.other_capacity import (
     OtherCapacity,
     RuntimeVersion,
-    Supplies,
+    SiteSupplies,
     compute_other_capacity,
     count_nodes,
     read_recorded_supplies,
@@ -195,11 +195,11 @@ def build_snapshot(objects: Iterable[SiteObject], registries: PluginRegistries, 
     for kind, site_object in sorted(layout.objects, key=lambda pair: pair[0].phase):
         clusters.add_object(kind, site_object)
     ordered = sorted(layout.sites.values(), key=lambda site: site.id.encode())
-    claims = _collect_claims(ordered_objects, registries)
+    claims = _collect_storage_claims(ordered_objects, registries)
     return Snapshot({site.id: _build_site(site, clusters, layout, claims) for site in ordered})
 
 
-def _collect_claims(objects: Sequence[SiteObject], registries: PluginRegistries) -> Mapping[str, ClaimDemand]:
+def _collect_storage_claims(objects: Sequence[SiteObject], registries: PluginRegistries) -> Mapping[str, ClaimDemand]:
     """Return the storage claims of pods, by cluster id; empty if no provider read any."""
     if not any(read_recorded_supplies(site_object.note) for site_object in objects):
         return {}
@@ -261,7 +261,7 @@ def _build_pool(
             unplaced.append(planned_name)
             continue
         name = build_vm_name(owner, pool, vm.pool, vm.number)
-        result = site.place_existing(name, find_sku(vm, pool, skus), vm.placement)
+        result = site.place_existing_vm(name, find_sku(vm, pool, skus), vm.placement)
         if result is None:
             on_missing_machines.append(vm.name)
             continue
@@ -314,7 +314,7 @@ def _build_site(
 
 
 def _compute_other_capacity(
-    site: SitePlan, clusters: Iterable[ClusterSnapshot], supplies: Supplies, claims: Mapping[str, ClaimDemand]
+    site: SitePlan, clusters: Iterable[ClusterSnapshot], supplies: SiteSupplies, claims: Mapping[str, ClaimDemand]
 ) -> tuple[OtherCapacity, ...]:
     """Return the capacity besides machines."""
     nks = [cluster for cluster in clusters if cluster.kind is OwnerKind.NKS]

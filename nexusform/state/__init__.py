@@ -2,10 +2,10 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "codec": "decode_state encode_state decode_plain_document format_json_path build_plain_document",
+    "state_codec": "decode_state encode_state decode_plain_document format_json_path build_plain_document",
     "attribute_validation": "validate_attributes",
-    "draft": "build_plan_parts UnfinishedApply build_draft StateDraft",
-    "edits": "select_instances move_instances plan_moves find_instance remove_instances remove_taint",
+    "state_draft": "build_plan_parts UnfinishedApply build_draft StateDraft",
+    "state_edits": "select_instances move_instances plan_moves find_instance remove_instances remove_taint",
     "journal": (
         "ApplyStart InstanceOutcome encode_record ApplyEnd Intent InstanceMoves NO_STEP OpenIntent PlanPart "
         "Progress parse_journal Record RunningOperation"

@@ -25,7 +25,7 @@ from nexusform.schemas.value_types import (
     Type,
 )
 from nexusform.state.object_codec import describe_kind, report_invalid_member
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 # Checks a value at a path and yields its errors. Skips null and unknown parts, except null elements of lists
 # and null objects.
@@ -61,7 +61,7 @@ def _build_body_check(schema: BlockSchema) -> _Check:
 def _build_object_check(checks: Mapping[str, _Check], required_names: list[str], location_names: list[str]) -> _Check:
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
-            yield _report_type(path, value, "an object")
+            yield _report_wrong_type(path, value, "an object")
             return
         for name, check_part in checks.items():
             part = value.get(name)
@@ -87,7 +87,7 @@ def _build_attribute_check(attribute: AttributeSchema) -> _Check:
     def check(value: Any, path: Path) -> Iterator[Problem]:
         problem = next(check_type(value, path), None)
         if problem is None and attribute.choices and value not in attribute.choices:
-            problem = _report_type(path, value, "one of " + ", ".join(f'"{c}"' for c in attribute.choices))
+            problem = _report_wrong_type(path, value, "one of " + ", ".join(f'"{c}"' for c in attribute.choices))
         if problem is None and attribute.minimum is not None:
             check_number = _check_whole_number if not attribute.allows_fractions else _check_range
             problem = check_number(path, value, attribute.minimum, attribute.maximum)
@@ -133,10 +133,10 @@ def _build_member_check(name: str, member_type: Type) -> _Check:
     """Build the check of a member: numbers of VMs and of cells count from 0."""
     if name not in COUNT_NAMES:
         return _build_type_check(member_type)
-    return _build_list_check(_check_count) if isinstance(member_type, ListType) else _check_count
+    return _build_list_check(_check_count_from_zero) if isinstance(member_type, ListType) else _check_count_from_zero
 
 
-def _check_count(value: Any, path: Path) -> Iterator[Problem]:
+def _check_count_from_zero(value: Any, path: Path) -> Iterator[Problem]:
     problem = _check_whole_number(path, value, 0, None)
     if problem is not None:
         yield problem
@@ -152,7 +152,7 @@ def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
 
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ not in classes:
-            yield _report_type(path, value, expected)
+            yield _report_wrong_type(path, value, expected)
 
     return check
 
@@ -160,7 +160,7 @@ def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
 def _build_map_check(element: _Check, *, rejects_null: bool = True) -> _Check:
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
-            yield _report_type(path, value, "an object")
+            yield _report_wrong_type(path, value, "an object")
             return
         for key, part in value.items():
             if (part is not None or rejects_null) and part is not UNKNOWN:
@@ -172,7 +172,7 @@ def _build_map_check(element: _Check, *, rejects_null: bool = True) -> _Check:
 def _build_list_check(element: _Check) -> _Check:
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not list:
-            yield _report_type(path, value, "a list")
+            yield _report_wrong_type(path, value, "a list")
             return
         for position, part in enumerate(value):
             if part is not UNKNOWN:
@@ -186,7 +186,7 @@ def _build_tuple_check(tuple_type: TupleType) -> _Check:
 
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not list or len(value) != len(checks):
-            yield _report_type(path, value, f"a list of {len(checks)}")
+            yield _report_wrong_type(path, value, f"a list of {len(checks)}")
             return
         for position, (part, check_part) in enumerate(zip(value, checks, strict=True)):
             if part is not None:
@@ -198,19 +198,19 @@ def _build_tuple_check(tuple_type: TupleType) -> _Check:
 def _check_whole_number(path: Path, value: Any, minimum: int, maximum: int | None) -> Problem | None:
     is_whole = value.__class__ is int or (value.__class__ is float and value.is_integer())
     if not is_whole or value < minimum:
-        return _report_type(path, value, f"a whole number from {minimum}")
+        return _report_wrong_type(path, value, f"a whole number from {minimum}")
     return _check_range(path, value, minimum, maximum)
 
 
 def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> Problem | None:
     if value < minimum:
-        return _report_type(path, value, f"a number from {minimum}")
+        return _report_wrong_type(path, value, f"a number from {minimum}")
     if maximum is not None and value > maximum:
-        return _report_type(path, value, f"at most {maximum}")
+        return _report_wrong_type(path, value, f"at most {maximum}")
     return None
 
 
-def _report_type(path: Path, value: Any, expected: str) -> Problem:
+def _report_wrong_type(path: Path, value: Any, expected: str) -> Problem:
     actual = "" if value.__class__ in {str, int, float} else f", not {describe_kind(value)}"
     name = next((step for step in reversed(path) if isinstance(step, str)), "")
     return report_invalid_member(path, f'"{name}" must be {expected}{actual}.')

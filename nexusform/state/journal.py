@@ -15,12 +15,12 @@ from msgspec import Meta, Struct, ValidationError, convert, field
 from msgspec.structs import asdict
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_development_file_error, build_error
-from nexusform.language.parser import pause_collector
+from nexusform.language.parser import pause_garbage_collection
 from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.state import json_codec
-from nexusform.state.codec import build_output_members, parse_output
 from nexusform.state.object_codec import OBJECT_RULES, build_object_members, check_members, parse_object
 from nexusform.state.objects import InstanceState, ObjectState, OutputState
+from nexusform.state.state_codec import build_output_members, parse_output
 
 VERSION: Final = 1
 _HEAD: Final = b'{"journal":%d,"digest":"' % VERSION
@@ -293,7 +293,7 @@ def parse_journal(lines: Iterable[bytes], name: str = "the journal") -> tuple[li
     rows = list(lines)
     if any(line.startswith(_OF_DEVELOPMENT) for line in rows):
         return [], [build_development_file_error(name[:1].upper() + name[1:], "import the resources again")]
-    with pause_collector():
+    with pause_garbage_collection():
         for number, line in enumerate(rows, start=1):
             record = _decode_line(line)
             if record is not None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.json_data.plain_data import Path, convert_number, is_fraction
-from nexusform.values.value import MAX_DIGITS, convert_decimal, format_number
+from nexusform.values.typed_value import MAX_DIGITS, convert_decimal, format_number
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -63,7 +63,7 @@ def parse_json(data: bytes) -> Any:
     import orjson
 
     data = data.removeprefix(_BYTE_ORDER_MARK)
-    if _has_long_runs(data) and any(map(_is_changed_by_orjson, _LONG_NUMBER.findall(data))):
+    if _has_long_digit_runs(data) and any(map(_is_changed_by_orjson, _LONG_NUMBER.findall(data))):
         return _parse_exact_numbers(data)
     try:
         return orjson.loads(data)
@@ -73,7 +73,7 @@ def parse_json(data: bytes) -> Any:
         raise _describe_error(data, problem.msg, problem.pos) from None
 
 
-def _has_long_runs(data: bytes) -> bool:
+def _has_long_digit_runs(data: bytes) -> bool:
     """Check for runs of digits that may exceed a float."""
     tail = b""
     for chunk in _split_chunks(data):

@@ -54,12 +54,12 @@ def is_list(value: Any) -> bool:
     return value.__class__ is list
 
 
-def is_texts(value: Any) -> bool:
+def is_list_of_texts(value: Any) -> bool:
     """Check for a list of strings."""
     return value.__class__ is list and all(item.__class__ is str for item in value)
 
 
-def is_objects(value: Any) -> bool:
+def is_list_of_objects(value: Any) -> bool:
     """Check for a list of JSON objects."""
     return value.__class__ is list and all(item.__class__ is dict for item in value)
 
@@ -74,7 +74,7 @@ def is_key(value: Any) -> bool:
     return value.__class__ is str or is_count(value)
 
 
-def is_paths(value: Any) -> bool:
+def is_list_of_paths(value: Any) -> bool:
     """Check for a list of paths, each a list of names and list positions."""
     return is_list(value) and all(is_list(path) and all(map(is_key, path)) for path in value)
 
@@ -87,8 +87,8 @@ def is_nonempty_text(value: Any) -> bool:
 OBJECT_RULES: Final[Mapping[str, MemberRule]] = {
     "attributes": MemberRule(is_object, "an object", is_required=True),
     "creation": MemberRule(is_count, "a whole number from 0", is_required=True),
-    "sensitive_attributes": MemberRule(is_paths, "a list of paths (lists of names and positions)"),
-    "dependencies": MemberRule(is_texts, "a list of addresses"),
+    "sensitive_attributes": MemberRule(is_list_of_paths, "a list of paths (lists of names and positions)"),
+    "dependencies": MemberRule(is_list_of_texts, "a list of addresses"),
     "status": MemberRule(lambda value: value == "tainted", '"tainted", or absent'),
     "create_before_destroy": MemberRule(is_flag, "true or false"),
     "skip_destroy": MemberRule(is_flag, "true or false"),

@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "value": (
+    "typed_value": (
         "add_refinement build_boolean build_null build_number build_object build_prefix build_set "
         "build_string build_tuple build_unknown collect_marks combine_refinements compute_order_key compute_quotient "
         "compute_remainder compute_shortest_digits convert_decimal format_number MAX_DIGITS normalize_number "

@@ -24,21 +24,21 @@ from nexusform.language.syntax.scanner import (
     scan_text,
 )
 from nexusform.language.syntax.syntax_nodes import Call, Expression, Parentheses
-from nexusform.language.traced_part import TracedPart
+from nexusform.language.traced_part import TracedExpression
 from nexusform.planning.name_resolution.evaluation_settings import StateEvaluation, build_state_evaluation
-from nexusform.planning.name_resolution.origins import ValueOrigins
+from nexusform.planning.name_resolution.value_origins import ValueOrigins
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.rendering.answers.console_text import render_type, render_value
 from nexusform.resource_types.registry import build_registries
 from nexusform.schemas.value_types import DYNAMIC
-from nexusform.values.value import DYNAMIC_UNKNOWN, Value
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value
 from nexusform.workflow.opening.command_context import (
     CommandContext,
     load_project_configuration,
     read_project_variables,
 )
 from nexusform.workflow.opening.project import open_backend
-from nexusform.workflow.opening.remote_sources import RemoteStates, ServerResponses
+from nexusform.workflow.opening.remote_inputs import RemoteStates, ServerResponses
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.opening.system_io import RealFiles, get_plan_time
 
@@ -58,7 +58,7 @@ class EvaluationResult(Struct, frozen=True):
 class ExplanationResult(Struct, frozen=True):
     """The tree of an expression, or None after an error."""
 
-    tree: TracedPart | None
+    tree: TracedExpression | None
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, SourceFile]
 

@@ -124,7 +124,7 @@ def _find_files(path: str, problems: list[Diagnostic], *, recursive: bool) -> It
 
 def _read_source(path: str, confinement: Confinement, problems: list[Diagnostic]) -> SourceFile | None:
     try:
-        raw = read_regular(confinement.resolve_operator_path(path), MAX_FILE_BYTES)
+        raw = read_regular(confinement.resolve_path_of_operator(path), MAX_FILE_BYTES)
     except FileTooLarge:
         problems.append(_build_size_error(path))
         return None

@@ -19,7 +19,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error
 from nexusform.diagnostics.phrases import format_count
 from nexusform.files.regular_files import PRIVATE, create_file, list_directory, write_file
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
-from nexusform.state import codec
+from nexusform.state import state_codec
 from nexusform.state.objects import State
 from nexusform.workflow.opening.backend_choice import (
     DEFAULT_CHOICE,
@@ -36,7 +36,7 @@ from nexusform.workflow.opening.command_context import DEFAULT_WORKSPACE, Comman
 from nexusform.workflow.opening.encryption_settings import wrap_backend
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.opening.system_io import SystemClock
-from nexusform.workflow.runs.locking import LockOptions, acquire_lock
+from nexusform.workflow.runs.state_locking import LockOptions, acquire_lock
 
 
 class InitOptions(Struct, frozen=True):
@@ -104,7 +104,7 @@ def _prepare_backend(
             if has_errors(new_problems):
                 return [], problems
             lines += migration_lines
-        elif _has_state(old_choice, context, settings):
+        elif _has_any_state(old_choice, context, settings):
             return [], [*problems, _build_backend_changed_error(old_choice, choice)]
         else:
             lines.append(f'The previous backend ("{old_choice.kind}") has no state; nothing to migrate.')
@@ -151,7 +151,7 @@ def _find_default_backend(context: CommandContext, settings: Settings, choice: B
         return None
 
 
-def _has_state(choice: BackendChoice, context: CommandContext, settings: Settings) -> bool:
+def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Settings) -> bool:
     """Return whether any workspace of a backend has a state; True if it cannot be read."""
     backend, _ = _open_backend(choice, context, settings)
     if backend is None:
@@ -287,10 +287,10 @@ def _migrate_workspace(
         if rejection is not None and not options.force_copy:
             return "", [*problems, rejection]
         try:
-            _mark_migration(context)
+            _write_migration_marker(context)
         except OSError as problem:
             return "", [*problems, _build_write_error(context, problem)]
-        target.rewrite_journal(codec.encode_state(stored.state), stored.list_preserved_lines())
+        target.rewrite_journal(state_codec.encode_state(stored.state), stored.list_preserved_lines())
     return f'Migrated the state of workspace "{name}" to {target.describe()}.', problems
 
 
@@ -308,7 +308,7 @@ def _describe_unlock(workspace: str) -> str:
     )
 
 
-def _mark_migration(context: CommandContext) -> None:
+def _write_migration_marker(context: CommandContext) -> None:
     """Mark the backends as untrusted from the first copied state until `init` completes. Raises OSError."""
     mark = get_migration_path(context.data_directory)
     mark.parent.mkdir(parents=True, exist_ok=True)

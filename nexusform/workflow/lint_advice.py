@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
-from nexusform.kubernetes.releases.versions import ABANDONED
+from nexusform.kubernetes.releases.kubernetes_versions import ABANDONED
 from nexusform.planning.conclusion.resource_shortages import RESOURCE_SHORTAGE
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.conclusion.version_changes import ENDING
@@ -19,7 +19,7 @@ from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.linting import lint_plan
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.plan_files.saved_plans import get_sources, read_plan
+from nexusform.workflow.plan_files.saved_plans import get_configuration_sources, read_plan
 from nexusform.workflow.runs.run import build_base_request
 
 # Platform failures and failed changes, found by plans and listed by advise.
@@ -44,7 +44,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
         saved, problems = read_plan(plan_path, context)
         if saved is None:
             return LintAdvice(diagnostics=tuple(problems))
-        sources = get_sources(saved)
+        sources = get_configuration_sources(saved)
         findings = tuple(d for d in saved.plan.diagnostics if d.id in {*RULE_IDS, *_PLAN_FINDING_IDS})
         return LintAdvice(findings, _select_errors(saved.plan.diagnostics), sources, f"plan {plan_path}")
     opened = open_project(context)

@@ -14,19 +14,19 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, b
 from nexusform.diagnostics.phrases import format_list
 from nexusform.domain_table import LazyTable, collect_explainers
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.placement_kinds.kinds import VM, get_kind_noun
+from nexusform.placement_kinds.placement_kind import VM, get_kind_noun
 from nexusform.placements.vm_demands import PlacedVm
-from nexusform.planning.conclusion.result import ExplainedVm, PlanResult
+from nexusform.planning.conclusion.plan_result import ExplainedVm, PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
 from nexusform.planning.pool_reasons import explain_pools
-from nexusform.planning.verdicts.fit import DOES_NOT_FIT
+from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning.vm_object import find_placement_origin, get_previous_machine
 from nexusform.plans.impact.pool_reason import PoolReason
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.domain_answer import DomainAnswer
 from nexusform.resources.address import Address, AddressPattern, AddressProblem, compute_address_order, parse_pattern
-from nexusform.scheduling.decision import Certainty
+from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.machine_alternatives import MachineAlternative, list_alternative_machines
 from nexusform.snapshots.snapshot import build_snapshot, list_planned_objects
@@ -59,7 +59,7 @@ class VmExplanation(Struct, frozen=True):
     explained_vm: ExplainedVm
     current_placement: Placement | None = None
     serial: int = 0
-    certainty: Certainty | None = None
+    certainty: PlacementCertainty | None = None
     samples: int = 0
     provenance: str = ""
     alternatives: tuple[MachineAlternative, ...] = ()
@@ -103,7 +103,7 @@ def explain_object(context: CommandContext, address: str, name: str, plan_path: 
         return Explanations(
             domain_answer=domain_answer, diagnostics=(*problems, *domain_answer.diagnostics), sources=opened.sources
         )
-    answer = _Question(opened.project, request, pattern, name).explain()
+    answer = _ExplanationQuery(opened.project, request, pattern, name).explain()
     return replace(answer, diagnostics=(*problems, *answer.diagnostics), sources=opened.sources)
 
 
@@ -148,7 +148,7 @@ def _build_request(context: CommandContext, plan_path: str) -> tuple[OpenResult,
     return opened, replace(request, now=plan.timestamp, workspace=plan.workspace), problems
 
 
-class _Question(Struct, frozen=True):
+class _ExplanationQuery(Struct, frozen=True):
     """A query about one object or the pools of an address."""
 
     project: Project
@@ -164,7 +164,7 @@ class _Question(Struct, frozen=True):
         names = self._list_names(planned, current_vms)
         platform_names = {vm.platform_name or name: name for name, (_, vm) in current_vms.items()}
         if not names:
-            return Explanations(diagnostics=(*_select_errors(planned), self._build_nothing_error(planned)))
+            return Explanations(diagnostics=(*_select_errors(planned), self._build_nothing_to_explain_error(planned)))
         if self.name not in {*names, *platform_names} and (self.name or len(names) > 1):
             pools = explain_pools(planned, self.request.state, self.pattern, self.name)
             if pools or not self.name:
@@ -179,7 +179,7 @@ class _Question(Struct, frozen=True):
         reasons = self._build_reasons(
             self._plan_with_explanation(self.request, planned.objects, name, includes_remedies=has_failed), name
         )
-        removals = self._select_removals(planned, name) if not reasons else ()
+        removals = self._select_removal_rows(planned, name) if not reasons else ()
         if removals:
             return Explanations(removals=removals, diagnostics=tuple(_select_errors(planned)))
         if not reasons:
@@ -248,8 +248,8 @@ class _Question(Struct, frozen=True):
                 samples=planned.plan.samples,
                 alternatives=alternatives,
                 pool_size=next((len(pool.numbers) for pool in pools if name in pool.names), 1),
-                previous_machine=planned.objects[explained_vm.address].map_left_machines().get(name, ""),
-                remedies=_get_remedies(planned) if placement is None else (),
+                previous_machine=planned.objects[explained_vm.address].get_left_machines().get(name, ""),
+                remedies=_get_capacity_remedies(planned) if placement is None else (),
             )
             reasons.append(reason)
         return reasons
@@ -280,14 +280,14 @@ class _Question(Struct, frozen=True):
             for reason in reasons
         ]
 
-    def _select_removals(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
+    def _select_removal_rows(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
         """Return the removal rows of the VMs of a name."""
         removed = (row for row in planned.plan.placements if row.action is PlacementAction.REMOVE)
         return tuple(
             row for row in removed if row.kind == VM and row.object == name and self.pattern.is_match(row.address)
         )
 
-    def _build_nothing_error(self, planned: PlanResult) -> Diagnostic:
+    def _build_nothing_to_explain_error(self, planned: PlanResult) -> Diagnostic:
         """Build the error for an address without placements, or without explanations in its domain."""
         rows = (row for row in planned.plan.placements if self.pattern.is_match(row.address))
         nouns = sorted({get_kind_noun(row.kind) for row in rows if row.kind != VM})
@@ -319,7 +319,7 @@ def _remove_vm(state: State, address: Address, name: str) -> State:
     return state.replace_instance(address, replace(instance, current=replace(instance.current, attributes=attributes)))
 
 
-def _get_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]:
+def _get_capacity_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]:
     """Return the remedies of VMs that do not fit; all such errors have the same ones."""
     misfits = (diagnostic for diagnostic in planned.diagnostics if diagnostic.id == DOES_NOT_FIT)
     return next((tuple(misfit.extra["fit"].get("suggested_fixes", ())) for misfit in misfits), ())

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domain_table import LazyTable, collect_targets
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.state import json_codec
@@ -57,12 +57,12 @@ def check_with_programs(result: PlanResult, programs: Mapping[str, str], directo
             diagnostics.append(build_error("program-check-failed", detail))
             continue
         checks.append(outcome.check)
-        diagnostics += _warn_about_rest(outcome)
+        diagnostics += _warn_about_unchecked_objects(outcome)
         diagnostics += _report_differences(outcome, directory)
     return replace(plan, checks_by=tuple(checks), diagnostics=(*plan.diagnostics, *diagnostics))
 
 
-def _warn_about_rest(outcome: CheckOutcome) -> list[Diagnostic]:
+def _warn_about_unchecked_objects(outcome: CheckOutcome) -> list[Diagnostic]:
     """Return a warning about the objects without a check; none if all have one."""
     check, rest = outcome.check, outcome.check.total - outcome.check.checked
     if rest <= 0:

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from nexusform.advice.facts import LintFacts, PoolFacts, SiteFacts, build_simulator
+from nexusform.advice.lint_input import LintInput, LintPool, LintSite, build_placement_simulator
 from nexusform.advice.registry import RULE_IDS, RULES, run_rules
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Severity, Span
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Usage
-from nexusform.scheduling.racks.rule import CountFilter, Item, RejectionCheck
+from nexusform.scheduling.racks.rule import CountFilter, RankedItem, RejectionCheck
 from nexusform.scheduling.racks.vms import Demand, Machine, PlacementConstraints, VmName
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from tests.scheduling.racks.samples import change_profile
 
 SKUS = CATALOGUES[NEWEST].vm_skus
@@ -43,8 +43,8 @@ def machines(racks: int, each: int, sku: str = "bom-1.7.3") -> tuple[Machine, ..
     )
 
 
-def pool(cluster: str, name: str, sku: str, count: int, zones: Sequence[str] = (), **more: str) -> PoolFacts:
-    return PoolFacts(
+def pool(cluster: str, name: str, sku: str, count: int, zones: Sequence[str] = (), **more: str) -> LintPool:
+    return LintPool(
         address=f"nexus_kubernetes_cluster.{cluster[-1]}",
         owner=f"lab/{cluster}",
         cluster=cluster,
@@ -63,8 +63,8 @@ SPAN = Span("main.nf.hcl", Position(1, 1, 0), Position(1, 5, 4))
 
 
 def planned(
-    site: tuple[Machine, ...], pools: Sequence[PoolFacts], stood: Sequence[str] = (), *, costless: bool = True
-) -> LintFacts:
+    site: tuple[Machine, ...], pools: Sequence[LintPool], stood: Sequence[str] = (), *, costless: bool = True
+) -> LintInput:
     """Facts of a plan that places all pools but those of the clusters that stood before, as `advise` asks."""
     scheduler, before = RackScheduler(site), RackScheduler(site)
     placed = []
@@ -79,13 +79,13 @@ def planned(
                     before.add_existing(vm, one.sku, answer[1])
         new = () if one.cluster in stood else one.numbers
         placed.append(replace(one, vms=vms, new_numbers=new))
-    lab = SiteFacts("lab", site, build_simulator(before), scheduler.count_free_slots)
-    return LintFacts(tuple(placed), {"lab": lab}, tuple(SKUS.values()), includes_costless=costless)
+    lab = LintSite("lab", site, build_placement_simulator(before), scheduler.count_free_slots)
+    return LintInput(tuple(placed), {"lab": lab}, tuple(SKUS.values()), includes_costless=costless)
 
 
-def literal(site: tuple[Machine, ...], pools: Sequence[PoolFacts]) -> LintFacts:
+def literal(site: tuple[Machine, ...], pools: Sequence[LintPool]) -> LintInput:
     """What `validate` knows: nothing is placed, nothing can be measured."""
-    return LintFacts(tuple(pools), {"lab": SiteFacts("lab", site)}, tuple(SKUS.values()))
+    return LintInput(tuple(pools), {"lab": LintSite("lab", site)}, tuple(SKUS.values()))
 
 
 def of(rule: str, diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -193,7 +193,7 @@ class TestZonesPinned:
 
     def test_without_any_known_rack(self) -> None:
         pinned = pool("cluster-a", "np", "NC_G6_28_v1", 9, ["x", "y"])
-        (finding,) = run_rules(LintFacts((pinned,)))
+        (finding,) = run_rules(LintInput((pinned,)))
         assert "pinned to the zones x and y" in finding.detail
 
 
@@ -345,9 +345,9 @@ def test_room_that_is_left_is_counted_with_what_all_pools_of_the_sku_ask(monkeyp
         return (lambda rack: "full" if usage.pool.racks[rack] >= most else None) if most else None
 
     rule = CountFilter(
-        name="at_most", item=Item.RACK, build_check=opens, describe_shortage=lambda _: "full", is_monotonic=True
+        name="at_most", item=RankedItem.RACK, build_check=opens, describe_shortage=lambda _: "full", is_monotonic=True
     )
     change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, rule))
     limited = replace(pool("cluster-a", "pool1", "NC_P46_224_v1", 2), constraints=_AtMost(most_on_rack=3))
-    outcome = build_simulator(RackScheduler(machines(2, 4)))([limited])
+    outcome = build_placement_simulator(RackScheduler(machines(2, 4)))([limited])
     assert outcome.free_largest == 6

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nexusform.applying.apply_recorder import ApplyRecorder, build_opening_records
 from nexusform.applying.events import StepOutcome
 from nexusform.applying.executor import ApplyResult, ExecutionOptions, execute_plan
-from nexusform.applying.recorder import Recorder, build_opening_records
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -24,9 +24,9 @@ from nexusform.plans.plan import Action, Plan, StepKind
 from nexusform.providers.simulated import make_provider
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, MapType
-from nexusform.state.draft import apply_records
 from nexusform.state.journal import parse_journal
 from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.state.state_draft import apply_records
 from tests.applying.plans import Lines, Notes, Ticking, address, attributes, change, creating, step
 
 
@@ -71,7 +71,7 @@ def run(
     state = state or State()
     lines = lines or Lines()
     notes = Notes()
-    recorder = Recorder(lines, state)  # type: ignore[arg-type]
+    recorder = ApplyRecorder(lines, state)  # type: ignore[arg-type]
     for record in build_opening_records(plan, state, "lineage-1"):
         recorder.add_record(record)
     given_providers = {"simulated": provider or make_provider({}, ".", ExitStack())}
@@ -424,7 +424,7 @@ def test_long_steps_are_told_of_every_ten_seconds() -> None:
             released.set()
 
     lines = Lines()
-    recorder = Recorder(lines, State())  # type: ignore[arg-type]
+    recorder = ApplyRecorder(lines, State())  # type: ignore[arg-type]
     notes = Counting()
     execute_plan(creating({0: []}), recorder, {"simulated": Slow(lines)}, {}, clock=Ticking(8), listener=notes)
     assert notes.told[0][0] == "started"

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.applying.interrupted_steps import resolve_intents
+from nexusform.applying.apply_recorder import ApplyRecorder
+from nexusform.applying.interrupted_steps import recover_step_outcomes
 from nexusform.applying.provider_calls import build_call, compute_deposed_key
-from nexusform.applying.recorder import Recorder
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem
 from nexusform.plans.plan import Action, Change, StepKind
 from nexusform.providers.simulated import SimulatedProvider, make_provider
-from nexusform.state.draft import apply_records
 from nexusform.state.journal import parse_journal
 from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.state.state_draft import apply_records
 from tests.applying.plans import Lines, address, attributes, change, step
 
 
@@ -26,7 +26,7 @@ def site(directory: Path) -> SimulatedProvider:
 def begun(state: State, kind: StepKind, of: Change, provider: Any) -> tuple[State, list[Any], Any]:
     """A run that wrote its intent and was killed; the state that its journal tells, and the call."""
     lines = Lines()
-    recorder = Recorder(lines, state)  # type: ignore[arg-type]
+    recorder = ApplyRecorder(lines, state)  # type: ignore[arg-type]
     call = build_call(step(0, kind, 0, of), of, provider)
     recorder.record_intent(call)
     recorder.flush()
@@ -36,7 +36,7 @@ def begun(state: State, kind: StepKind, of: Change, provider: Any) -> tuple[Stat
 
 
 def settled(state: State, opened: list[Any], provider: Any) -> State:
-    return apply_records(state, resolve_intents(opened, {"simulated": provider}))[0]
+    return apply_records(state, recover_step_outcomes(opened, {"simulated": provider}))[0]
 
 
 def standing(**more: Any) -> State:
@@ -157,7 +157,7 @@ def test_without_a_reality_only_the_state_tells() -> None:
 def test_a_provider_that_is_gone_is_told_of(tmp_path: Path) -> None:
     _, opened, _ = begun(State(), StepKind.CREATE, change("r0", Action.CREATE, 1), site(tmp_path))
     with pytest.raises(ProviderProblem, match='no provider "simulated"'):
-        resolve_intents(opened, {})
+        recover_step_outcomes(opened, {})
 
 
 def _made() -> Change:

@@ -8,20 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.applying.open_predictions import (
+from nexusform.applying.unverified_predictions import (
     OPEN_PREDICTIONS_KEY,
     PredictedVm,
-    read_open_predictions,
+    read_unverified_predictions,
     set_open_predictions,
 )
-from nexusform.scheduling.decision import Certainty
+from nexusform.scheduling.placement_decision import PlacementCertainty
 
 _SHARE = st.integers(0, 100).map(lambda percent: percent / 100)
 _TIED = st.integers(1, 99)
 _NAME = st.from_regex(r"[a-z][a-z0-9.-]{0,8}", fullmatch=True)
 _MACHINE = st.from_regex(r"[a-z][a-z0-9,.-]{0,8}", fullmatch=True)
 _CERTAINTY = st.builds(
-    Certainty, _SHARE, _SHARE, _SHARE, st.tuples(_TIED, _TIED, _TIED), st.none() | st.tuples(_SHARE, _SHARE, _SHARE)
+    PlacementCertainty,
+    _SHARE,
+    _SHARE,
+    _SHARE,
+    st.tuples(_TIED, _TIED, _TIED),
+    st.none() | st.tuples(_SHARE, _SHARE, _SHARE),
 )
 _LANDINGS = st.lists(
     st.builds(
@@ -42,7 +47,7 @@ _LANDINGS = st.lists(
 @given(st.dictionaries(_NAME, _LANDINGS, max_size=3))
 def test_a_note_reads_back_as_it_was(opened: dict[str, tuple[PredictedVm, ...]]) -> None:
     noted = set_open_predictions({"other": 1}, opened)
-    read = read_open_predictions(json.loads(json.dumps(noted)))
+    read = read_unverified_predictions(json.loads(json.dumps(noted)))
     assert {pool: set(landings) for pool, landings in read.items()} == {
         pool: set(landings) for pool, landings in opened.items()
     }
@@ -55,7 +60,7 @@ def test_a_hundred_vms_of_which_no_two_are_alike_take_less_than_3_kib() -> None:
             number,
             f"r{number % 8}",
             f"r{number % 8}-bm{number // 8:02}",
-            Certainty((10 + number % 17) / 100, (1 + number % 5) / 100, 0.52, (8, 60 + number % 20, 2)),
+            PlacementCertainty((10 + number % 17) / 100, (1 + number % 5) / 100, 0.52, (8, 60 + number % 20, 2)),
             is_machine_certain=False,
             is_count_certain=False,
         )
@@ -64,7 +69,7 @@ def test_a_hundred_vms_of_which_no_two_are_alike_take_less_than_3_kib() -> None:
     note = set_open_predictions(None, {"np": landings})
     assert note is not None
     assert len(json.dumps(note[OPEN_PREDICTIONS_KEY])) < 3072
-    alike = {"np": tuple(PredictedVm(n, "r1", f"m{n:02}", Certainty(1, 1, 1), True, True) for n in range(100))}
+    alike = {"np": tuple(PredictedVm(n, "r1", f"m{n:02}", PlacementCertainty(1, 1, 1), True, True) for n in range(100))}
     assert len(json.dumps(set_open_predictions(None, alike))) < 1024
 
 
@@ -80,24 +85,24 @@ def test_a_hundred_vms_of_which_no_two_are_alike_take_less_than_3_kib() -> None:
     ],
 )
 def test_a_note_that_says_something_else_is_none(text: str) -> None:
-    assert read_open_predictions({OPEN_PREDICTIONS_KEY: {"np": text}}) == {}
+    assert read_unverified_predictions({OPEN_PREDICTIONS_KEY: {"np": text}}) == {}
 
 
 @given(st.lists(st.from_regex(r"[a-c]{0,1}-?[0-9]{0,2}", fullmatch=True), min_size=1, max_size=12, unique=True))
 def test_tied_machines_read_back_in_their_order(names: list[str]) -> None:
-    landing = PredictedVm(0, "r1", "m", Certainty(1.0, 1.0), False, False, tied_machines=tuple(names))
-    read = read_open_predictions(set_open_predictions(None, {"p": (landing,)}))
+    landing = PredictedVm(0, "r1", "m", PlacementCertainty(1.0, 1.0), False, False, tied_machines=tuple(names))
+    read = read_unverified_predictions(set_open_predictions(None, {"p": (landing,)}))
     assert read["p"][0].tied_machines == tuple(names)
 
 
 def test_a_thousand_tied_machines_take_few_bytes() -> None:
     names = tuple(f"rack{rack}-bm{number:02}" for rack in range(1, 17) for number in range(1, 65))
-    landing = PredictedVm(0, "r1", "m", Certainty(1.0, 1.0), False, False, tied_machines=names)
+    landing = PredictedVm(0, "r1", "m", PlacementCertainty(1.0, 1.0), False, False, tied_machines=names)
     assert len(json.dumps(set_open_predictions(None, {"p": (landing,)}))) < 600
 
 
 def test_a_damaged_run_of_machines_is_no_prediction() -> None:
-    landing = PredictedVm(0, "r1", "m", Certainty(1.0, 1.0), False, False, tied_machines=("m1", "m2"))
+    landing = PredictedVm(0, "r1", "m", PlacementCertainty(1.0, 1.0), False, False, tied_machines=("m1", "m2"))
     noted = json.loads(json.dumps(set_open_predictions(None, {"p": (landing,)})))
     noted[OPEN_PREDICTIONS_KEY]["p"] = noted[OPEN_PREDICTIONS_KEY]["p"].replace("m1..2", "m1..999999999999")
-    assert read_open_predictions(noted) == {}
+    assert read_unverified_predictions(noted) == {}

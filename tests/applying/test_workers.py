@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event
 
-from nexusform.applying.workers import CompletedCall, Workers
+from nexusform.applying.provider_workers import CompletedCall, Workers
 
 
 def test_a_call_that_was_handed_out_earlier_takes_the_place_of_one_that_only_waits() -> None:

@@ -21,7 +21,7 @@ def test_of_several_marks_of_one_document_the_last_counts() -> None:
 @pytest.mark.parametrize("record", [b"a\nb", b"#compacted x"])
 def test_what_could_be_taken_for_something_else_is_refused(record: bytes) -> None:
     with pytest.raises(ValueError, match="one line that does not start with #"):
-        journal_lines.check_records([record])
+        journal_lines.check_journal_records([record])
 
 
 def test_what_comes_while_a_write_is_under_way_goes_out_together() -> None:

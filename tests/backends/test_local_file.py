@@ -107,7 +107,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(regular_files, "write_all", full)
+    monkeypatch.setattr(regular_files, "write_all_bytes", full)
     with pytest.raises(BackendProblem, match="No space left"):
         backend.write(b"two")
     assert path.read_bytes() == b"one"

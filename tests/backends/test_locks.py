@@ -12,7 +12,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = 100.0
-        monkeypatch.setattr(lock_text, "read_clock", lambda: self.time)
+        monkeypatch.setattr(lock_text, "read_monotonic_clock", lambda: self.time)
 
 
 def test_a_claim_holds_until_shortly_before_it_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def test_a_claim_counts_from_when_it_was_asked_for(monkeypatch: pytest.MonkeyPat
 def test_a_renewal_prolongs_the_claim() -> None:
     renewed = threading.Event()
     claim = Lease(0.3, renewed.set)
-    claim.begin(sent_at=lock_text.read_clock())
+    claim.begin(sent_at=lock_text.read_monotonic_clock())
     assert renewed.wait(10)
     claim.stop()
 
@@ -52,7 +52,7 @@ def test_a_claim_that_somebody_else_has_is_lost_at_once() -> None:
         raise LeaseLost("another run has it")
 
     claim = Lease(0.3, renew)
-    claim.begin(sent_at=lock_text.read_clock() + 1000)
+    claim.begin(sent_at=lock_text.read_monotonic_clock() + 1000)
     assert refused.wait(10)
     claim.stop()  # waits for the thread
     with pytest.raises(BackendProblem, match="another run has it"):
@@ -70,7 +70,7 @@ def test_a_disturbance_is_tried_again_before_the_claim_runs_out() -> None:
         renewed.set()
 
     claim = Lease(0.3, renew)
-    claim.begin(sent_at=lock_text.read_clock())
+    claim.begin(sent_at=lock_text.read_monotonic_clock())
     assert renewed.wait(10)
     claim.stop()
 

@@ -27,9 +27,9 @@ from nexusform.domains.fleet.scheduling.bindings import (
     ResourceUsage,
     SpreadConstraint,
 )
-from nexusform.domains.fleet.scheduling.cycle import CycleResult, run_cycles
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
+from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult, run_cycles
 from nexusform.domains.fleet.scheduling.watcher import WatchedPlacement, enqueue_placements
 from nexusform.kubernetes.matching import Taint, build_label_selector
 from nexusform.kubernetes.quantity import build_quantity

@@ -18,7 +18,7 @@ from typing import Any
 import hcl2
 
 from nexusform.diagnostics.diagnostic import SourceFile
-from nexusform.language.bodies import BodySchema, decode_body
+from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import decode_tree as decode
 from nexusform.language.parser import encode_tree as encode

@@ -11,7 +11,7 @@ from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChang
 from nexusform.plans.saved.plan_file import read_plan_file, write_plan_file
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 
 def a_plan(count: int) -> Plan:

@@ -9,8 +9,8 @@ import time
 from typing import Any
 
 from nexusform.resources.address import Address
-from nexusform.state.codec import decode_state, encode_state
 from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.state.state_codec import decode_state, encode_state
 
 
 def a_state(count: int) -> State:

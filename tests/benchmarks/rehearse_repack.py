@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nexusform.cli.main import run_command_line
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 SKUS: Final = CATALOGUES[NEWEST].vm_skus
 LARGE: Final = "NC_G48_224_v1"

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.cli.main import run_command_line
 from nexusform.plans.saved import plan_file
-from nexusform.values.value import Refinement
+from nexusform.values.typed_value import Refinement
 
 # Two moments may turn out to be one: what is said of their number in the plan comes out otherwise.
 _TWO = "[for moment in toset([timestamp(), timestamp()]) : moment]"

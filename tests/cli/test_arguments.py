@@ -9,6 +9,7 @@ import pytest
 from msgspec import Struct
 
 from nexusform.cli.arguments import (
+    build_arguments_record,
     build_parameters,
     declare_choice,
     declare_flag_group,
@@ -20,7 +21,6 @@ from nexusform.cli.arguments import (
     declare_repeatable_text,
     declare_switch,
     declare_text,
-    fill_record,
 )
 from nexusform.cli.commands import Command, LazyGroup, define_command
 from nexusform.cli.main import ROOT
@@ -57,7 +57,7 @@ def _taken(words: list[str]) -> _Arguments:
 
 
 def test_every_field_has_its_default() -> None:
-    assert _taken(["a"]) == fill_record(_Arguments, {"source": "a"})
+    assert _taken(["a"]) == build_arguments_record(_Arguments, {"source": "a"})
 
 
 def test_every_field_takes_what_was_typed() -> None:
@@ -102,4 +102,4 @@ def test_no_two_fields_of_a_command_share_a_name_or_a_flag(name: str, declared: 
 
 def test_a_record_is_filled_from_what_click_read() -> None:
     assert [parameter.name for parameter in build_parameters(_Speed)] == ["slow", "steps"]
-    assert fill_record(_Speed, {"slow": True, "steps": 3}) == _Speed(slow=True, steps=3)
+    assert build_arguments_record(_Speed, {"slow": True, "steps": 3}) == _Speed(slow=True, steps=3)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
-from nexusform.cli.code_host import find_origin
+from nexusform.cli.code_host import find_code_origin
 from nexusform.cli.main import run_command_line
 from nexusform.rendering.report.code_origin import CodeOrigin
 
@@ -40,27 +40,27 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_github_says_where_the_directory_is(lab: Path) -> None:
-    assert find_origin("", github(lab)) == CodeOrigin("https://github.com/o/r/blob/0123", "sites/lab", "0123")
+    assert find_code_origin("", github(lab)) == CodeOrigin("https://github.com/o/r/blob/0123", "sites/lab", "0123")
 
 
 def test_gitlab_too(lab: Path) -> None:
     said = {"CI_PROJECT_URL": "https://gl/g/p", "CI_COMMIT_SHA": "4567", "CI_PROJECT_DIR": str(lab / "sites")}
-    assert find_origin("", said) == CodeOrigin("https://gl/g/p/-/blob/4567", "lab", "4567")
+    assert find_code_origin("", said) == CodeOrigin("https://gl/g/p/-/blob/4567", "lab", "4567")
 
 
 def test_the_flag_wins_and_the_commit_stays(lab: Path) -> None:
-    assert find_origin("https://h/x", github(lab)) == CodeOrigin("https://h/x", "", "0123")
-    assert find_origin("https://h/x", {}) == CodeOrigin("https://h/x")
+    assert find_code_origin("https://h/x", github(lab)) == CodeOrigin("https://h/x", "", "0123")
+    assert find_code_origin("https://h/x", {}) == CodeOrigin("https://h/x")
 
 
 def test_outside_of_the_clone_nothing_is_linked(lab: Path) -> None:
-    assert find_origin("", github(lab / "elsewhere")) == CodeOrigin(commit="0123")
-    assert find_origin("", {}) == CodeOrigin()
+    assert find_code_origin("", github(lab / "elsewhere")) == CodeOrigin(commit="0123")
+    assert find_code_origin("", {}) == CodeOrigin()
 
 
 def test_what_is_no_address_is_refused() -> None:
     with pytest.raises(click.UsageError, match="-source-url"):
-        find_origin("javascript:alert(1)", {})
+        find_code_origin("javascript:alert(1)", {})
 
 
 @pytest.mark.usefixtures("lab")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.applying.recorder import Recorder
+from nexusform.applying.apply_recorder import ApplyRecorder
 from nexusform.cli.main import run_command_line
 from nexusform.state.journal import ApplyEnd
 
@@ -26,9 +26,9 @@ def dies_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dies:
     """Applies, and dies before its end is recorded."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(TEXT)
-    note: Callable[..., None] = Recorder.add_record
+    note: Callable[..., None] = ApplyRecorder.add_record
 
-    def dying(self: Recorder, record: object) -> None:
+    def dying(self: ApplyRecorder, record: object) -> None:
         if isinstance(record, ApplyEnd):
             self.flush()
             raise KeyboardInterrupt
@@ -36,7 +36,7 @@ def dies_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dies:
 
     def call(*words: str) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(Recorder, "add_record", dying)
+            patched.setattr(ApplyRecorder, "add_record", dying)
             assert run_command_line(["apply", *words]) != 0
 
     return call

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
 

@@ -5,8 +5,8 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType
-from nexusform.state.codec import encode_state
 from nexusform.state.objects import OutputState, State
+from nexusform.state.state_codec import encode_state
 
 OUTPUTS = {
     "name": OutputState("lab", STRING),

@@ -313,7 +313,7 @@ resource "nexus_kubernetes_cluster" "c" {
     def fail(*_arguments: object, **_options: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("nexusform.planning.verdicts.fit.repeat_with_samples", fail)
+    monkeypatch.setattr("nexusform.planning.verdicts.placement_fit.repeat_with_samples", fail)
     assert nf("apply", "p.nfplan")[0] == 0
 
 

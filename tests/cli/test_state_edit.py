@@ -4,8 +4,8 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.resources.address import parse_address
-from nexusform.state.codec import decode_state, encode_state
 from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.state.state_codec import decode_state, encode_state
 from tests.taints import taint_in_file
 
 PATH = Path("state/nexusform.nfstate")

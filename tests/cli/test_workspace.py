@@ -4,8 +4,8 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.resources.address import parse_address
-from nexusform.state.codec import encode_state
 from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.state.state_codec import encode_state
 
 STATE = State("l", 5, instances={parse_address("nexus_rack.r"): InstanceState(ObjectState({"id": "lab/r"}, 1))})
 

@@ -9,7 +9,7 @@ from nexusform.json_data.plain_data import convert_to_value
 from nexusform.language.syntax.syntax_nodes import Traversal
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, SetType
-from nexusform.values.value import Value
+from nexusform.values.typed_value import Value
 
 ID = AttributeSchema(STRING, "", computed=True)
 NAME = AttributeSchema(STRING, "", required=True)

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.configuration.body_evaluation import PreparedBody, prepare_body
+from nexusform.configuration.body_preparation import PreparedBody, build_prepared_body
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.language.parser import parse_file
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.values.value import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, build_null, build_string, build_tuple
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, build_null, build_string, build_tuple
 from tests.configuration.sample import CLUSTER, RACK, Names
 
 SITE = 'site_id = "s"\n'
@@ -15,7 +15,7 @@ SITE = 'site_id = "s"\n'
 def prepared(text: str, schema: BlockSchema) -> PreparedBody:
     body, wrong = parse_file(SourceFile("x.nf.hcl", text))
     assert wrong == []
-    found, problems = prepare_body(body, schema)
+    found, problems = build_prepared_body(body, schema)
     assert problems == []
     return found
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.configuration.body_evaluation import prepare_resource
+from nexusform.configuration.body_preparation import build_prepared_resource
 from nexusform.configuration.loader import load_configuration
 from nexusform.configuration.reference_checks import check_references, list_modules
 from nexusform.diagnostics.diagnostic import Diagnostic
@@ -33,7 +33,7 @@ def everything_said() -> str:
             for block in module.resources.values():
                 known = MANAGED if block.mode == "managed" else DATA
                 if block.type in known:
-                    problems += prepare_resource(block, known[block.type])[1]
+                    problems += build_prepared_resource(block, known[block.type])[1]
     return "".join(map(told, problems))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.configuration.loader import load_configuration, read_variables
+from nexusform.configuration.loader import load_configuration, read_root_variables
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language import parser
@@ -179,7 +179,7 @@ def test_a_broken_file_is_not_kept() -> None:
 
 
 def values(*options: tuple[str, str], **environment: str) -> tuple[dict[str, tuple[object, str]], list[Diagnostic]]:
-    found, problems = read_variables(loaded(), environment=environment, var_options=options, directory=".")
+    found, problems = read_root_variables(loaded(), environment=environment, var_options=options, directory=".")
     return {name: (convert_to_plain(v)[0], origin.text) for name, (v, origin) in found.items()}, problems
 
 
@@ -270,7 +270,7 @@ def test_options_and_files_that_are_none() -> None:
     ]
     write("bad.nfvars.hcl", "block {\n}\na = \n")
     options = [("var-file", "bad.nfvars.hcl")]
-    _, problems = read_variables(loaded(), environment={}, var_options=options, directory=".")
+    _, problems = read_root_variables(loaded(), environment={}, var_options=options, directory=".")
     assert {p.subject.filename for p in problems if p.subject} == {"bad.nfvars.hcl"}
 
 
@@ -280,12 +280,12 @@ def test_broken_files_bring_no_complaints_about_variables() -> None:
     assert len(problems) == 1
     assert configuration is not None
     options = [("var", "a=1")]
-    assert read_variables(configuration, environment={}, var_options=options, directory=".") == ({}, [])
+    assert read_root_variables(configuration, environment={}, var_options=options, directory=".") == ({}, [])
 
 
 def test_sensitive_variables_are_marked() -> None:
     write("main.nf.hcl", 'variable "key" {\n  sensitive = true\n}\n')
-    found, _ = read_variables(loaded(), environment={"NF_VAR_key": "k"}, var_options=[], directory=".")
+    found, _ = read_root_variables(loaded(), environment={"NF_VAR_key": "k"}, var_options=[], directory=".")
     assert found["key"][0].is_sensitive
 
 

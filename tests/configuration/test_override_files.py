@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.configuration.body_evaluation import prepare_resource
+from nexusform.configuration.body_preparation import build_prepared_resource
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.loader import load_configuration
 from tests.configuration.sample import CLUSTER, DATA, MANAGED, RACK, Names
@@ -24,7 +24,7 @@ def configuration(monkeypatch: pytest.MonkeyPatch) -> Configuration:
 
 def values(configuration: Configuration, kind: str, name: str) -> dict[str, Any]:
     block = configuration.root.resources["managed", kind, name]
-    prepared, problems = prepare_resource(block, {"nexus_cluster": CLUSTER, "nexus_rack": RACK}[kind])
+    prepared, problems = build_prepared_resource(block, {"nexus_cluster": CLUSTER, "nexus_rack": RACK}[kind])
     assert problems == []
     return prepared.evaluate(Names())[0]
 

@@ -20,7 +20,7 @@ from typing import Any
 from nexusform.domains.conformance.workflow import kubefleet_check
 from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms, open_programs
 from nexusform.domains.fleet.scheduling.bindings import Health, Member
-from nexusform.domains.fleet.scheduling.validation import read_usage
+from nexusform.domains.fleet.scheduling.fleet_api_validation import parse_resource_usage
 from nexusform.kubernetes.matching import Taint
 from tests.conformance.case_writer import run_recorder
 
@@ -45,7 +45,7 @@ def build_members(draw: Random) -> list[Member]:
         total = draw.choice((8, 16, 64))
         free = draw.randint(0, total)
         amounts = ({"cpu": str(total), "memory": f"{4 * total}Gi"}, {"cpu": str(free), "memory": f"{4 * free}Gi"})
-        usage, _ = read_usage(amounts[0], amounts[0], amounts[1])
+        usage, _ = parse_resource_usage(amounts[0], amounts[0], amounts[1])
         properties = {"kubernetes-fleet.io/node-count": str(draw.randint(1, 9)), _COST: f"0.{draw.randint(10, 99)}"}
         members.append(Member(f"member-{number:02}", labels, taints, properties, usage, Health.HEALTHY, None))
     return members
@@ -119,7 +119,7 @@ class FleetRecorder(kubefleet_check.FleetCheck):
 
         def is_decided() -> bool:
             for item in self._running.call("GET", _PLACEMENTS)["items"]:
-                statuses[item["metadata"]["name"]] = kubefleet_check.find_status(item)
+                statuses[item["metadata"]["name"]] = kubefleet_check.find_scheduled_status(item)
             if all(statuses.get(name) for name in bodies):
                 return True
             time.sleep(0.1)
@@ -147,7 +147,7 @@ class FleetRecorder(kubefleet_check.FleetCheck):
             {
                 "cluster": item["spec"]["targetCluster"],
                 "state": item["spec"]["state"],
-                **kubefleet_check.read_scores(item["spec"]),
+                **kubefleet_check.read_binding_scores(item["spec"]),
             }
             for item in self.list_bindings(name)
         ]
@@ -176,7 +176,7 @@ def record_decisions(programs: str, definitions: str, minutes: float) -> Iterato
 
 def record_fleet(running: LoopbackPrograms, directory: Path, draw: Random, end: float) -> Iterator[Body]:
     """Yield the decisions on one fleet."""
-    kubefleet_check.start_hub(running, directory)
+    kubefleet_check.start_hub_agent(running, directory)
     recorder = FleetRecorder(running, kubefleet_check.read_agent_version(directory / "hubagent"), {})
     recorder.join_members(tuple(build_members(draw)))
     for batch in range(20):
@@ -185,7 +185,7 @@ def record_fleet(running: LoopbackPrograms, directory: Path, draw: Random, end: 
         for _ in range(_ROUNDS):
             bodies = {}
             for name in names:
-                body = kubefleet_check.build_object(
+                body = kubefleet_check.build_named_object(
                     "placement.kubernetes-fleet.io/v1beta1", "ClusterResourcePlacement", name
                 )
                 selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "nothing"}

@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from nexusform.domains.vnf.serving import grant_server
-from nexusform.domains.vnf.serving.grants import CREATED, PlannedGrants
+from nexusform.domains.vnf.serving.grant_decisions import CREATED, PlannedGrants
 from nexusform.domains.vnf.serving.vnf_packages import list_packages
 from nexusform.workflow.opening.system_io import RealFiles
 from tests.conformance.case_writer import run_recorder

@@ -59,10 +59,10 @@ def kubeconfig(address: str, folder: Path) -> Path:
 
 def ask_hub(call: Callable[[Any], object]) -> Call:
     def ask(address: str, folder: Path) -> object:
-        from nexusform.domains.hub.api.hub_client import HubClient, HubLocation, Timing
+        from nexusform.domains.hub.api.hub_client import ClientTiming, HubClient, HubLocation
 
         clock = itertools.count(0, 30)
-        timing = Timing(lambda _seconds: None, lambda: float(next(clock)))
+        timing = ClientTiming(lambda _seconds: None, lambda: float(next(clock)))
         with closing(HubClient(HubLocation(str(kubeconfig(address, folder))), timing)) as hub:
             return call(hub)
 
@@ -70,19 +70,19 @@ def ask_hub(call: Callable[[Any], object]) -> Call:
 
 
 def delete_node(address: str, folder: Path) -> None:
-    from nexusform.domains.azure.providers.azure_nodes import _delete_with_kubeconfig
+    from nexusform.domains.azure.providers.node_recreation import _delete_nodes_with_kubeconfig
     from nexusform.providers.kubeconfig import TRUSTED
 
-    _delete_with_kubeconfig(kubeconfig(address, folder), ["node"], TRUSTED)
+    _delete_nodes_with_kubeconfig(kubeconfig(address, folder), ["node"], TRUSTED)
 
 
 def read_arm(_address: str, _folder: Path) -> object:
     from contextlib import ExitStack
 
-    from nexusform.domains.azure.providers.azure_subscription import Subscription
+    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
 
     with ExitStack() as stack:
-        return Subscription({"subscription_id": "s"}, stack).read_sites()
+        return AzureSubscription({"subscription_id": "s"}, stack).read_sites()
 
 
 def read_state(kind: str) -> Call:
@@ -143,7 +143,7 @@ CLIENTS: dict[str, Call] = {
     "hub object": ask_hub(lambda hub: hub.get("/apis/x/v1/things/a")),
     "hub apply": ask_hub(lambda hub: hub.apply("/apis/x/v1/things/a", {}, "me")),
     "hub watch": ask_hub(lambda hub: next(hub.watch("/apis/x/v1/things", "1"))),
-    "hub kinds": ask_hub(lambda hub: hub.get_kinds("x/v1")),
+    "hub kinds": ask_hub(lambda hub: hub.get_api_kinds("x/v1")),
     "node": delete_node,
     "arm": read_arm,
     **{f"{kind} state": read_state(kind) for kind in SETTINGS},

@@ -35,7 +35,7 @@ def list_risk_ids() -> tuple[str, ...]:
     """Return the ids of warnings about pods, which a table lists."""
     if "pods" not in find_domains():
         return ()
-    from nexusform.domains.pods.scheduling.risks import RISKS
+    from nexusform.domains.pods.scheduling.workload_warnings import RISKS
 
     return RISKS
 

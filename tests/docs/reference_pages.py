@@ -13,19 +13,19 @@ from nexusform.advice.registry import RULES
 from nexusform.backends.backend_kind import BACKENDS
 from nexusform.cli.arguments import Flag
 from nexusform.cli.commands import LazyGroup
-from nexusform.cli.help_sections import get_examples
+from nexusform.cli.help_sections import get_command_examples
 from nexusform.cli.main import ROOT
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.domains.editor.schema_lookup import escape_description
-from nexusform.domains.fleet.planning.rows import TRIGGER_REASONS as BINDING_REASONS
+from nexusform.domains.fleet.planning.binding_rows import TRIGGER_REASONS as BINDING_REASONS
 from nexusform.domains.fleet.scheduling.watcher import Trigger
-from nexusform.domains.pods.planning.rows import REASONS as POD_REASONS
+from nexusform.domains.pods.planning.pod_rows import REASONS as POD_REASONS
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.language.formatter import format_text
-from nexusform.planning.conclusion.placements import REASONS as VM_REASONS
+from nexusform.planning.conclusion.vm_placement_rows import REASONS as VM_REASONS
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.schemas.value_types import describe_type
 
@@ -388,7 +388,7 @@ def _command(path: str, command: click.Command, shared: set[tuple[str, str]]) ->
     with click.Context(command, info_name=path) as context:
         usage = " ".join([path, *command.collect_usage_pieces(context)])
     yield from (f"## {path}", "", f"`{usage}`", "", *_escaped(inspect.cleandoc(command.help or "")).splitlines(), "")
-    examples = get_examples(path.removeprefix("nexusform "))
+    examples = get_command_examples(path.removeprefix("nexusform "))
     if examples:
         yield from ("```sh", *(f"{typed}  # {effect}" for typed, effect in examples), "```", "")
     flags = _flags(command)

@@ -58,7 +58,7 @@ MAKERS = {
     "resource_types/nks_pools.py",
     "domains/vnf/types/tacker_vnf.py",
     "domains/pods/planning/node_clusters.py",  # a possible VM of a pool without nodes
-    "planning/vm_planning/vm_phase.py",
+    "planning/vm_planning/vm_placement_steps.py",
 }
 
 

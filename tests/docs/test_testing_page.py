@@ -29,7 +29,7 @@ def test_the_page_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
 
 @of_documented_domains
 def test_every_argument_that_run_blocks_take_is_named() -> None:
-    from nexusform.domains.testing.configuration.testing_blocks import FILE_SCHEMA, RUN_SCHEMA
+    from nexusform.domains.testing.configuration.test_file_blocks import FILE_SCHEMA, RUN_SCHEMA
 
     names = {*FILE_SCHEMA.blocks, *RUN_SCHEMA.attributes, *RUN_SCHEMA.blocks} - {"test", "state_key"}
     assert [name for name in sorted(names) if name not in PAGE] == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nexusform.documents.field_shapes import (
+from nexusform.documents.field_validation import (
     FieldKind,
     FieldShape,
     ShapeViolation,

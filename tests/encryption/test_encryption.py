@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.encryption import keys
+from nexusform.encryption import key_providers
 
 STATE = Path("state/nexusform.nfstate")
 SECRET = "a passphrase of some length"
@@ -325,8 +325,8 @@ class Vault:
 
 def test_a_vault_wraps_the_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     vault = Vault()
-    monkeypatch.setattr(keys, "wrap_key", vault.wrap)
-    monkeypatch.setattr(keys, "unwrap_key", vault.unwrap)
+    monkeypatch.setattr(key_providers, "wrap_key", vault.wrap)
+    monkeypatch.setattr(key_providers, "unwrap_key", vault.unwrap)
     provider = """
     key_provider "azure_vault" "main" {
       vault_uri = "https://sites.vault.azure.net/"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nexusform.state import codec
+from nexusform.state import state_codec
 from tests import commands
 
 ROOT = Path(__file__).parents[2]
@@ -25,10 +25,10 @@ def test_the_state_of_the_document_example(tmp_path: Path) -> None:
     command = [*commands.nexusform(), "apply", "-auto-approve"]
     subprocess.run(command, cwd=example, check=True, capture_output=True, timeout=120)
     name = "nexusform.nfstate"
-    state, problems = codec.decode_state((example / "state" / name).read_bytes(), name)
+    state, problems = state_codec.decode_state((example / "state" / name).read_bytes(), name)
     assert not problems
     assert state is not None
-    document = codec.encode_state(replace(state, lineage=LINEAGE))
+    document = state_codec.encode_state(replace(state, lineage=LINEAGE))
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         DOCUMENT.write_bytes(document)
     assert DOCUMENT.read_bytes() == document

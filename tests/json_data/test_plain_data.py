@@ -20,7 +20,7 @@ from nexusform.schemas.value_types import (
     build_type_json,
     parse_type_json,
 )
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     UNKNOWN,
     Refinement,
     Value,

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import SourceFile, Span
-from nexusform.language.bodies import BodyContent, BodySchema, decode_attributes, decode_body, suggest_argument_name
+from nexusform.language.body_decoding import (
+    BodyContent,
+    BodySchema,
+    decode_attributes,
+    decode_body,
+    suggest_argument_name,
+)
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_file
 from nexusform.language.syntax import syntax_nodes as syntax

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nexusform.json_data.plain_data import ConversionProblem, convert_to_plain, convert_to_value
-from nexusform.language.conversion import convert_value, describe_problem
-from nexusform.language.unification import compare_values, unify_types
+from nexusform.language.type_conversion import convert_value, describe_problem
+from nexusform.language.type_unification import compare_values, unify_types
 from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
@@ -21,7 +21,7 @@ from nexusform.schemas.value_types import (
     TupleType,
     Type,
 )
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     NOT_NULL,
     SENSITIVE,
     UNKNOWN,

@@ -8,11 +8,11 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Position, SourceFile, S
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
 from nexusform.language import evaluation_run
 from nexusform.language.evaluator import evaluate_expression
-from nexusform.language.functions.registry import build_families
+from nexusform.language.functions.registry import list_function_families
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import Expression, Literal, Parentheses, Traversal
 from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     DYNAMIC_UNKNOWN,
     SENSITIVE,
     UNKNOWN,
@@ -40,7 +40,7 @@ _VAR = build_object(
 
 
 class Scope:
-    functions = {f.name: f for _, family in build_families() for f in family}  # noqa: RUF012 - never changed
+    functions = {f.name: f for _, family in list_function_families() for f in family}  # noqa: RUF012 - never changed
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         if traversal.root.name != "var":

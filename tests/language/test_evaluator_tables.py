@@ -14,15 +14,15 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.json_data.plain_data import convert_to_plain
-from nexusform.language.conversion import convert_value
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.function import Functions
-from nexusform.language.functions.registry import build_families
+from nexusform.language.functions.registry import list_function_families
 from nexusform.language.parser import parse_expression, parse_template
 from nexusform.language.syntax.syntax_nodes import Traversal
+from nexusform.language.type_conversion import convert_value
 from nexusform.language.type_expressions import parse_type
 from nexusform.schemas.value_types import DYNAMIC, ObjectType, PrimitiveType, TupleType, Type
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     DYNAMIC_UNKNOWN,
     SENSITIVE,
     UNKNOWN,
@@ -37,7 +37,7 @@ _LET = re.compile(r"let (\w+)(?:: (.*?))? := (.*?)( sensitive)?\Z", re.DOTALL)
 _GIVES = re.compile(r"gives (.*?) := (.*?)( sensitive)?\Z", re.DOTALL)
 
 
-_FUNCTIONS: Functions = {f.name: f for _, family in build_families() for f in family}
+_FUNCTIONS: Functions = {f.name: f for _, family in list_function_families() for f in family}
 
 
 class TableScope(Struct):

@@ -12,7 +12,7 @@ import hcl2
 import pytest
 
 from nexusform.diagnostics.diagnostic import SourceFile
-from nexusform.language.bodies import decode_attributes
+from nexusform.language.body_decoding import decode_attributes
 from nexusform.language.parser import parse_expression, parse_file
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.scanner import IDENT, NUMBER, scan_text

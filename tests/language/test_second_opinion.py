@@ -3,15 +3,15 @@
 import pytest
 
 from nexusform.diagnostics.diagnostic import Position, SourceFile
-from nexusform.language.parser import check_hcl2
+from nexusform.language.parser import check_with_hcl2
 
 
 def test_a_file_that_hcl2_reads_has_no_complaint() -> None:
-    assert check_hcl2(SourceFile("a.nf.hcl", 'a "b" {\n  c = [1, "${d}"]\n}\n')) is None
+    assert check_with_hcl2(SourceFile("a.nf.hcl", 'a "b" {\n  c = [1, "${d}"]\n}\n')) is None
 
 
 def test_the_complaint_is_a_warning_at_the_place() -> None:
-    problem = check_hcl2(SourceFile("a.nf.hcl", "a = 1\nb = !!c\n"))
+    problem = check_with_hcl2(SourceFile("a.nf.hcl", "a = 1\nb = !!c\n"))
     assert problem is not None
     assert problem.severity.value == "warning"
     assert problem.subject is not None
@@ -20,7 +20,7 @@ def test_the_complaint_is_a_warning_at_the_place() -> None:
 
 @pytest.mark.parametrize("text", ["größe = 1\n", "\ufeffa = 1\n", 'a = "${~ b ~}"\n', 'a = "$${b"\n', "a = [\n"])
 def test_whatever_stops_hcl2_is_a_complaint_inside_the_file(text: str) -> None:
-    problem = check_hcl2(SourceFile("a.nf.hcl", text))
+    problem = check_with_hcl2(SourceFile("a.nf.hcl", text))
     assert problem is not None
     assert problem.subject is not None
     assert problem.subject.end.byte <= len(text.encode())

@@ -48,7 +48,7 @@ from nexusform.schemas.value_types import (
     Type,
     has_dynamic,
 )
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     DYNAMIC_UNKNOWN,
     UNKNOWN,
     Refinement,

@@ -13,12 +13,12 @@ import pytest
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.json_data.plain_data import convert_to_plain
-from nexusform.language.bodies import BodySchema, decode_body
+from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_file
 from nexusform.language.syntax.syntax_nodes import Body, JsonBody, Traversal
-from nexusform.values.value import DYNAMIC_UNKNOWN, Value, build_string, convert_decimal
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_string, convert_decimal
 
 LETTERS = BodySchema({"a": False, "b": False})
 BLOCKS = BodySchema({}, {"a": ()})

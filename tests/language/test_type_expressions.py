@@ -6,8 +6,8 @@ import pytest
 
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
-from nexusform.language.conversion import convert_value
 from nexusform.language.parser import parse_expression
+from nexusform.language.type_conversion import convert_value
 from nexusform.language.type_expressions import parse_type
 from nexusform.schemas.value_types import DYNAMIC, Type, build_type_json
 

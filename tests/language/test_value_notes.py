@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.language.parser import parse_expression
-from nexusform.language.value_notes import build_value_notes, format_traversal
-from nexusform.values.value import build_string
+from nexusform.language.value_descriptions import build_value_notes, format_traversal
+from nexusform.values.typed_value import build_string
 
 
 def noted(text: str) -> list[str]:

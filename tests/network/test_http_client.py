@@ -10,8 +10,8 @@ import pytest
 from nexusform.backends.backend_kind import BACKENDS, Directories
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpService
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.network.errors import WebError
 from nexusform.network.http_client import WebRequest, send_request
+from nexusform.network.web_errors import WebError
 from tests.contracts.bad_answers import CUT, GARBAGE, STATE, bad_server, dripping, raw, redirect, silent
 
 BAD = CUT | {name: answer for name, answer in GARBAGE.items() if name != "a page"}

@@ -11,10 +11,10 @@ import pytest
 
 from nexusform.backends.backend_kind import BACKENDS, Directories
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.network.budget import MAX_PAGES, PageBudget
-from nexusform.network.errors import WebError, check_plain_credentials
 from nexusform.network.http_client import WebRequest, send_request
 from nexusform.network.json_answers import parse_json
+from nexusform.network.read_limits import MAX_PAGES, PageLimits
+from nexusform.network.web_errors import WebError, check_plain_credentials
 from tests.architecture.network_imports import find_network_imports
 
 
@@ -40,10 +40,10 @@ def test_brackets_in_text_do_not_count(value: Any) -> None:
 
 
 def test_pages_end() -> None:
-    budget = PageBudget()
+    budget = PageLimits()
     assert [budget.add_page(1, f"{number}") for number in range(MAX_PAGES)] == [""] * MAX_PAGES
     assert budget.add_page(1, "one more") == "it has more than 20,000 pages"
-    assert PageBudget().add_page(1 << 40, "") == "its pages have more than 256 MiB"
+    assert PageLimits().add_page(1 << 40, "") == "its pages have more than 256 MiB"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nexusform.domains.fleet.planning.fleet_phases import PlannedFleet, find_planned_fleet
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from nexusform.resources.address import AddressPattern
 from tests.domains.fleet.workload_texts import MEMBER, PLACEMENT

@@ -18,8 +18,8 @@ from nexusform.placements.prediction_scores import (
     add_predictions,
     compute_score,
     compute_share_class,
-    limit_share_to_accuracy,
     list_wrong_certain,
+    lower_share_to_accuracy,
     parse_record,
 )
 
@@ -69,13 +69,13 @@ def test_a_note_that_says_something_else_reads_as_empty(noted: Any) -> None:
 
 def test_a_share_is_lowered_to_what_held_from_twenty_claims_on_and_never_raised() -> None:
     few = parse_record(add_predictions(None, machines(1.0, 10, MIN_VERIFIED - 11)))
-    assert limit_share_to_accuracy(few, "machine", 1.0) == 1.0
+    assert lower_share_to_accuracy(few, "machine", 1.0) == 1.0
     enough = parse_record(add_predictions(None, machines(1.0, 15, 5)))
-    assert limit_share_to_accuracy(enough, "machine", 1.0) == 0.75
-    assert limit_share_to_accuracy(enough, "machine", 0.99) == 0.99  # another class
-    assert limit_share_to_accuracy(enough, "rack", 1.0) == 1.0  # another thing
+    assert lower_share_to_accuracy(enough, "machine", 1.0) == 0.75
+    assert lower_share_to_accuracy(enough, "machine", 0.99) == 0.99  # another class
+    assert lower_share_to_accuracy(enough, "rack", 1.0) == 1.0  # another thing
     better = parse_record(add_predictions(None, machines(0.31, 20, 0)))
-    assert limit_share_to_accuracy(better, "machine", 0.31) == 0.31
+    assert lower_share_to_accuracy(better, "machine", 0.31) == 0.31
 
 
 def test_a_lowered_share_still_teaches_the_class_of_what_was_measured() -> None:
@@ -134,15 +134,15 @@ def test_nothing_is_certain_after_a_wrong_certain_prediction_until_twenty_are_co
     wrong = VerifiedPrediction("machine", 1.0, 0.1, False, is_certain=True)
     correct = VerifiedPrediction("machine", 0.95, 0.1, True, measured_share=1.0)
     note = add_predictions(None, [wrong])
-    assert limit_share_to_accuracy(parse_record(note), "machine", 1) == 0
-    assert limit_share_to_accuracy(parse_record(note), "rack", 1) == 0.99
-    assert limit_share_to_accuracy(parse_record(note), "rack", 0.5) == 0.5
+    assert lower_share_to_accuracy(parse_record(note), "machine", 1) == 0
+    assert lower_share_to_accuracy(parse_record(note), "rack", 1) == 0.99
+    assert lower_share_to_accuracy(parse_record(note), "rack", 0.5) == 0.5
     note = add_predictions(note, [correct] * 19)
-    assert limit_share_to_accuracy(parse_record(note), "rack", 1) == 0.99
+    assert lower_share_to_accuracy(parse_record(note), "rack", 1) == 0.99
     note = add_predictions(note, [replace(correct, was_correct=False), *[correct] * 19])
-    assert limit_share_to_accuracy(parse_record(note), "rack", 1) == 0.99, "20 in a row"
+    assert lower_share_to_accuracy(parse_record(note), "rack", 1) == 0.99, "20 in a row"
     note = add_predictions(note, [correct])
-    assert limit_share_to_accuracy(parse_record(note), "rack", 1) == 1
+    assert lower_share_to_accuracy(parse_record(note), "rack", 1) == 1
     score = compute_score(parse_record(note))
     assert score is not None
     assert score.verified == 41

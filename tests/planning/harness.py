@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from nexusform.configuration.loader import load_configuration, read_variables
+from nexusform.configuration.loader import load_configuration, read_root_variables
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
 from nexusform.plans.plan import Action, Change, PlacementChange, Plan
@@ -76,7 +76,7 @@ def plan(
         )
         if configuration is None or has_errors(problems):
             raise Unreadable(problems)
-        values, problems = read_variables(
+        values, problems = read_root_variables(
             configuration, environment={}, var_options=[("var", v) for v in variables], directory=name
         )
         if has_errors(problems):

@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, RackSpread, VmName
+from nexusform.scheduling.sku_catalogue import CATALOGUES
 from tests.scheduling.racks.brute_force import BruteForce
 
 SKUS = CATALOGUES["2026-03"].vm_skus

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nexusform.plans.plan import Action, Plan, Step, StepKind
-from nexusform.scheduling.catalogue import CATALOGUES
+from nexusform.scheduling.sku_catalogue import CATALOGUES
 from nexusform.state.objects import State
 
 SKUS = CATALOGUES["2026-03"].vm_skus

@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import PlacementTable
 from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import applied, good, is_empty, places, plan, state_of, triggers, vms

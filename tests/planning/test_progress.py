@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.cli.screen import PlanningLine
+from nexusform.cli.terminal_screen import PlanningLine
 from nexusform.planning.plan_request import PlanningStage
 from tests.planning.harness import RACKS, cluster, good, plan, pool
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import applied, errors, is_empty, places, plan, triggers
 from tests.planning.site_model import PLANE, Block, Foretold, Pool, Rack, Rule, Site, Standing, document, with_block

@@ -17,7 +17,7 @@ import pytest
 
 from nexusform.files.regular_files import Confinement
 from nexusform.network.api_client import ApiRequest
-from nexusform.providers.exec_plugin import PluginProblem
+from nexusform.providers.exec_credential_plugin import PluginProblem
 from nexusform.providers.kubeconfig import KubeconfigProblem, KubeconfigTrust, build_api_client, read_account
 
 pytest.importorskip("lightkube")
@@ -197,7 +197,7 @@ def test_a_plug_in_that_gives_no_token(tmp_path: Path, server: Any, script: str,
 def test_a_plug_in_that_waits_for_a_person_is_given_up(
     tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nexusform.providers.exec_plugin._SECONDS", 1)
+    monkeypatch.setattr("nexusform.providers.exec_credential_plugin._SECONDS", 1)
     path = asking(tmp_path, server[0], plug_in(tmp_path, "exec sleep 30"))
     with closing(build_api_client(read_account([path]))) as client, pytest.raises(PluginProblem) as raised:
         client.send(ApiRequest("GET", "/"))

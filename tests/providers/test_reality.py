@@ -14,8 +14,8 @@ import pytest
 
 from nexusform.files import regular_files
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem
-from nexusform.providers import reality as reality_module
-from nexusform.providers.reality import Reality
+from nexusform.providers import simulated_reality as reality_module
+from nexusform.providers.simulated_reality import Reality
 
 
 def key(number: int) -> ObjectKey:

@@ -11,7 +11,7 @@ import pytest
 
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem, ReadRequest
 from nexusform.providers.simulated import SimulatedProvider, make_provider, parse_delay, parse_path
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 
 def key(number: int = 1, name: str = "a") -> ObjectKey:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nexusform.plans.plan import Action, CheckResult, Drift, Mode, OutputChange, Plan, VariableValue
 from nexusform.schemas.value_types import NUMBER, STRING, ListType, ObjectType
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 from tests.rendering.pieces import D, _pools, address, change, cluster_d, span_of
 from tests.rendering.placement_plans import changed_placements
 

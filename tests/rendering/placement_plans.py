@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nexusform.diagnostics.diagnostic import Position, Span, build_warning
 from nexusform.plans.plan import Action, PlacementAction, Plan
-from nexusform.scheduling.decision import Certainty, Rejection
+from nexusform.scheduling.placement_decision import PlacementCertainty, Rejection
 from tests.rendering.pieces import (
     MAIN,
     D,
@@ -29,7 +29,7 @@ def added_cluster() -> Plan:
             "new",
             None,
             spot,
-            certainty=Certainty(1.0, 0.25, 1.0),
+            certainty=PlacementCertainty(1.0, 0.25, 1.0),
             reason="fewest VMs of the pool",
             scores={"pool_vms": 0},
             rejections=(Rejection("rack1-bm01", "fits", "no cell left"),),

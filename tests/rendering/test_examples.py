@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from nexusform.rendering.json.json_document import build_plan_document, encode_document
-from nexusform.rendering.pull_request.markdown import render_markdown
+from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from tests.rendering.real_plans import REGISTRIES, RealPlan, of_examples
 

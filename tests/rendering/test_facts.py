@@ -13,16 +13,16 @@ from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan
 from nexusform.rendering.page.html_page import render_html
-from nexusform.rendering.pull_request.markdown import render_markdown
+from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.rendering.report import plan_sections as parts
 from nexusform.rendering.report import plan_sections as placements
-from nexusform.rendering.report.plan_view import PlanView
+from nexusform.rendering.report.plan_report_data import PlanReportData
 from nexusform.rendering.report.report_tree import Section, Text, get_plain_text
 from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from tests.rendering.pieces import CHANGE_PLANS
 from tests.rendering.real_plans import REGISTRIES, RealPlan, of_examples
 
-Builder = Callable[[PlanView], Section | None]
+Builder = Callable[[PlanReportData], Section | None]
 TERMINAL: tuple[Builder, ...] = (
     parts.build_site_section,
     parts.build_change_section,
@@ -92,7 +92,7 @@ def read_page(page: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", "", body))
 
 
-def find_missing(view: PlanView, builders: Iterable[Builder], screen: str) -> list[str]:
+def find_missing(view: PlanReportData, builders: Iterable[Builder], screen: str) -> list[str]:
     """Return the facts of the sections without a place on the screen."""
     text = squeeze(screen)
     facts = (fact for build in builders if (section := build(view)) for fact in list_facts(section))
@@ -101,7 +101,7 @@ def find_missing(view: PlanView, builders: Iterable[Builder], screen: str) -> li
 
 def check_screens(plan: Plan, sources: Mapping[str, SourceFile], registries: PluginRegistries) -> None:
     """Compare the sections of a plan with its three screens."""
-    view = PlanView(plan, sources, registries)
+    view = PlanReportData(plan, sources, registries)
     text = render_plan(plan, sources, PlanTextOptions(registries=registries, width=4000))
     assert find_missing(view, TERMINAL, text) == []
     assert find_missing(view, COMMENT, render_markdown(plan, sources, registries)) == []

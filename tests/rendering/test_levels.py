@@ -18,12 +18,12 @@ from nexusform.rendering.json.json_document import build_plan_document, encode_d
 from nexusform.rendering.json.json_stream import create_finding_event
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.junit import render_junit
-from nexusform.rendering.pull_request.markdown import render_markdown
+from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.rendering.pull_request.sarif import build_sarif_document
-from nexusform.rendering.report.entries import build_entries, collect_findings
+from nexusform.rendering.report.finding_entries import build_entries, collect_findings
 from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from nexusform.resources.address import parse_address
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 OLD = parse_address("nexus_kubernetes_cluster.old")
 NEW = parse_address("nexus_kubernetes_cluster.new")

@@ -13,7 +13,7 @@ from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.scheduling.site_inventory import Inventory, OccupiedCapacity, merge_site_machines
 from nexusform.schemas.block_schema import compute_implied_type
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 SITE = RESOURCE_TYPES["nexus_site"]
 RACK = RESOURCE_TYPES["nexus_rack"]

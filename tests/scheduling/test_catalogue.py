@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from nexusform.scheduling.catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST, get_catalogue
+from nexusform.scheduling.sku_catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST, get_catalogue
 
 NEW = CATALOGUES[NEWEST]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.kubelet import (
     GIB,
     MIB,
@@ -17,6 +16,7 @@ from nexusform.scheduling.kubelet import (
     list_reserved_cpus,
 )
 from nexusform.scheduling.racks.vms import VmSku
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 SKUS = CATALOGUES[NEWEST].vm_skus
 WORKER = VmSku("16 vCPU / 64 GiB", 16, 0, 64, 100)

@@ -8,7 +8,7 @@ import pytest
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
 from nexusform.state.attribute_validation import validate_attributes
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 NODE = ObjectType.create(
     {

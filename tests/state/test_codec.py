@@ -24,8 +24,8 @@ from nexusform.schemas.value_types import (
     SetType,
     TupleType,
 )
-from nexusform.state.codec import decode_state, encode_state
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, OutputState, State
+from nexusform.state.state_codec import decode_state, encode_state
 from tests.kill_points import scale_count
 
 RACK = Address((), "managed", "nexus_rack", "r")

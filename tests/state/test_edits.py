@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.resources.address import AddressPattern, parse_address, parse_pattern
-from nexusform.state.edits import (
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
+from nexusform.state.state_edits import (
     find_instance,
     move_instances,
     plan_moves,
@@ -13,7 +14,6 @@ from nexusform.state.edits import (
     remove_taint,
     select_instances,
 )
-from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 from tests.taints import taint_object
 
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from nexusform.resources.address import parse_address
 from nexusform.schemas.value_types import NUMBER, ListType
-from nexusform.state.draft import build_draft
 from nexusform.state.journal import (
     ApplyEnd,
     ApplyStart,
@@ -21,6 +20,7 @@ from nexusform.state.journal import (
     parse_journal,
 )
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
+from nexusform.state.state_draft import build_draft
 
 RACK = parse_address('module.a["k"].nexus_rack.r["x\\ny"]')
 SITE = parse_address("nexus_site.s")

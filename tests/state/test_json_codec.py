@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
-from nexusform.language.parser import pause_collector
+from nexusform.language.parser import pause_garbage_collection
 from nexusform.state import json_codec
 from nexusform.state.json_codec import JsonProblem, locate_values, parse_json, render_json
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     NULL,
     Value,
     build_number,
@@ -143,6 +143,6 @@ def test_other_data_is_a_bug_that_shows() -> None:
 
 def test_the_collector_is_as_it_was_afterwards() -> None:
     assert gc.isenabled()
-    with pause_collector():
+    with pause_garbage_collection():
         assert not gc.isenabled()
     assert gc.isenabled()

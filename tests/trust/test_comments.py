@@ -9,7 +9,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.rendering.pull_request.markdown_parts import (
-    disable_commands,
+    disable_bot_commands,
     escape_markdown,
     escape_prose,
     format_code_block,
@@ -102,17 +102,17 @@ def test_no_piece_is_a_command(text: str) -> None:
         format_code_block(text, "diff"),
         f"a\n{format_code_block(text)}\n{escape_prose(text)}",
     ):
-        check(disable_commands(piece))
+        check(disable_bot_commands(piece))
 
 
 def test_what_is_no_command_stays_as_it_is() -> None:
     text = "### x\n\n| a | b |\n| /b | @c |\n```text\n~ a/b\n+ /x\n```\n`/approve` is code"
-    assert disable_commands(text) == text
+    assert disable_bot_commands(text) == text
 
 
 def test_a_command_can_still_be_read() -> None:
-    assert disable_commands("/merge") == "<span></span>/merge"
-    assert disable_commands("```\n  /merge\n```\n/merge") == "```\n  \u2502 /merge\n```\n<span></span>/merge"
+    assert disable_bot_commands("/merge") == "<span></span>/merge"
+    assert disable_bot_commands("```\n  /merge\n```\n/merge") == "```\n  \u2502 /merge\n```\n<span></span>/merge"
 
 
 @pytest.mark.parametrize("golden", sorted(TESTS.rglob("golden/**/*.md")), ids=lambda path: path.stem)

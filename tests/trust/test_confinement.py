@@ -89,9 +89,9 @@ def test_the_system_is_never_admitted(path: str) -> None:
 def test_an_operators_path_is_free_unless_it_leads_through_the_work_tree(tree: Path) -> None:
     gate = Confinement(str(tree.resolve()))
     outside = tree.parent / "outside" / "secret"
-    assert gate.resolve_operator_path(outside) == str(outside)
+    assert gate.resolve_path_of_operator(outside) == str(outside)
     with pytest.raises(OutsideConfinement):
-        gate.resolve_operator_path(tree / "out")
+        gate.resolve_path_of_operator(tree / "out")
 
 
 def test_another_name_of_the_work_tree_is_no_way_out(tree: Path) -> None:
@@ -99,9 +99,9 @@ def test_another_name_of_the_work_tree_is_no_way_out(tree: Path) -> None:
     gate = Confinement(str(tree.resolve()))
     alias = tree.parent / "alias"
     alias.symlink_to(tree)
-    assert gate.resolve_operator_path(alias / "a") == str(tree / "a")
+    assert gate.resolve_path_of_operator(alias / "a") == str(tree / "a")
     with pytest.raises(OutsideConfinement):
-        gate.resolve_operator_path(alias / "out")
+        gate.resolve_path_of_operator(alias / "out")
 
 
 def test_the_directory_is_the_top_of_the_work_tree_unless_one_is_named(tree: Path) -> None:
@@ -507,14 +507,14 @@ def test_what_an_editor_opens_is_confined_as_the_environment_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The language server makes plans of what is opened, for hints; it writes nothing."""
-    from nexusform.domains.editor.placement_preview import plan_preview
+    from nexusform.domains.editor.placement_preview import build_saved_preview
 
     with state_server() as (address, store):
         (tmp_path / "main.nf.hcl").write_text(BACKEND.replace("ADDRESS", address) + RACK)
         monkeypatch.setenv("NF_CONFINE", "true")
-        assert not plan_preview(str(tmp_path)).hints
+        assert not build_saved_preview(str(tmp_path)).hints
         assert store.requests == []
         monkeypatch.setenv("NF_ALLOW_REMOTE", address)
-        assert plan_preview(str(tmp_path)).hints
+        assert build_saved_preview(str(tmp_path)).hints
         assert {method for method, _ in store.requests} == {"GET"}
     assert [path.name for path in tmp_path.iterdir()] == ["main.nf.hcl"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.files.accesses import list_accesses, start_access_record
+from nexusform.files.access_record import get_recorded_accesses, start_access_record
 from nexusform.plans.plan_checks import EvaluatedFile
 from nexusform.plans.saved import plan_file
 from tests.contracts.bad_answers import bad_server, document
@@ -50,13 +50,13 @@ def test_programs_are_recorded_however_they_start(tmp_path: Path) -> None:
     program.chmod(0o700)
     start_access_record()
     subprocess.run([program], check=True)
-    assert list_accesses().programs == {"program"}
+    assert get_recorded_accesses().programs == {"program"}
     start_access_record()
     os.waitpid(os.posix_spawn(program, [str(program)], {}), 0)
-    assert list_accesses().programs == {"program"}
+    assert get_recorded_accesses().programs == {"program"}
     start_access_record()
     os.system(f"SECRET=canary {program}")
-    assert list_accesses().programs == {"sh"}
+    assert get_recorded_accesses().programs == {"sh"}
 
 
 @pytest.mark.of_domains("remote_state")
@@ -68,7 +68,7 @@ def test_the_servers_of_a_login_are_recorded() -> None:
     with bad_server(document(b'{"value": "token"}', "Content-Type: application/json")) as server:
         start_access_record()
         assert _request_token(f"{server.address}/token?a=b", "bearer") == "token"
-        assert list_accesses().origins == {server.address}
+        assert get_recorded_accesses().origins == {server.address}
         start_access_record()
         requests.get(f"{server.address}/tenant/oauth2/token", timeout=10)  # as azure-identity does
-        assert list_accesses().origins == {server.address}
+        assert get_recorded_accesses().origins == {server.address}

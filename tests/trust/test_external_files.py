@@ -15,14 +15,14 @@ import pytest
 
 import nexusform
 from nexusform.cli.main import run_command_line
-from nexusform.files.external_files import EXTERNAL_FILES, AllowedWriter, PathForm
+from nexusform.files.external_files import EXTERNAL_FILES, AllowedWriter, PathValueForm
 from tests.trust import untrusted_files
 from tests.trust.untrusted_files import BACKEND_CASES, KUBECONFIG_CASES, build_environment
 
 SOURCE = Path(nexusform.__file__).parent
 PAGE = SOURCE.parent / "docs" / "security.md"
 REJECTED = [entry for entry in EXTERNAL_FILES if entry.writer is AllowedWriter.OPERATOR]
-FLAGS = [entry for entry in EXTERNAL_FILES if entry.form is PathForm.FLAG]
+FLAGS = [entry for entry in EXTERNAL_FILES if entry.form is PathValueForm.FLAG]
 # Variables of the product that lead to no file.
 VALUES = (
     re.compile(r"NF_(INPUT|CLI_ARGS_?|LIMIT_|VAR_|LOG|CONFINE|ALLOW_REMOTE|IN_AUTOMATION|WORKSPACE|NET_DEADLINE)"),
@@ -48,7 +48,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_file_of_the_work_tree_is_rejected_where_the_operator_writes(
     entry: untrusted_files.ExternalFile, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if entry.form is PathForm.FLAG:
+    if entry.form is PathValueForm.FLAG:
         commands = {
             "-verify": ["apply", "-verify=key:evil", "reviewed.plan"],
             "-key": ["sign", "-key=evil", "reviewed.plan"],
@@ -69,7 +69,7 @@ def test_a_file_of_the_work_tree_is_rejected_where_the_operator_writes(
         "not allowed in a sandboxed run" if entry.name == "-check-with" else "is in the work tree of a sandboxed run"
     )
     assert message in text
-    if entry.form is not PathForm.FLAG:
+    if entry.form is not PathValueForm.FLAG:
         assert entry.name in text
         assert run_command_line(["plan"]) == 0
 

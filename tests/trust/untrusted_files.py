@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from nexusform.cli.main import run_command_line
-from nexusform.files.external_files import EXTERNAL_FILES, AllowedWriter, ExternalFile, PathForm
+from nexusform.files.external_files import EXTERNAL_FILES, AllowedWriter, ExternalFile, PathValueForm
 
 SetVariable = Callable[[str, str], None]
 SERVER = "https://127.0.0.1:9"
@@ -45,23 +45,23 @@ def write_tree(root: Path) -> Path:
 def build_environment(entry: ExternalFile, root: Path) -> dict[str, str]:
     """Return variables that lead an entry of the table to a file of the work tree."""
     evil = str(root / "evil")
-    if entry.form is PathForm.HOME:
+    if entry.form is PathValueForm.HOME:
         target = root / entry.name[2:]
         target.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             target.symlink_to(evil)
         return {"HOME": str(root)}
-    if entry.form is PathForm.PROGRAM:
+    if entry.form is PathValueForm.PROGRAM:
         program = root / "bin" / entry.name
         program.write_text("#!/bin/sh\ntouch ran\n")
         program.chmod(0o755)
         return {"PATH": f"{root / 'bin'}:{os.environ['PATH']}"}
     values = {
-        PathForm.PATH: evil,
-        PathForm.PATHS: f"/nonexistent:{evil}",
-        PathForm.COMMAND: f"sh {evil}",
-        PathForm.PARAMETERS: f"host=db dbname=d sslkey='{evil}'",
-        PathForm.BUDGET: f"60:{evil}",
+        PathValueForm.PATH: evil,
+        PathValueForm.PATHS: f"/nonexistent:{evil}",
+        PathValueForm.COMMAND: f"sh {evil}",
+        PathValueForm.PARAMETERS: f"host=db dbname=d sslkey='{evil}'",
+        PathValueForm.BUDGET: f"60:{evil}",
     }
     return {entry.name: values[entry.form]}
 
@@ -174,7 +174,7 @@ def main() -> None:
     names = [
         entry.name
         for entry in EXTERNAL_FILES
-        if entry.writer is AllowedWriter.OPERATOR and entry.form is not PathForm.FLAG
+        if entry.writer is AllowedWriter.OPERATOR and entry.form is not PathValueForm.FLAG
     ]
     for number, name in enumerate([*names, *KUBECONFIG_CASES, *BACKEND_CASES]):
         root = write_tree(place / str(number))

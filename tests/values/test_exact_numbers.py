@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     PRECISION,
     compute_quotient,
     compute_remainder,

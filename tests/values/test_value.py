@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ObjectType, TupleType
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     MAX_DIGITS,
     SENSITIVE,
     Value,

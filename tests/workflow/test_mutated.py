@@ -13,8 +13,8 @@ from nexusform.plans.plan import Plan
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.directory_validation import validate_directory
 from nexusform.workflow.opening.project import open_project
-from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.run import PlanOptions, begin_run
+from nexusform.workflow.runs.state_locking import LockOptions
 from tests.diagnostics.test_summaries import known_ids
 
 SAMPLE = """\

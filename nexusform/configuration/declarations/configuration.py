@@ -11,7 +11,7 @@ from nexusform.diagnostics.diagnostic import SourceFile, Span
 from nexusform.language.syntax.syntax_nodes import Block, Body, Expression, JsonBody, Traversal
 from nexusform.resources.address import AddressPattern, ConfigAddress, Mode
 from nexusform.schemas.value_types import DYNAMIC, Type
-from nexusform.values.value import EPHEMERAL, NO_MARKS, SENSITIVE, Value
+from nexusform.values.typed_value import EPHEMERAL, NO_MARKS, SENSITIVE, Value
 
 AnyBody: TypeAlias = Body | JsonBody
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from nexusform.domains.editor.module_text import ModuleText, Range
+from nexusform.domains.editor.module_files import FileRange, ModuleText
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body
 
 
@@ -17,8 +17,8 @@ class DocumentSymbol(Struct, frozen=True):
 
     name: str
     kind: str
-    full_range: Range
-    name_range: Range
+    full_range: FileRange
+    name_range: FileRange
     children: tuple[DocumentSymbol, ...] = ()
 
 
@@ -34,8 +34,8 @@ def _list_symbols(body: Body, path: str, *, is_top: bool = False) -> Iterator[Do
         if isinstance(item, Block):
             yield _build_block_symbol(item, path, item.type if is_top else "block")
         else:
-            full_range = Range(path, item.span.start.byte, item.span.end.byte)
-            name = Range(path, item.name_span.start.byte, item.name_span.end.byte)
+            full_range = FileRange(path, item.span.start.byte, item.span.end.byte)
+            name = FileRange(path, item.name_span.start.byte, item.name_span.end.byte)
             yield DocumentSymbol(item.name, "argument", full_range, name)
 
 
@@ -48,7 +48,7 @@ def _build_block_symbol(block: Block, path: str, kind: str) -> DocumentSymbol:
     return DocumentSymbol(
         name=name,
         kind=kind,
-        full_range=Range(path, header.start.byte, block.span.end.byte),
-        name_range=Range(path, header.start.byte, header.end.byte),
+        full_range=FileRange(path, header.start.byte, block.span.end.byte),
+        name_range=FileRange(path, header.start.byte, header.end.byte),
         children=tuple(_list_symbols(block.body, path)) if isinstance(block.body, Body) else (),
     )

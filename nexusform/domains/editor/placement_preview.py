@@ -10,15 +10,15 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count
-from nexusform.domains.editor.module_text import ModuleText
+from nexusform.domains.editor.module_files import ModuleText
 from nexusform.language.syntax.syntax_nodes import Block, Body
-from nexusform.placement_kinds.kinds import format_location_text
+from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.plans.plan import Mode, PlacementTable, Plan
 from nexusform.rendering.report.folding import format_names
 from nexusform.workflow.opening.command_context import create_editor_context
 from nexusform.workflow.opening.project import open_project
-from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.run import PlanOptions, begin_run
+from nexusform.workflow.runs.state_locking import LockOptions
 
 _MAX_NAMES = 4
 _SAVED_TEXT_NOTE = "Prediction for the saved text; unsaved changes are not included."
@@ -33,12 +33,12 @@ class PlacementPreview(Struct, frozen=True):
     texts: Mapping[tuple[str, str], str] = field(default_factory=dict)
     findings: tuple[Diagnostic, ...] = ()
 
-    def mark_outdated(self) -> PlacementPreview:
+    def mark_unsaved_changes(self) -> PlacementPreview:
         """Return the preview with a note about unsaved changes."""
         return replace(self, texts={key: f"{text}\n\n{_SAVED_TEXT_NOTE}" for key, text in self.texts.items()})
 
 
-def plan_preview(directory: str) -> PlacementPreview:
+def build_saved_preview(directory: str) -> PlacementPreview:
     """Return the preview of a plan on the recorded state; without locks and reads. It is empty without a plan."""
     location = create_editor_context(directory, dict(os.environ))
     project = open_project(location).project
@@ -65,20 +65,20 @@ def build_preview(plan: Plan) -> PlacementPreview:
     }
     for table in plan.placement_tables:
         key = (str(table.address.config_address), table.pool)
-        hints.setdefault(key, []).append(_format_spread(table))
+        hints.setdefault(key, []).append(_format_vms_per_rack(table))
         texts.setdefault(key, []).append(_format_pool(table, plan, zones.get((str(table.address), table.pool), [])))
     for row in plan.placements:
         if row.target is not None and not row.pool and row.kind in ("vm", "binding"):
             assert row.target is not None, "only rows with a target"
             hints.setdefault((str(row.address.config_address), ""), []).append(format_location_text(row.target))
     return PlacementPreview(
-        {key: _join_first(parts, "; ") for key, parts in hints.items()},
-        {key: _join_first(parts, "\n\n") for key, parts in texts.items()},
+        {key: _format_first_texts(parts, "; ") for key, parts in hints.items()},
+        {key: _format_first_texts(parts, "\n\n") for key, parts in texts.items()},
         tuple(finding for finding in plan.diagnostics if finding.subject is not None),
     )
 
 
-def _format_spread(table: PlacementTable) -> str:
+def _format_vms_per_rack(table: PlacementTable) -> str:
     """Format the VMs per rack: `rack1..8: 3 each`, `rack1,2: 3, rack3: 2`."""
     racks: dict[int, list[str]] = {}
     for rack, count in table.actual_vms_per_rack.items():
@@ -98,12 +98,12 @@ def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
     zones_text = f" on {'zone' if len(zones) == 1 else 'zones'} {', '.join(zones)}" if zones else ""
     return (
         f"{table.cluster}/{table.pool}: "
-        f"{format_count(table.total_count, 'VM')}{zones_text}{capacity_text}\n\n{_format_spread(table)} "
+        f"{format_count(table.total_count, 'VM')}{zones_text}{capacity_text}\n\n{_format_vms_per_rack(table)} "
         "(predicted)"
     )
 
 
-def _join_first(texts: list[str], separator: str) -> str:
+def _format_first_texts(texts: list[str], separator: str) -> str:
     text = separator.join(texts[:_MAX_NAMES])
     return f"{text}{separator}{len(texts) - _MAX_NAMES} more" if len(texts) > _MAX_NAMES else text
 

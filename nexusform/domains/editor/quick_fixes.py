@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
 from nexusform.diagnostics.diagnostic import Diagnostic, extract_suggestion
-from nexusform.domains.editor.module_text import ModuleText, Range, TextChange, create_moved_block
+from nexusform.domains.editor.module_files import FileRange, ModuleText, TextChange, create_moved_block
 from nexusform.language.syntax.token_stream import CURLY_QUOTES
 
 _NAME: Final = re.compile(rb"[\w-]+")  # a step of a reference, or a word of a header
@@ -30,7 +30,7 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
     if span is None or source is None:
         return
     text = source.text.encode()
-    range_in_file = Range(span.filename, span.start.byte, span.end.byte)
+    range_in_file = FileRange(span.filename, span.start.byte, span.end.byte)
     suggested_name = extract_suggestion(finding.detail)
     if suggested_name:
         yield from _suggest_name(text, range_in_file, suggested_name)
@@ -41,7 +41,7 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
         line = text[start : end if end >= 0 else len(text)].decode(errors="replace")
         new_line = "".join('"' if letter in CURLY_QUOTES else letter for letter in line)
         if new_line != line:
-            location = Range(range_in_file.path, start, start + len(line.encode()))
+            location = FileRange(range_in_file.path, start, start + len(line.encode()))
             yield QuickFix("Replace by straight quotes", TextChange(location, new_line))
     move = finding.extra.get("moved")
     blocks = module.find_blocks(range_in_file.path, range_in_file.start)
@@ -50,7 +50,7 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
         yield QuickFix(f"Add a moved block from {old} to {new}", create_moved_block(blocks[0], old, new))
 
 
-def _suggest_name(text: bytes, range_in_file: Range, name: str) -> Iterator[QuickFix]:
+def _suggest_name(text: bytes, range_in_file: FileRange, name: str) -> Iterator[QuickFix]:
     """Yield the suggested name in place of the most similar word."""
     similarities: list[tuple[float, re.Match[bytes]]] = []
     pattern = _NAME if _NAME.fullmatch(name.encode()) else _ID
@@ -63,5 +63,5 @@ def _suggest_name(text: bytes, range_in_file: Range, name: str) -> Iterator[Quic
     is_unique = sum(item == best_ratio for item, _ in similarities) == 1
     current_word = word[0].decode(errors="replace")
     if best_ratio >= _MIN_SIMILARITY and is_unique and current_word != name:
-        location = Range(range_in_file.path, word.start(), word.end())
+        location = FileRange(range_in_file.path, word.start(), word.end())
         yield QuickFix(f'Replace "{current_word}" by "{name}"', TextChange(location, name))

@@ -7,10 +7,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domains.editor.module_text import ModuleText
+from nexusform.domains.editor.module_files import ModuleText
 from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.resource_types.registry import build_registries
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, compute_size_key
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, compute_size_key
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import describe_type
 
@@ -89,7 +89,7 @@ class Choice(Struct, frozen=True):
     meaning: str = ""
 
 
-def list_choices(name: str, attribute: AttributeSchema | None, module: ModuleText) -> Iterator[Choice]:
+def list_argument_choices(name: str, attribute: AttributeSchema | None, module: ModuleText) -> Iterator[Choice]:
     """Yield the known values of an argument."""
     if name == "vm_sku_name":
         yield from list_vm_skus(module)

@@ -17,21 +17,21 @@ import nexusform
 from nexusform.configuration.loader import NATIVE
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level, get_level
+from nexusform.domains.editor.completion_suggestions import Suggestion, list_suggestions
 from nexusform.domains.editor.document_symbols import DocumentSymbol, list_document_symbols
-from nexusform.domains.editor.hover import build_hover_text
-from nexusform.domains.editor.module_text import (
+from nexusform.domains.editor.hover_texts import build_hover_text
+from nexusform.domains.editor.module_files import (
+    FileRange,
     ModuleText,
     Occurrence,
-    Range,
     RenameError,
     TextChange,
     read_module,
     rename_symbol,
 )
-from nexusform.domains.editor.placement_preview import PlacementPreview, list_placement_blocks, plan_preview
+from nexusform.domains.editor.placement_preview import PlacementPreview, build_saved_preview, list_placement_blocks
 from nexusform.domains.editor.protocol_positions import convert_to_byte, convert_to_position
 from nexusform.domains.editor.quick_fixes import list_quick_fixes
-from nexusform.domains.editor.suggestions import Suggestion, list_suggestions
 from nexusform.language.formatter import format_text
 from nexusform.workflow.opening.command_context import create_editor_context
 from nexusform.workflow.opening.directory_validation import validate_directory
@@ -102,7 +102,7 @@ class EditorState(Struct):
         plan_findings = [] if self._has_unsaved_changes(directory) else new_findings
         for diagnostic in (*validation.diagnostics, *plan_findings):
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
-            marker = _build_marker(diagnostic, validation.sources.get(file))
+            marker = _build_diagnostic_marker(diagnostic, validation.sources.get(file))
             by_file.setdefault(file, []).append((marker, diagnostic))
         for file in {*by_file, *self.marked_files.get(directory, set()), path}:
             self.published[file] = by_file.get(file, [])
@@ -117,7 +117,7 @@ class EditorState(Struct):
         if not path:
             return
         directory = str(Path(path).parent)
-        self.previews[directory] = plan_preview(directory)
+        self.previews[directory] = build_saved_preview(directory)
         if self.previews[directory].findings:
             self.publish_diagnostics(path)
 
@@ -129,7 +129,7 @@ class EditorState(Struct):
         """Return the placement preview of the last plan of a file's module."""
         directory = str(Path(path).parent)
         preview = self.previews.get(directory, PlacementPreview())
-        return preview.mark_outdated() if self._has_unsaved_changes(directory) else preview
+        return preview.mark_unsaved_changes() if self._has_unsaved_changes(directory) else preview
 
 
 def create_server() -> LanguageServer:
@@ -187,7 +187,7 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
             return lsp.CompletionList(is_incomplete=False, items=[])
         offset = convert_to_byte(source.text, parameters.position)
         items = list_suggestions(module, path, offset)
-        completion_items = [_build_item(item, number, source, offset) for number, item in enumerate(items)]
+        completion_items = [_build_completion_item(item, number, source, offset) for number, item in enumerate(items)]
         return lsp.CompletionList(is_incomplete=False, items=completion_items)
 
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
@@ -307,12 +307,12 @@ def _resolve_path(uri: str) -> str:
     return os.path.realpath(path) if path else ""
 
 
-def _build_range(module: ModuleText, range_in_file: Range) -> lsp.Range:
+def _build_range(module: ModuleText, range_in_file: FileRange) -> lsp.Range:
     text = module.files[range_in_file.path].text
     return lsp.Range(convert_to_position(text, range_in_file.start), convert_to_position(text, range_in_file.end))
 
 
-def _build_location(module: ModuleText, range_in_file: Range) -> lsp.Location:
+def _build_location(module: ModuleText, range_in_file: FileRange) -> lsp.Location:
     return lsp.Location(uris.from_fs_path(range_in_file.path) or "", _build_range(module, range_in_file))
 
 
@@ -334,7 +334,7 @@ def _build_symbol(module: ModuleText, entry: DocumentSymbol) -> lsp.DocumentSymb
     )
 
 
-def _build_item(item: Suggestion, number: int, source: SourceFile, offset: int) -> lsp.CompletionItem:
+def _build_completion_item(item: Suggestion, number: int, source: SourceFile, offset: int) -> lsp.CompletionItem:
     replaced_range = lsp.Range(
         convert_to_position(source.text, offset - item.typed_length), convert_to_position(source.text, offset)
     )
@@ -350,7 +350,7 @@ def _build_item(item: Suggestion, number: int, source: SourceFile, offset: int) 
     )
 
 
-def _build_marker(diagnostic: Diagnostic, source: SourceFile | None) -> Marker:
+def _build_diagnostic_marker(diagnostic: Diagnostic, source: SourceFile | None) -> Marker:
     start = lsp.Position(0, 0)
     marker_range = lsp.Range(start, start)
     if diagnostic.subject is not None and source is not None:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from nexusform.domains.explorer.exploration import Exploration, ExplorationRequest, ExplorationRequestError
+from nexusform.domains.explorer.plan_exploration import ExplorationRequest, ExplorationRequestError, PlanExploration
 from nexusform.rendering.notation.json_values import encode_document
 from nexusform.rendering.notation.markup import build_code_element, build_data_script, build_element
 from nexusform.rendering.page.html_page import build_page_content
@@ -33,7 +33,7 @@ class ExplorerServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, exploration: Exploration, port: int = 0) -> None:
+    def __init__(self, exploration: PlanExploration, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.exploration = exploration
         self.token = secrets.token_urlsafe(24)
@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Send the plan of a request, its file changes, or the result of writing them."""
         if not self._has_access(self.headers.get("X-Token", "")) or not self._is_same_origin():
             return
-        handlers = {"/plan": self._handle_plan, "/change": self._handle_change, "/write": self._handle_write}
+        handlers = {"/plan": self._handle_plan, "/change": self._render_file_changes, "/write": self._handle_write}
         handler = handlers.get(self.path)
         length = self.headers.get("Content-Length", "")
         if handler is None or not length.isdigit() or int(length) > _MAX_REQUEST_BYTES:
@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle_plan(self, body: _RequestBody) -> dict[str, Any]:
         return self.server.render_plan(body.wish)
 
-    def _handle_change(self, body: _RequestBody) -> dict[str, Any]:
+    def _render_file_changes(self, body: _RequestBody) -> dict[str, Any]:
         document: dict[str, Any] = msgspec.to_builtins(self.server.exploration.compute_file_changes(body.wish))
         return document
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.interfaces.plugins import ResourceType
-from nexusform.placement_kinds.kinds import PlacementKind
+from nexusform.placement_kinds.placement_kind import PlacementKind
 
 BINDING: Final = "binding"
 
@@ -17,16 +17,16 @@ def _list_names(_type: ResourceType, attributes: Mapping[str, Any]) -> Iterable[
     return bindings.keys() if isinstance(bindings, Mapping) else ()
 
 
-def _format_location(location: Binding) -> str:
+def _format_binding_location(location: Binding) -> str:
     return f"{location.cluster} ({location.state})"
 
 
-def _format_state(location: Binding, name: str) -> str:
+def _format_binding_state(location: Binding, name: str) -> str:
     """Return the state, the only addition to a binding named like its cluster; "" for other names."""
     return str(location.state) if name == location.cluster else ""
 
 
-def _format_locations(locations: Sequence[Binding]) -> str:
+def _format_binding_clusters(locations: Sequence[Binding]) -> str:
     return ", ".join(location.cluster for location in locations)
 
 
@@ -38,11 +38,11 @@ KIND: Final = PlacementKind(
     location_class=Binding,
     list_names=_list_names,
     get_identity=lambda place: (place.cluster,),
-    format_text=_format_location,
-    format_brief=_format_location,
-    format_next_to_name=_format_state,
+    format_text=_format_binding_location,
+    format_brief=_format_binding_location,
+    format_next_to_name=_format_binding_state,
     build_document=lambda place: {"cluster": place.cluster, "state": str(place.state)},
-    format_many=_format_locations,
+    format_many=_format_binding_clusters,
     get_link=lambda place: (place.cluster, "", ""),
     get_state=lambda place: str(place.state),
     # An unscheduled binding waits for its removal.

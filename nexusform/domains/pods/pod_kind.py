@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.interfaces.plugins import ResourceType
-from nexusform.placement_kinds.kinds import MAXIMUM_NAMES, PlacementKind
-from nexusform.placement_kinds.vm_kind import join_parts
-from nexusform.scheduling.decision import Location
+from nexusform.placement_kinds.placement_kind import MAXIMUM_NAMES, PlacementKind
+from nexusform.placement_kinds.vm_kind import join_location_parts
+from nexusform.scheduling.placement_decision import Location
 
 POD: Final = "pod"
 SCHEDULED: Final = "Scheduled"  # the state of a pod that has a node
@@ -49,7 +49,7 @@ def _list_pods(values: Any, path: tuple[str, ...]) -> Iterator[str]:
 
 def _format_location(location: PodLocation) -> str:
     zone = f"zone {location.availability_zone}" if location.availability_zone else ""
-    return join_parts(location.node_or_state, location.machine, zone)
+    return join_location_parts(location.node_or_state, location.machine, zone)
 
 
 def _build_document(location: PodLocation) -> dict[str, Any]:

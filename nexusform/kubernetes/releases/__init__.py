@@ -2,9 +2,9 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "versions": (
-        "ABANDONED describe_abandoned determine_upgrade_kind explain_skipped_versions find_upgrade_hops "
-        "find_version_end has_etcd_gap KubernetesVersion OfferedVersions parse_version VersionRejection "
+    "kubernetes_versions": (
+        "ABANDONED describe_abandoned_cluster determine_upgrade_kind explain_skipped_versions find_upgrade_hops "
+        "find_availability_end has_etcd_gap KubernetesVersion OfferedVersions parse_version VersionRejection "
         "select_available_versions SOURCE UpgradeKind WARNING_DAYS"
     )
 }

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.functions.function import (
     Example,
     FixedProblem,
@@ -17,8 +16,9 @@ from nexusform.language.functions.function import (
     Thunk,
     build_any_parameter,
 )
+from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.language.type_expressions import parse_type
-from nexusform.language.value_notes import quote_text
+from nexusform.language.value_descriptions import quote_text
 from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
@@ -34,7 +34,7 @@ from nexusform.schemas.value_types import (
     describe_type,
     has_dynamic,
 )
-from nexusform.values.value import EPHEMERAL, FALSE, SENSITIVE, TRUE, UNKNOWN, Value
+from nexusform.values.typed_value import EPHEMERAL, FALSE, SENSITIVE, TRUE, UNKNOWN, Value
 
 
 def _build_converter(target: Type) -> Callable[[Value], Value]:

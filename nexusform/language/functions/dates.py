@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, build_plain_function
 from nexusform.schemas.value_types import NUMBER, STRING
-from nexusform.values.value import UNKNOWN, Value
+from nexusform.values.typed_value import UNKNOWN, Value
 
 _TIMESTAMP: Final = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:(Z)|([+-])(\d{2}):(\d{2}))\Z", re.ASCII

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.language.conversion import convert_value as _convert
 from nexusform.language.functions.function import (
     Example,
     FixedProblem,
@@ -15,7 +14,8 @@ from nexusform.language.functions.function import (
     build_any_parameter,
 )
 from nexusform.language.functions.text import split_clusters
-from nexusform.language.unification import compare_values, unify_types
+from nexusform.language.type_conversion import convert_value as _convert
+from nexusform.language.type_unification import compare_values, unify_types
 from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
@@ -29,7 +29,7 @@ from nexusform.schemas.value_types import (
     Type,
     describe_type,
 )
-from nexusform.values.value import DYNAMIC_UNKNOWN, FALSE, TRUE, UNKNOWN, Refinement, Value, get_refinement
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, FALSE, TRUE, UNKNOWN, Refinement, Value, get_refinement
 
 SEQUENCES: Final = (ListType, SetType, TupleType)
 

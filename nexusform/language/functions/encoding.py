@@ -26,7 +26,7 @@ from nexusform.language.functions.json_encoding import (
 )
 from nexusform.language.functions.yaml_encoding import parse_yaml, render_yaml
 from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, ObjectType, PrimitiveType
-from nexusform.values.value import UNKNOWN, Refinement, Value, get_refinement
+from nexusform.values.typed_value import UNKNOWN, Refinement, Value, get_refinement
 
 MAX_UNPACKED_BYTES: Final = 64 * 1024 * 1024
 

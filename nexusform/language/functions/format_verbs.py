@@ -10,13 +10,13 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, build_any_parameter
 from nexusform.language.functions.json_encoding import render_json, render_json_string
 from nexusform.language.functions.text import split_clusters
 from nexusform.language.syntax.scanner import count_clusters
+from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType, PrimitiveType, SetType, TupleType
-from nexusform.values.value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_prefix, compute_shortest_digits
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_prefix, compute_shortest_digits
 
 _VERB: Final = re.compile(
     r"%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]*)\])?"
@@ -26,7 +26,7 @@ _MAX_WIDTH: Final = 100_000
 _STRINGS: Final = ListType(STRING)
 
 
-class _Verb(Struct, frozen=True):
+class _FormatVerb(Struct, frozen=True):
     text: str
     offset: int
     flags: str
@@ -81,7 +81,7 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
     return "".join(pieces)
 
 
-def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_Verb, int]:
+def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVerb, int]:
     """Parse the verb at `start`. Return it and its argument number: explicit, else `next_position`."""
     match = _VERB.match(pattern, start)
     assert match is not None
@@ -97,12 +97,12 @@ def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_Verb, in
     if width > _MAX_WIDTH or (precision or 0) > _MAX_WIDTH:
         raise FunctionProblem(f"width and precision must not be greater than {_MAX_WIDTH}")
     text = pattern[start : match.end() + 1]
-    verb = _Verb(text, offset, match["flags"], width, precision, mode)
+    verb = _FormatVerb(text, offset, match["flags"], width, precision, mode)
     position = int(match["index"]) - 1 if match["index"] else next_position
     return verb, position
 
 
-def _render_argument(verb: _Verb, argument: Value) -> str:
+def _render_argument(verb: _FormatVerb, argument: Value) -> str:
     mode = verb.mode
     if mode == "v":
         # Render an argument as %v: texts and numbers plainly, anything else as JSON.
@@ -126,7 +126,7 @@ def _render_argument(verb: _Verb, argument: Value) -> str:
     return _render_integer(verb, number) if mode in "bdoxX" else _render_decimal(verb, number, mode)
 
 
-def _convert_argument(verb: _Verb, argument: Value, target: PrimitiveType) -> Any:
+def _convert_argument(verb: _FormatVerb, argument: Value, target: PrimitiveType) -> Any:
     try:
         return convert_value(argument, target).raw
     except ConversionProblem as problem:
@@ -135,7 +135,7 @@ def _convert_argument(verb: _Verb, argument: Value, target: PrimitiveType) -> An
         ) from None
 
 
-def _add_padding(verb: _Verb, text: str) -> str:
+def _add_padding(verb: _FormatVerb, text: str) -> str:
     missing = verb.width - (len(text) if text.isascii() and "\r\n" not in text else count_clusters(text))
     if missing <= 0:
         return text
@@ -144,13 +144,13 @@ def _add_padding(verb: _Verb, text: str) -> str:
     return ("0" if "0" in verb.flags else " ") * missing + text
 
 
-def _render_string(verb: _Verb, text: str) -> str:
+def _render_string(verb: _FormatVerb, text: str) -> str:
     if verb.precision is not None:
         text = "".join(split_clusters(text)[: verb.precision])
     return _add_padding(verb, render_json_string(text) if verb.mode == "q" else text)
 
 
-def _render_signed(verb: _Verb, is_negative: bool, digits: str) -> str:
+def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> str:
     # Renders a number's digits with sign and padding; zeros are between the two.
     sign = "-" if is_negative else _get_positive_sign(verb)
     missing = verb.width - len(sign) - len(digits)
@@ -163,7 +163,7 @@ def _render_signed(verb: _Verb, is_negative: bool, digits: str) -> str:
     return " " * missing + sign + digits
 
 
-def _get_positive_sign(verb: _Verb) -> str:
+def _get_positive_sign(verb: _FormatVerb) -> str:
     if "+" in verb.flags:
         return "+"
     return " " if " " in verb.flags else ""
@@ -173,7 +173,7 @@ _BASES: Final = {"b": "b", "d": "d", "o": "o", "x": "x", "X": "X"}
 _PREFIXES: Final = {"b": "0b", "d": "", "o": "0", "x": "0x", "X": "0X"}
 
 
-def _render_integer(verb: _Verb, number: Any) -> str:
+def _render_integer(verb: _FormatVerb, number: Any) -> str:
     if not isinstance(number, int):
         raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: an integer is required')
     digits = format(abs(number), _BASES[verb.mode])
@@ -181,13 +181,13 @@ def _render_integer(verb: _Verb, number: Any) -> str:
         digits = digits.rjust(verb.precision, "0")
     if "#" in verb.flags:
         digits = _PREFIXES[verb.mode] + digits
-    return _render_signed(verb, number < 0, digits)
+    return _render_signed_number(verb, number < 0, digits)
 
 
 # --- decimals: exact, rounded half to even, as big floats are printed ----------------------------
 
 
-def _render_decimal(verb: _Verb, number: Any, mode: str) -> str:
+def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
     size = abs(number)
     if mode == "f":
         places = 6 if verb.precision is None else verb.precision
@@ -197,10 +197,10 @@ def _render_decimal(verb: _Verb, number: Any, mode: str) -> str:
         digits = _render_scientific(size, 6 if verb.precision is None else verb.precision, mode)
     else:
         digits = _render_general(size, verb.precision, mode)
-    return _render_signed(verb, number < 0, digits)
+    return _render_signed_number(verb, number < 0, digits)
 
 
-def _compute_digits(size: int | Fraction, count: int | None) -> tuple[str, int]:
+def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[str, int]:
     # The digits of 0.d1d2... * 10**point: the shortest exact ones, or rounded to a count.
     if size == 0:
         return "0", 1
@@ -214,7 +214,7 @@ def _compute_digits(size: int | Fraction, count: int | None) -> tuple[str, int]:
 
 
 def _render_scientific(size: int | Fraction, places: int | None, mode: str) -> str:
-    digits, point = _compute_digits(size, None if places is None else places + 1)
+    digits, point = _compute_decimal_digits(size, None if places is None else places + 1)
     if places is not None:
         digits = digits[: places + 1].ljust(places + 1, "0")
     exponent = point - 1 if size else 0
@@ -225,7 +225,7 @@ def _render_scientific(size: int | Fraction, places: int | None, mode: str) -> s
 def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:
     """Render a number as %g: with an exponent if that is shorter."""
     count = None if precision is None else max(precision, 1)
-    digits, point = _compute_digits(size, count)
+    digits, point = _compute_decimal_digits(size, count)
     digits = digits.rstrip("0") or "0"
     limit = 6 if count is None else count
     if count is not None and count > len(digits) >= point:

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.conversion import convert_value, describe_problem
+from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import DYNAMIC, PrimitiveType, Type
-from nexusform.values.value import NO_MARKS, NOT_NULL, UNKNOWN, Value, add_refinement, remove_all_marks
+from nexusform.values.typed_value import NO_MARKS, NOT_NULL, UNKNOWN, Value, add_refinement, remove_all_marks
 
 
 class FunctionProblem(Exception):
@@ -190,7 +190,7 @@ def format_signature(function: Function) -> str:
 MAX_TEXT_LENGTH: Final = 64 * 1024 * 1024
 
 
-def check_length(characters: int) -> None:
+def check_text_length(characters: int) -> None:
     """Reject texts beyond the maximum length. Raises FunctionProblem."""
     if characters > MAX_TEXT_LENGTH:
         raise FunctionProblem(f"the result would have more than {MAX_TEXT_LENGTH} characters")

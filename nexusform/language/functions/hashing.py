@@ -9,7 +9,7 @@ from typing import Final
 from nexusform.language.functions.base64_codec import encode_base64
 from nexusform.language.functions.function import Function, FunctionProblem, build_plain_function
 from nexusform.schemas.value_types import STRING
-from nexusform.values.value import UNKNOWN, Value
+from nexusform.values.typed_value import UNKNOWN, Value
 
 _Hash = Callable[[bytes], str]
 

@@ -21,7 +21,7 @@ from nexusform.schemas.value_types import (
     TupleType,
     Type,
 )
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     UNKNOWN,
     Value,
     build_boolean,
@@ -76,7 +76,7 @@ def parse_json(text: str) -> Value:
         raise FunctionProblem(f"{message} on line {error.lineno}, column {error.colno}", 0, error.lineno) from None
     except RecursionError:
         raise FixedProblem("the document is nested too deeply", 0) from None
-    return _build_value(data, MAX_DEPTH)
+    return _build_value_from_json(data, MAX_DEPTH)
 
 
 _BEGINNINGS: Final = {
@@ -114,7 +114,7 @@ def parse_number(text: str) -> Value:
         raise FixedProblem("a number in the document has too many digits", 0) from None
 
 
-def _build_value(data: Any, depth: int) -> Value:
+def _build_value_from_json(data: Any, depth: int) -> Value:
     """Build a value from the result of a JSON parser."""
     if depth < 0:
         raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", 0)
@@ -127,8 +127,8 @@ def _build_value(data: Any, depth: int) -> Value:
     if isinstance(data, str):
         return Value(STRING, normalize_stored_text(data))
     if isinstance(data, list):
-        return build_tuple([_build_value(d, depth - 1) for d in data])
-    return build_object({normalize_stored_text(k): _build_value(d, depth - 1) for k, d in data.items()})
+        return build_tuple([_build_value_from_json(d, depth - 1) for d in data])
+    return build_object({normalize_stored_text(k): _build_value_from_json(d, depth - 1) for k, d in data.items()})
 
 
 def normalize_stored_text(text: str) -> str:

@@ -7,7 +7,6 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.conversion import convert_value
 from nexusform.language.functions.function import (
     Example,
     FixedProblem,
@@ -16,8 +15,9 @@ from nexusform.language.functions.function import (
     Parameter,
     build_any_parameter,
 )
+from nexusform.language.type_conversion import convert_value
 from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, MapType, ObjectType, TupleType, Type, describe_type
-from nexusform.values.value import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value, build_object, collect_marks
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value, build_object, collect_marks
 
 _STRINGS: Final = ListType(STRING)
 
@@ -65,7 +65,7 @@ def _find_lookup_type(arguments: Sequence[Value]) -> Type:
     return attribute_type or DYNAMIC
 
 
-def _lookup(mapping: Value, key: Value, *default: Value) -> Value:
+def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
     if len(default) > 1:
         raise FixedProblem("lookup() takes two or three arguments")
     mapping_type = mapping.type
@@ -191,7 +191,7 @@ FUNCTIONS: Final = (
             Parameter("key", STRING, "the key", allow_unknown=True),
         ),
         DYNAMIC,
-        _lookup,
+        _lookup_key,
         (Example('lookup({ a = "ay" }, "a", "what?")', '"ay"'), Example('lookup({}, "c", "what?")', '"what?"')),
         build_any_parameter("default", "the value for a missing key", allow_marked=True),
         may_be_null=True,

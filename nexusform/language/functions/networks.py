@@ -14,7 +14,7 @@ from nexusform.language.functions.function import (
     build_plain_function,
 )
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType
-from nexusform.values.value import Value
+from nexusform.values.typed_value import Value
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
@@ -42,15 +42,15 @@ def _parse_network(text: str, position: int | None = None) -> _Network:
         raise problem from None
 
 
-def _require_whole(number: Any, name: str, position: int) -> int:
+def _require_whole_number(number: Any, name: str, position: int) -> int:
     if not isinstance(number, int):
         raise FunctionProblem(f"{name} must be a whole number", position)
     return number
 
 
-def _compute_host(prefix: str, number: Any) -> str:
+def _compute_host_address(prefix: str, number: Any) -> str:
     network = _parse_network(prefix)
-    host = _require_whole(number, "hostnum", 1)
+    host = _require_whole_number(number, "hostnum", 1)
     size = network.num_addresses
     if not -size <= host < size:
         raise FunctionProblem(f"prefix of {network.prefixlen} does not accommodate a host numbered {host}")
@@ -77,7 +77,7 @@ _MAPPED: Final = 96
 
 def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
     network = _parse_network(prefix)
-    bits, subnet_number = _require_whole(new_bits, "newbits", 1), _require_whole(number, "netnum", 2)
+    bits, subnet_number = _require_whole_number(new_bits, "newbits", 1), _require_whole_number(number, "netnum", 2)
     length = network.prefixlen + bits
     if bits < 0:
         raise FixedProblem("must extend prefix by a number of bits that is not negative", 1)
@@ -100,7 +100,7 @@ def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
     end = next_address + network.num_addresses
     subnets: list[Value] = []
     for position, extension in enumerate(new_bits, 1):
-        bits = _require_whole(extension.raw, "newbits", position)
+        bits = _require_whole_number(extension.raw, "newbits", position)
         length = network.prefixlen + bits
         if bits < 1:
             raise FixedProblem("must extend prefix by at least one bit", position)
@@ -158,7 +158,7 @@ FUNCTIONS: Final = (
         "The address of a host number in a prefix. Negative numbers count from the end.",
         [_PREFIX, ("hostnum", NUMBER, "the number of the host")],
         returns=STRING,
-        compute=_compute_host,
+        compute=_compute_host_address,
         examples=[('cidrhost("10.12.112.0/20", 16)', '"10.12.112.16"'), ('cidrhost("fd00::/64", 1)', '"fd00::1"')],
     ),
     build_plain_function(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.conversion import convert_value
 from nexusform.language.functions.function import (
     Example,
     FixedProblem,
@@ -16,8 +15,9 @@ from nexusform.language.functions.function import (
     Parameter,
     build_plain_function,
 )
+from nexusform.language.type_conversion import convert_value
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, SetType, TupleType, Type, describe_type
-from nexusform.values.value import UNKNOWN, Value, convert_decimal, normalize_number
+from nexusform.values.typed_value import UNKNOWN, Value, convert_decimal, normalize_number
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -34,7 +34,7 @@ def _build_minimum_function(choose: Callable[[Any], Any], kind: str) -> Callable
     return compute_extreme
 
 
-def _compute_float(compute: Callable[[float, float], float], first: Any, second: Any) -> Any:
+def _compute_as_float(compute: Callable[[float, float], float], first: Any, second: Any) -> Any:
     try:
         return convert_decimal(compute(float(first), float(second)))
     except ZeroDivisionError:
@@ -46,15 +46,15 @@ def _compute_float(compute: Callable[[float, float], float], first: Any, second:
 def _compute_logarithm(argument: Any, base: Any) -> Any:
     if base == 0 and argument > 0:
         return 0  # the limit as the base goes to zero
-    return _compute_float(lambda x, b: math.log(x) / math.log(b), argument, base)
+    return _compute_as_float(lambda x, b: math.log(x) / math.log(b), argument, base)
 
 
 def _compute_power(base: Any, exponent: Any) -> Any:
     if base.__class__ is int and exponent.__class__ is int and exponent >= 0:
         if base.bit_length() * exponent > 4096:
-            return _compute_float(math.pow, base, exponent)
+            return _compute_as_float(math.pow, base, exponent)
         return normalize_number(base**exponent)
-    return _compute_float(math.pow, base, exponent)
+    return _compute_as_float(math.pow, base, exponent)
 
 
 def _find_parse_type(arguments: Sequence[Value]) -> Type:

@@ -28,7 +28,7 @@ from nexusform.language.functions import (
     text,
 )
 from nexusform.language.functions.function import Function, Functions
-from nexusform.values.value import build_string
+from nexusform.values.typed_value import build_string
 
 # One line for every family: its title on the page, and the functions without outside access.
 FAMILIES: Final[tuple[tuple[str, tuple[Function, ...]], ...]] = (
@@ -126,7 +126,7 @@ class _NoClock:
         del seconds
 
 
-def build_families() -> Sequence[tuple[str, tuple[Function, ...]]]:
+def list_function_families() -> Sequence[tuple[str, tuple[Function, ...]]]:
     """Build every family with its title; functions with outside access cannot be called."""
     files, clock = _NoFiles(), _NoClock()
     reader = file_access.FileReader(files, "")

@@ -19,10 +19,10 @@ from nexusform.language.functions.function import (
     Function,
     FunctionProblem,
     Parameter,
-    check_length,
+    check_text_length,
 )
 from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, ObjectType, TupleType, Type
-from nexusform.values.value import UNKNOWN, Value, build_object, build_tuple
+from nexusform.values.typed_value import UNKNOWN, Value, build_object, build_tuple
 
 # Enough for a counted repetition of a Unicode class, which Go's implementation accepts, too.
 _MAX_MEMORY: Final = 64 * 1024 * 1024
@@ -60,7 +60,7 @@ _TOKEN: Final = re.compile(
 _GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 
 
-def _build_error(message: str, part: str) -> FunctionProblem:
+def _build_pattern_error(message: str, part: str) -> FunctionProblem:
     # Builds the error for a pattern rejected by RE2 or Go, with the invalid part.
     suffix = f": `{part}`" if part else ""
     return FunctionProblem(f"invalid regexp pattern: {message}{suffix}")
@@ -78,15 +78,15 @@ def _compile_pattern(pattern: str) -> CompiledPattern:
         engine = re2.compile(pattern, options)
     except re2.error as problem:
         message, _, part = problem.args[0].decode(errors="replace").partition(": ")
-        raise _build_error(_GO_MESSAGES.get(message, message), part) from None
+        raise _build_pattern_error(_GO_MESSAGES.get(message, message), part) from None
     # The package has one group per name, Go has all.
     names: list[str | None] = []
     for token in _TOKEN.finditer(pattern):
         name = token["name"]
         if token.group() == "\\C":
-            raise _build_error("invalid escape sequence", "\\C")
+            raise _build_pattern_error("invalid escape sequence", "\\C")
         if name is not None and not _GROUP_NAME.fullmatch(name):
-            raise _build_error("invalid named capture", token.group())
+            raise _build_pattern_error("invalid named capture", token.group())
         if name is not None or token["plain"]:
             names.append(name)
     return CompiledPattern(engine, tuple(names))
@@ -166,7 +166,7 @@ def _replace_all(text: Value, substring: Value, replacement: Value) -> Value:
     """Replace all occurrences of a text, or of a pattern between slashes."""
     pattern = substring.raw
     if not (len(pattern) > 1 and pattern[0] == pattern[-1] == "/"):
-        check_length(len(text.raw) + text.raw.count(pattern) * len(replacement.raw))
+        check_text_length(len(text.raw) + text.raw.count(pattern) * len(replacement.raw))
         return Value(STRING, text.raw.replace(pattern, replacement.raw))
     compiled_pattern = _compile_argument(pattern[1:-1], 1)
     pieces: list[str] = []
@@ -174,7 +174,7 @@ def _replace_all(text: Value, substring: Value, replacement: Value) -> Value:
     for match in _list_matches(compiled_pattern, text.raw):
         pieces += (text.raw[offset : match.start()], _expand_template(replacement.raw, compiled_pattern, match))
         length += len(pieces[-1])
-        check_length(length)
+        check_text_length(length)
         offset = match.end()
     pieces.append(text.raw[offset:])
     return Value(STRING, "".join(pieces))

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.conversion import convert_value as _convert
 from nexusform.language.functions.elements import SEQUENCES, build_list_parameter
 from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, Parameter
-from nexusform.language.unification import compare_values, unify_types
+from nexusform.language.type_conversion import convert_value as _convert
+from nexusform.language.type_unification import compare_values, unify_types
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, SetType, TupleType, Type, describe_type
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     DYNAMIC_UNKNOWN,
     NO_MARKS,
     UNKNOWN,
@@ -40,7 +40,7 @@ def _split_chunks(sequence: Value, size: Value) -> Value:
     return Value(ListType(sequence.type), tuple(pieces))
 
 
-def _remove_empty(strings: Value) -> Value:
+def _remove_empty_strings(strings: Value) -> Value:
     if not strings.is_wholly_known:
         return Value(ListType(STRING), UNKNOWN)
     return Value(ListType(STRING), tuple([v for v in strings.raw if v.raw]))
@@ -116,7 +116,7 @@ def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[f
     return is_known
 
 
-def _select_by_keys(values: Value, keys: Value, searchset: Value) -> Value:
+def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value:
     """Evaluate `matchkeys`: the values with keys in the search set."""
     if len(values.raw) != len(keys.raw):
         raise FixedProblem("length of keys and values should be equal")
@@ -255,7 +255,7 @@ FUNCTIONS: Final = (
         "The list without null and empty strings.",
         (Parameter("list", ListType(STRING), "a list of strings"),),
         ListType(STRING),
-        _remove_empty,
+        _remove_empty_strings,
         (Example('compact(["a", "", "b", null])', 'tolist(["a", "b"])'),),
     ),
     Function(
@@ -292,7 +292,7 @@ FUNCTIONS: Final = (
             Parameter("searchset", _ANY_LIST, "the keys to select"),
         ),
         _get_own_type,
-        _select_by_keys,
+        _select_matching_keys,
         (Example('matchkeys(["a", "b"], ["east", "west"], ["west"])', 'tolist(["b"])'),),
     ),
     Function(

@@ -7,11 +7,11 @@ from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias
 
-from nexusform.language.conversion import convert_value
 from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, Parameter
-from nexusform.language.unification import unify_types
+from nexusform.language.type_conversion import convert_value
+from nexusform.language.type_unification import unify_types
 from nexusform.schemas.value_types import DYNAMIC, ListType, SetType, TupleType, Type
-from nexusform.values.value import (
+from nexusform.values.typed_value import (
     UNKNOWN,
     Refinement,
     Value,
@@ -64,7 +64,7 @@ def _compute_union(*sets: Value) -> Value:
     return build_set(items, _get_element_type(kind))
 
 
-def _find_factor_type(factor_type: Type, position: int) -> Type:
+def _find_product_factor_type(factor_type: Type, position: int) -> Type:
     if isinstance(factor_type, (ListType, SetType)):
         return factor_type.element
     if isinstance(factor_type, TupleType):
@@ -78,7 +78,7 @@ def _find_factor_type(factor_type: Type, position: int) -> Type:
 def _find_product_type(arguments: Sequence[Value]) -> Type:
     if len(arguments) < 2:
         raise FixedProblem("at least two arguments are required")
-    parts = TupleType(tuple([_find_factor_type(a.type, i) for i, a in enumerate(arguments)]))
+    parts = TupleType(tuple([_find_product_factor_type(a.type, i) for i, a in enumerate(arguments)]))
     return SetType(parts) if any(isinstance(a.type, SetType) for a in arguments) else ListType(parts)
 
 

@@ -11,7 +11,7 @@ from nexusform.language.functions.file_access import FileReader
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Functions, Parameter
 from nexusform.language.syntax.syntax_nodes import Traversal
 from nexusform.schemas.value_types import DYNAMIC, STRING, MapType, ObjectType, Type, describe_type
-from nexusform.values.value import DYNAMIC_UNKNOWN, Value
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value
 
 # Maximum nesting of template calls.
 MAX_DEPTH: Final = 32

@@ -13,11 +13,11 @@ from nexusform.language.functions.function import (
     FunctionProblem,
     Parameter,
     build_plain_function,
-    check_length,
+    check_text_length,
 )
 from nexusform.language.syntax.scanner import count_clusters
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType
-from nexusform.values.value import FALSE, TRUE, UNKNOWN, Value, build_boolean, get_refinement
+from nexusform.values.typed_value import FALSE, TRUE, UNKNOWN, Value, build_boolean, get_refinement
 
 _STRINGS: Final = ListType(STRING)
 
@@ -42,18 +42,18 @@ def _build_character_mapping(change: Callable[[str], str]) -> Callable[[str], st
     def change_text(text: str) -> str:
         if text.isascii():
             return change(text)
-        return "".join([_keep_single_character(c, change(c)) for c in text])
+        return "".join([_keep_single_character_case(c, change(c)) for c in text])
 
     return change_text
 
 
-def _keep_single_character(before: str, after: str) -> str:
+def _keep_single_character_case(before: str, after: str) -> str:
     if len(after) == 1:
         return after
     return "i" if before == "\u0130" and after[0] == "i" else before
 
 
-def _build_title(text: str) -> str:
+def _convert_to_title_case(text: str) -> str:
     """Build the title form: words start with capitals. Outside of ASCII only space separates words."""
     capital = _build_character_mapping(str.title)
     result = []
@@ -73,7 +73,7 @@ def _trim_newlines(text: str) -> str:
 def _add_indentation(spaces: int, text: str) -> str:
     if not isinstance(spaces, int) or spaces < 0 or spaces > 10_000:
         raise FixedProblem("the number of spaces must be a whole number from 0 to 10000", 0)
-    check_length(len(text) + spaces * text.count("\n"))
+    check_text_length(len(text) + spaces * text.count("\n"))
     return text.replace("\n", "\n" + " " * spaces)
 
 
@@ -115,7 +115,7 @@ def _join_texts(separator: Value, *lists: Value) -> Value:
             if item.raw is None:
                 raise FunctionProblem(f"element {index} is null; cannot concatenate null values", position)
             pieces.append(item.raw)
-    check_length(sum(map(len, pieces)) + len(separator.raw) * len(pieces))
+    check_text_length(sum(map(len, pieces)) + len(separator.raw) * len(pieces))
     return Value(STRING, separator.raw.join(pieces))
 
 
@@ -213,7 +213,7 @@ FUNCTIONS: Final = (
     _build_text_function(
         "title",
         "The text with the first letter of each word in upper case.",
-        _build_title,
+        _convert_to_title_case,
         ('title("hello world")', '"Hello World"'),
     ),
     build_plain_function(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from nexusform.language.functions.base64_codec import decode_base64
 from nexusform.language.functions.function import FixedProblem, FunctionProblem
 from nexusform.language.functions.json_encoding import MAX_DEPTH, normalize_stored_text, parse_number
-from nexusform.language.value_notes import quote_text
+from nexusform.language.value_descriptions import quote_text
 from nexusform.schemas.value_types import STRING
-from nexusform.values.value import FALSE, NULL, TRUE, Value, build_object, build_tuple, format_number
+from nexusform.values.typed_value import FALSE, NULL, TRUE, Value, build_object, build_tuple, format_number
 
 if TYPE_CHECKING:
     from yaml import Event
@@ -144,7 +144,7 @@ def _render_item(value: Value, indent: int, column: int) -> list[str]:
     raw = value.raw
     if isinstance(raw, (tuple, dict)) and raw:
         return _render_lines(value, indent)
-    if isinstance(raw, str) and "\n" in raw and _can_be_block(raw):
+    if isinstance(raw, str) and "\n" in raw and _can_be_block_scalar(raw):
         # The block text after `|`. The header gives the number of line ends (`-` none, nothing for one, `+` all),
         # and the indent if the first line does not show it.
         body = raw.rstrip("\n")
@@ -158,7 +158,7 @@ def _render_item(value: Value, indent: int, column: int) -> list[str]:
     return [_render_scalar(value)]
 
 
-def _can_be_block(text: str) -> bool:
+def _can_be_block_scalar(text: str) -> bool:
     # A block scalar accepts neither control characters nor lines with trailing blanks.
     return not re.search(_NOT_IN_BLOCK, text) and all(line == line.rstrip(" ") for line in text.split("\n"))
 
@@ -197,7 +197,7 @@ def parse_yaml(text: str) -> Value:
             depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
             if depth > MAX_DEPTH:
                 raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", 0)
-        reader = _Reader(result)
+        reader = _YamlReader(result)
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         raise FunctionProblem(_describe_problem(problem), 0, mark.line + 1 if mark is not None else 0) from None
@@ -212,7 +212,7 @@ def _describe_problem(problem: Exception) -> str:
     return message if mark is None else f"on line {mark.line + 1}, column {mark.column + 1}: {message}"
 
 
-class _Reader:
+class _YamlReader:
     # Builds the value from the parser's events, counting every node of an alias.
     def __init__(self, events: list[Event]) -> None:
         self.events = events
@@ -337,7 +337,7 @@ def _parse_scalar(event: Any) -> Value:
     text = normalize_stored_text(event.value)
     is_quoted = event.style in {"'", '"'}
     if event.tag is None:
-        return _resolve_plain(text) if event.implicit[0] else Value(STRING, text)
+        return _parse_plain_scalar(text) if event.implicit[0] else Value(STRING, text)
     kind = event.tag.removeprefix(_TAG)
     if kind in {"str", "binary"}:
         if kind == "binary":
@@ -349,7 +349,7 @@ def _parse_scalar(event: Any) -> Value:
     is_special = not text or text[0] in _HINTS
     if is_special and is_quoted:
         return Value(STRING, text)
-    resolved = _resolve_plain(text)
+    resolved = _parse_plain_scalar(text)
     if resolved.type != STRING or (kind == "timestamp" and _TIMESTAMP.match(text)):
         return resolved
     if kind == "null":
@@ -357,7 +357,7 @@ def _parse_scalar(event: Any) -> Value:
     raise FunctionProblem(f'cannot parse "{text}" as !!{kind}', 0)
 
 
-def _resolve_plain(text: str) -> Value:
+def _parse_plain_scalar(text: str) -> Value:
     # Resolves a plain scalar: YAML 1.2's rules and, as in other implementations, the bools of YAML 1.1.
     if text in _NULLS:
         return NULL

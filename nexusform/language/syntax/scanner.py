@@ -288,9 +288,9 @@ class _Scanner:
             if not isinstance(mode, _TemplateMode):
                 self._scan_code(mode)
             elif mode.ending == CLOSE_QUOTE:
-                self._scan_quoted()
+                self._scan_quoted_piece()
             else:
-                self._scan_plain(mode)
+                self._scan_unquoted_piece(mode)
         self.tokens.add(END, size, size)
         return self.tokens
 
@@ -315,7 +315,7 @@ class _Scanner:
                 kinds.append(plain[group])  # type: ignore[arg-type]
             else:
                 self.offset = offset
-                if self._scan_special(group, begin, offset, mode):
+                if self._scan_rare_token(group, begin, offset, mode):
                     return
                 offset = self.offset
                 continue
@@ -323,7 +323,7 @@ class _Scanner:
             ends.append(offset)
         self.offset = offset
 
-    def _scan_special(self, group: int, begin: int, end: int, mode: _SequenceMode | None) -> bool:
+    def _scan_rare_token(self, group: int, begin: int, end: int, mode: _SequenceMode | None) -> bool:
         """Scan the less common tokens; true if the mode changes."""
         if group == 5:
             return self._scan_brace(begin, end, mode)
@@ -341,7 +341,7 @@ class _Scanner:
                 self.stack.append(_TemplateMode(CLOSE_HEREDOC, name.group(1)))
             return True
         else:
-            self._scan_other(begin, end)
+            self._scan_unusual_character(begin, end)
         return False
 
     def _scan_brace(self, begin: int, end: int, mode: _SequenceMode | None) -> bool:
@@ -376,7 +376,7 @@ class _Scanner:
         if ends_line:
             self.tokens.add(NEWLINE, stop, end)
 
-    def _scan_other(self, begin: int, end: int) -> None:
+    def _scan_unusual_character(self, begin: int, end: int) -> None:
         """Scan a name that starts outside ASCII, a comment without end, or an invalid character."""
         char = self.text[begin:end]
         if char == "/*":
@@ -395,7 +395,7 @@ class _Scanner:
         self.tokens.add(kind, begin, end)
         self.stack.append(_SequenceMode())
 
-    def _scan_quoted(self) -> None:
+    def _scan_quoted_piece(self) -> None:
         """Scan the next piece of a quoted template."""
         match = _QUOTED.match(self.text, self.offset)
         assert match is not None
@@ -416,7 +416,7 @@ class _Scanner:
         else:
             self.tokens.add(INVALID, begin, end)
 
-    def _scan_plain(self, mode: _TemplateMode) -> None:
+    def _scan_unquoted_piece(self, mode: _TemplateMode) -> None:
         """Scan the next piece of a heredoc or of a bare template: at most one line."""
         text, begin = self.text, self.offset
         if mode.marker and mode.line_start and self._scan_heredoc_end(mode.marker):

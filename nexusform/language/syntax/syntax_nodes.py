@@ -323,7 +323,7 @@ class Body(Node, frozen=True):
     span: Span
     end_span: Span
 
-    def list_paths(self, prefix: Path = ()) -> Iterator[Path]:
+    def list_literal_paths(self, prefix: Path = ()) -> Iterator[Path]:
         """List the literal paths, in the order of the text: arguments, blocks (by labels, too), and keys
         inside arguments.
 
@@ -340,7 +340,7 @@ class Body(Node, frozen=True):
                 block_path = (*prefix, part.type, *(label.value for label in part.labels))
                 yield (*prefix, part.type)
                 yield block_path
-                yield from part.body.list_paths(block_path)
+                yield from part.body.list_literal_paths(block_path)
 
 
 def _list_key_paths(expression: Expression, prefix: Path) -> Iterator[Path]:
@@ -404,7 +404,7 @@ class JsonBody(Node, frozen=True):
     objects: tuple[JsonObject, ...]
     span: Span
 
-    def list_paths(self, prefix: Path = ()) -> Iterator[Path]:
+    def list_literal_paths(self, prefix: Path = ()) -> Iterator[Path]:
         """List the literal paths, in the order of the text."""
         for json_object in self.objects:
             yield from _list_json_paths(json_object, prefix)

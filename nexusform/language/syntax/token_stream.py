@@ -135,7 +135,7 @@ class TokenStream(Struct):
         if index is None:
             self.peek()
             index = self.index
-        if self._is_after_not(index):
+        if self._is_followed_by_not(index):
             index -= 1
         begin, end = self.tokens.starts[index], self.tokens.ends[index]
         token = self.tokens.kinds[index]
@@ -158,7 +158,7 @@ class TokenStream(Struct):
                     self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
         return MalformedError(diagnostic_id)
 
-    def _is_after_not(self, index: int) -> bool:
+    def _is_followed_by_not(self, index: int) -> bool:
         """Check whether the token follows a `not` intended as an operator."""
         kinds = self.tokens.kinds
         return (
@@ -215,7 +215,7 @@ class TokenStream(Struct):
     def _describe_foreign_operator(self, index: int) -> tuple[str, str] | None:
         word = self.tokens.get_text(index)
         following = self.tokens.kinds[index + 1]
-        if word == "not" and self._is_after_not(index + 1):
+        if word == "not" and self._is_followed_by_not(index + 1):
             return "unsupported-operator", 'There is no operator "not". Did you mean boolean NOT ("!")?'
         if following in {"=", ":"}:
             return None
@@ -252,7 +252,7 @@ class TokenStream(Struct):
         self.reach = max(self.reach, self.depth)
         self._check_depth()
 
-    def add_levels(self, levels: int = 1) -> None:
+    def add_nesting_levels(self, levels: int = 1) -> None:
         """Move the current expression down, below one or several new nodes."""
         self.reach += levels
         self._check_depth()
@@ -278,7 +278,7 @@ def normalize_text(text: str) -> str:
     return text if text.isascii() else normalize("NFC", text)
 
 
-def decode_quoted(text: str, report_escape: ReportEscape) -> str:
+def decode_quoted_text(text: str, report_escape: ReportEscape) -> str:
     """Decode the content of quotation marks. `report_escape` is called for invalid escapes."""
     if "\\" not in text and "{" not in text:
         return normalize_text(text)

@@ -4,8 +4,8 @@
 PUBLIC = {
     "changes": "collect_drifted_objects",
     "plan_assembly": "build_unchanged_plan",
-    "placement_accounting": "list_kinds count_names",
-    "result": "ExplainedVm PlanResult",
+    "placement_accounting": "list_placement_kinds count_names",
+    "plan_result": "ExplainedVm PlanResult",
     "site_records": "add_site_capacity",
     "version_changes": "ENDING",
     "resource_shortages": "RESOURCE_SHORTAGE",

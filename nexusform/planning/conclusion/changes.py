@@ -11,12 +11,12 @@ from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER,
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
 from nexusform.json_data.plain_data import ConversionProblem, Path
-from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.syntax.syntax_nodes import Expression
+from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, RECORD_KEY
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState, build_missing_configuration_error
@@ -51,17 +51,17 @@ def build_changes(
         change = _build_change(instance, block, last if is_created else 0)
         if block is not None and change.action in _CHANGE_ACTIONS:
             if block.address not in configured_paths:
-                configured_paths[block.address] = tuple(dict.fromkeys(block.body.list_paths()))
+                configured_paths[block.address] = tuple(dict.fromkeys(block.body.list_literal_paths()))
             change = replace(change, configured_paths=configured_paths[block.address])
         changes.append(change)
     for address in sorted(prior.instances, key=compute_address_order):
-        if not _is_outside_selection(instances.get(address)):
+        if not _is_object_unselected(instances.get(address)):
             deposed = sorted(prior.get_deposed(address).items())
             changes += [_build_deposed_change(address, key, deposed_object) for key, deposed_object in deposed]
     return changes, problems
 
 
-def _is_outside_selection(instance: Instance | None) -> bool:
+def _is_object_unselected(instance: Instance | None) -> bool:
     """Return whether an object is outside the selection, and with it its deposed objects."""
     if instance is None or instance.prior is None:
         return False
@@ -158,7 +158,7 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, eval
     condition = block.lifecycle.prevent_destroy_condition
     is_prevented = block.lifecycle.prevent_destroy
     if condition is not None:
-        is_prevented, problems = _evaluate_prevention(condition, instance, block, evaluation)
+        is_prevented, problems = _evaluate_prevent_destroy(condition, instance, block, evaluation)
     if not is_prevented:
         return problems
     return [
@@ -206,7 +206,7 @@ def _build_forget_warning(address: Address, kind: PlanningKind) -> Diagnostic:
     return build_warning("object-to-forget", text, address=str(address), brief=summary)
 
 
-def _evaluate_prevention(
+def _evaluate_prevent_destroy(
     condition: Expression, instance: Instance, block: ResourceBlock, evaluation: Evaluation
 ) -> tuple[bool, list[Diagnostic]]:
     """Return the value of prevent_destroy in the module instance of an object; null is false."""

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.domain_table import collect_diagnostic_traits
-from nexusform.placement_kinds.kinds import KINDS, VM
-from nexusform.plans.impact.effects import Effect, compute_effect
+from nexusform.placement_kinds.placement_kind import KINDS, VM
+from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan
 from nexusform.plans.site_capacity.occupancy import SiteCapacity, select_without_new_sharing
 
@@ -40,7 +40,7 @@ class _PlanActions(Struct, frozen=True):
 
 def mark_existing_findings(plan: Plan) -> Plan:
     """Return the plan with its existing findings marked."""
-    actions = _collect_actions(plan)
+    actions = _collect_plan_actions(plan)
     # The resources with clusters without surge capacity both before and after the plan.
     new_shortages: set[tuple[str, str]] = set()
     for row in plan.capacity:
@@ -56,14 +56,14 @@ def mark_existing_findings(plan: Plan) -> Plan:
     }
     diagnostics = [
         replace(diagnostic, is_preexisting=True)
-        if _is_existing(diagnostic, actions, existing_addresses.get(diagnostic.id, frozenset()))
+        if _is_existing_finding(diagnostic, actions, existing_addresses.get(diagnostic.id, frozenset()))
         else diagnostic
         for diagnostic in plan.diagnostics
     ]
     return replace(plan, diagnostics=tuple(diagnostics))
 
 
-def _is_existing(diagnostic: Diagnostic, actions: _PlanActions, existing_addresses: frozenset[str]) -> bool:
+def _is_existing_finding(diagnostic: Diagnostic, actions: _PlanActions, existing_addresses: frozenset[str]) -> bool:
     """Return whether a finding existed before; `existing_addresses` had a finding of this kind before."""
     if diagnostic.severity is Severity.ERROR:
         return False
@@ -82,7 +82,7 @@ _ADDING_EFFECTS: Final = (Effect.PLACED, Effect.MOVED, Effect.RECREATED)
 _REMOVING_EFFECTS: Final = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED)
 
 
-def _collect_actions(plan: Plan) -> _PlanActions:
+def _collect_plan_actions(plan: Plan) -> _PlanActions:
     effects = [(row, compute_effect(row)) for row in plan.placements]
     bindings = [(row, effect) for row, effect in effects if KINDS[row.kind].by_resource]
     pods_of_plan = [(row, effect) for row, effect in effects if KINDS[row.kind].runs_on_vms]

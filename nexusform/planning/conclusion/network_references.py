@@ -10,7 +10,7 @@ from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.json_data.plain_data import Path
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Action, Change
 from nexusform.plans.site_capacity.other_capacity import AttachableNetworks, read_recorded_supplies

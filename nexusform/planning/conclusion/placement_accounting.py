@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.interfaces.plugins import ResourceType
-from nexusform.placement_kinds.kinds import KINDS, VM, get_kind_order
+from nexusform.placement_kinds.placement_kind import KINDS, VM, get_kind_order
 from nexusform.planning.vm_planning.site_plans import SitePlan
-from nexusform.plans.impact.effects import Effect, compute_effect
+from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, PlacementTotal
 from nexusform.resources.address import Address
 
@@ -55,7 +55,7 @@ def compute_totals(
         kind_of_type = types.get(change.address.type)
         if change.deposed or kind_of_type is None:
             continue
-        for kind in list_kinds(kind_of_type):
+        for kind in list_placement_kinds(kind_of_type):
             own_rows = rows_of.pop((change.address, kind), [])
             of_kind = totals_by_kind.setdefault(kind, _KindTotals())
             side = change.before
@@ -85,7 +85,7 @@ def build_imbalance_error(mistakes: Iterable[str]) -> Iterator[Diagnostic]:
         return
 
 
-def list_kinds(resource_type: ResourceType) -> tuple[str, ...]:
+def list_placement_kinds(resource_type: ResourceType) -> tuple[str, ...]:
     """Return the kinds of objects contained in a resource type."""
     return (VM,) if resource_type.vms is not None else resource_type.placement_kinds
 
@@ -132,7 +132,7 @@ class _KindTotals(Struct):
             self.stays += before.total()
             return
         after = count_names(kind, resource_type, change.after)
-        row_counts = _RowCounts()
+        row_counts = _PlacementRowCounts()
         for row in rows:
             row_counts.count_row(row)
         if change.action is Action.FORGET:
@@ -164,7 +164,7 @@ def _format_count(count: int) -> str:
     return f"{'is' if count == 1 else 'are'} {count}"
 
 
-class _RowCounts(Struct):
+class _PlacementRowCounts(Struct):
     # Rows of one object: `existing` names before the plan, `removed` from the state, `placed` new ones.
     existing: Names = field(default_factory=Counter)
     removed: Names = field(default_factory=Counter)
@@ -235,7 +235,7 @@ def _find_waiting_rows(
         before, after = (
             count_names(rows[0].kind, types[change.address.type], side) for side in (change.before, change.after)
         )
-        row_counts = _RowCounts()
+        row_counts = _PlacementRowCounts()
         for row in rows:
             row_counts.count_row(row)
         for row in placing:

@@ -11,47 +11,47 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform import __version__
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors, locate_text_line
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors, locate_line_in_text
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, PredictionRecord, compute_score, parse_record
 from nexusform.planning.conclusion.changes import build_changes, find_drifted_objects, find_lost_forgotten_vms
 from nexusform.planning.conclusion.placement_accounting import build_imbalance_error, compute_totals, mark_waiting_pods
-from nexusform.planning.conclusion.placements import (
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.conclusion.steps import build_steps
+from nexusform.planning.conclusion.vm_placement_rows import (
     build_placement_changes,
     build_placement_tables,
     collect_explanations,
 )
-from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.conclusion.steps import build_steps
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import UNKNOWN_PLACEMENT, Instance
-from nexusform.planning.modules.outputs import (
+from nexusform.planning.modules.root_outputs import (
     RootOutputs,
     collect_variable_values,
     list_ephemeral_variables,
     list_inventories_read,
     plan_current_outputs,
 )
-from nexusform.planning.name_resolution.evaluation import UNKNOWN_REPETITION, Evaluation
+from nexusform.planning.name_resolution.name_evaluation import UNKNOWN_REPETITION, Evaluation
 from nexusform.planning.phases import DomainContribution, collect_lost_rows
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
-from nexusform.planning.preparation.selection import PARTIAL
-from nexusform.planning.verdicts.fit import (
+from nexusform.planning.preparation.target_selection import PARTIAL
+from nexusform.planning.verdicts.placement_fit import (
     SiteCertainty,
     UnplacedPool,
     check_overcommitted_machines,
     check_placement_groups,
-    check_vfs,
+    check_vf_capacity,
     collect_fit_failures,
     lower_certainty_to_accuracy,
     measure_site_certainties,
 )
 from nexusform.planning.vm_planning.site_plans import PlanContext, SitePlan, get_catalogue_version
 from nexusform.planning.vm_planning.vm_object import VmObject
-from nexusform.plans.impact.effects import Effect, compute_effect
+from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.maintenance import Upgrade
 from nexusform.plans.plan import (
     PREDICTION_KEY,
@@ -72,8 +72,8 @@ from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.racks.vms import RackSpread
 
 if TYPE_CHECKING:
-    from nexusform.planning.verdicts.machine_actions import MachineActionOrder
-    from nexusform.planning.verdicts.separation import SeparationVerdicts
+    from nexusform.planning.verdicts.machine_action_order import MachineActionOrder
+    from nexusform.planning.verdicts.separation_rules import SeparationVerdicts
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 T = TypeVar("T")
@@ -127,9 +127,9 @@ def build_plan(
     types, vms = request.registries.resource_types, outcome.vms.values()
     lost_addresses, lost_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
     changes, problems = _build_changes(blocks, outcome, has_errors=has_errors(diagnostics))
-    has_separation_rules = request.mode is Mode.NORMAL and _has_kind(blocks, PlanningKind.SEPARATION_RULE)
+    has_separation_rules = request.mode is Mode.NORMAL and _has_planning_kind(blocks, PlanningKind.SEPARATION_RULE)
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
-    action_order = _order_actions(blocks, outcome)
+    action_order = _order_machine_actions(blocks, outcome)
     all_diagnostics = [*diagnostics, *problems, *lost_warnings]
     all_diagnostics += action_order.diagnostics if action_order else ()
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
@@ -164,7 +164,7 @@ def build_plan(
         checks=(*checks, *blocks.checks),
         inventories=list_inventories_read(outcome.evaluation, request.now),
         basis=outcome.evaluation.settings.reads.build_basis(request.commit),
-        prediction_scores=tuple(_collect_scores(prior)),
+        prediction_scores=tuple(_collect_prediction_scores(prior)),
         upgrades=upgrades,
         separation_verdicts=tuple(validation.rules.verdicts) if validation.rules else (),
         rollouts=tuple(_flatten_diagnostics(part.rollouts for part in parts)),
@@ -188,14 +188,14 @@ def _sample_numa_cells(
     return sampling, check_uncertain_fit(outcome.sites, outcome.vms.values(), sampling)
 
 
-def _has_kind(blocks: BlockPlanner, kind: PlanningKind) -> bool:
+def _has_planning_kind(blocks: BlockPlanner, kind: PlanningKind) -> bool:
     return any(instance.type.kind is kind for instance in blocks.instances.values())
 
 
-def _order_actions(blocks: BlockPlanner, outcome: PlacementOutcome) -> MachineActionOrder | None:
-    if not _has_kind(blocks, PlanningKind.MACHINE_ACTION):
+def _order_machine_actions(blocks: BlockPlanner, outcome: PlacementOutcome) -> MachineActionOrder | None:
+    if not _has_planning_kind(blocks, PlanningKind.MACHINE_ACTION):
         return None
-    from nexusform.planning.verdicts.machine_actions import order_machine_actions
+    from nexusform.planning.verdicts.machine_action_order import order_machine_actions
 
     find_disruptions = [part.find_disruptions for part in outcome.contributions]
     return order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
@@ -308,7 +308,7 @@ def build_refresh_plan(
         list_lost_rows,
         report_unfinished_changes,
     )
-    from nexusform.planning.modules.conditions import check_variables, evaluate_current_conditions
+    from nexusform.planning.modules.module_conditions import check_variables, evaluate_current_conditions
 
     types = request.registries.resource_types
     sites = build_observed_sites(prior, types)
@@ -351,7 +351,7 @@ def _collect_upgrades(
     vms = list(vms)
     if not any(item.request.actions.recreations for item in vms):
         return (), ()
-    from nexusform.planning.conclusion.upgrades import build_upgrades, check_blocked_upgrades
+    from nexusform.planning.conclusion.pool_recreations import build_upgrades, check_blocked_upgrades
 
     upgrades = tuple(build_upgrades(vms, [item.find_disruptions for item in outcome.contributions], outcome.sites))
     return upgrades, tuple(check_blocked_upgrades(upgrades, vms))
@@ -378,7 +378,7 @@ def _measure_certainty(
     return samples, lower_certainty_to_accuracy(certainties, records)
 
 
-def _collect_scores(prior: PriorState) -> Iterator[PredictionScore]:
+def _collect_prediction_scores(prior: PriorState) -> Iterator[PredictionScore]:
     """Yield the replay scores of sites under their rack_spread, and the prediction accuracy."""
     for address in sorted(prior.instances, key=compute_address_order):
         current = prior.get_object(address)
@@ -413,7 +413,7 @@ def _validate_plan(
     all_diagnostics = [
         *diagnostics,
         *check_overcommitted_machines(instances, outcome.sites, vms),
-        *check_vfs(vms),
+        *check_vf_capacity(vms),
         *check_placement_groups(vms),
     ]
     types = blocks.request.registries.resource_types
@@ -429,13 +429,13 @@ def _validate_plan(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
     )
     if has_other_errors:
-        all_diagnostics += _collect_findings(outcome, instances, risks=False)
+        all_diagnostics += _collect_domain_findings(outcome, instances, risks=False)
         return PlanValidation(all_diagnostics, ())
-    pod_problems = _collect_findings(outcome, instances, risks=not failures.unplaced)
-    pod_problems += _check_spread(list(vms))
+    pod_problems = _collect_domain_findings(outcome, instances, risks=not failures.unplaced)
+    pod_problems += _check_rack_spread(list(vms))
     rules = None
     if certainty is not None:
-        from nexusform.planning.verdicts.separation import evaluate_rules
+        from nexusform.planning.verdicts.separation_rules import evaluate_rules
 
         workloads = list(_flatten_diagnostics(contribution.list_workloads() for contribution in outcome.contributions))
         rules = evaluate_rules(instances.values(), outcome.vms, outcome.sites, certainty, workloads)
@@ -452,7 +452,7 @@ def _list_forgotten_hosts(instances: Mapping[Address, Instance]) -> list[str]:
     ]
 
 
-def _check_spread(vms: Iterable[VmObject]) -> list[Diagnostic]:
+def _check_rack_spread(vms: Iterable[VmObject]) -> list[Diagnostic]:
     """Return warnings about clusters reduced to a single rack."""
     changes = (vm_object.request.actions.recreations or vm_object.request.actions.removals for vm_object in vms)
     if not any(changes):
@@ -462,7 +462,7 @@ def _check_spread(vms: Iterable[VmObject]) -> list[Diagnostic]:
     return list(check_rack_concentration(vms))
 
 
-def _collect_findings(
+def _collect_domain_findings(
     outcome: PlacementOutcome, instances: Mapping[Address, Instance], *, risks: bool
 ) -> list[Diagnostic]:
     return list(
@@ -487,7 +487,7 @@ def _collect_domain_rows(
 def _complete_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
     """Return the plan with its inputs and all diagnostics."""
     files = request.configuration.files
-    unique = [locate_text_line(diagnostic, files) for diagnostic in remove_duplicates(diagnostics)]
+    unique = [locate_line_in_text(diagnostic, files) for diagnostic in remove_duplicates(diagnostics)]
     is_errored = has_errors(unique)
     if is_errored:  # a plan that cannot be applied excludes nothing
         unique = [problem for problem in unique if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE]
@@ -522,7 +522,7 @@ def _complete_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagn
 # --- filtering diagnostics ----------------------------------------------------------------------
 
 
-def filter_causes(
+def remove_consequential_errors(
     diagnostics: Sequence[Diagnostic],
     order: PlanningOrder,
     *,
@@ -558,7 +558,7 @@ def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Plann
         if diagnostic.id != UNKNOWN_PLACEMENT or not diagnostic.address:
             return False
         block = parse_address(diagnostic.address).config_address
-        needs = find_reachable(order.get_direct_needs(block), order.get_direct_needs)
+        needs = find_reachable(order.get_direct_dependencies(block), order.get_direct_dependencies)
         return not in_error.isdisjoint(needs)
 
     return [diagnostic for diagnostic in diagnostics if not is_consequence(diagnostic)]
@@ -571,7 +571,7 @@ def remove_duplicates(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     listed = list(diagnostics)
     if not listed:
         return []
-    from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION  # loaded on first use
+    from nexusform.planning.instances.condition_checks import ID_OF_CONDITION  # loaded on first use
 
     unique: dict[tuple[object, ...], Diagnostic] = {}
     for diagnostic in listed:
@@ -588,7 +588,7 @@ def remove_duplicates(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
         unique.setdefault(identity_key, diagnostic)
     errors_first = sorted(unique.values(), key=lambda diagnostic: diagnostic.severity is not Severity.ERROR)
     if any(diagnostic.severity is Severity.ERROR and _is_data(diagnostic.address) for diagnostic in errors_first):
-        return [diagnostic for diagnostic in errors_first if not _needs_data(diagnostic)]
+        return [diagnostic for diagnostic in errors_first if not _is_about_missing_data(diagnostic)]
     return errors_first
 
 
@@ -596,5 +596,5 @@ def _is_data(address: str) -> bool:
     return address.startswith("data.") or ".data." in address
 
 
-def _needs_data(diagnostic: Diagnostic) -> bool:
+def _is_about_missing_data(diagnostic: Diagnostic) -> bool:
     return diagnostic.id == UNKNOWN_PLACEMENT or diagnostic.id in UNKNOWN_REPETITION.values()

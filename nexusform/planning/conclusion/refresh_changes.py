@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ResourceType
-from nexusform.placement_kinds.kinds import VM
-from nexusform.planning.conclusion.placements import REASONS
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.planning.conclusion.vm_placement_rows import REASONS
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites, list_machines
 from nexusform.planning.vm_planning.vm_object import MACHINE_FORGOTTEN, MACHINE_REMOVED

@@ -16,7 +16,7 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, render_moved_block
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 RENAMED: Final = "probable-rename"
 DESTRUCTIVE: Final = "destructive-rename"  # the deleted object has VMs
@@ -43,7 +43,7 @@ def find_renames(instances: Collection[Instance], removed_vms: Mapping[Address, 
             candidate for candidate in created_of_type if candidate.address.config_address not in existing_blocks
         ]
         for old, new in chain(
-            _compare_blocks(deleted_of_type, created_blocks), _compare_keys(deleted_of_type, created_of_type)
+            _compare_blocks(deleted_of_type, created_blocks), _compare_instance_keys(deleted_of_type, created_of_type)
         ):
             yield _build_advice(old, new, removed_vms)
 
@@ -52,10 +52,10 @@ def _compare_blocks(deleted: list[Instance], created: list[Instance]) -> Iterato
     """Compare blocks removed from the configuration with blocks without prior objects; yield similar pairs."""
     old = _group_by_block(instance for instance in deleted if instance.decision.reason in _WITHOUT_BLOCK)
     new_groups = _group_by_block(created)
-    yield from _find_pairs(list(old.values()), list(new_groups.values()))
+    yield from _find_similar_pairs(list(old.values()), list(new_groups.values()))
 
 
-def _compare_keys(deleted: list[Instance], created: list[Instance]) -> Iterator[tuple[_Group, _Group]]:
+def _compare_instance_keys(deleted: list[Instance], created: list[Instance]) -> Iterator[tuple[_Group, _Group]]:
     """Compare instances of one block with a removed key to those with a new key; yield similar pairs."""
     old: dict[object, list[_Group]] = {}
     for instance in deleted:
@@ -65,7 +65,7 @@ def _compare_keys(deleted: list[Instance], created: list[Instance]) -> Iterator[
     for instance in created:
         new_groups.setdefault(instance.address.config_address, []).append({"": instance})
     for block, before in old.items():
-        yield from _find_pairs(before, new_groups.get(block, []))
+        yield from _find_similar_pairs(before, new_groups.get(block, []))
 
 
 def _group_by_block(instances: Iterable[Instance]) -> dict[object, _Group]:
@@ -77,7 +77,7 @@ def _group_by_block(instances: Iterable[Instance]) -> dict[object, _Group]:
     return groups
 
 
-def _find_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[_Group, _Group]]:
+def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[_Group, _Group]]:
     """Yield the groups with exactly one similar group on the other side."""
     if len(old) > _MAXIMUM_COMPARED or len(new) > _MAXIMUM_COMPARED:
         return
@@ -91,10 +91,10 @@ def _find_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[_Group, 
 def _is_similar_group(before: _Group, after: _Group) -> bool:
     if before.keys() != after.keys():
         return False
-    return all(_is_similar(before[key], after[key]) for key in before)
+    return all(_is_similar_instance(before[key], after[key]) for key in before)
 
 
-def _is_similar(deleted: Instance, created: Instance) -> bool:
+def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
     """Return whether the existing object matches the new configuration. An unset name stays unchanged."""
     if deleted.before is None or created.config is None or created.planned is None:
         return False

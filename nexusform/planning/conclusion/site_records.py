@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity, has_errors
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
-from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_key
-from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.verdicts.fit import DOES_NOT_FIT
+from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_sort_key
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning.site_plans import (
     SiteLayout,
     SiteObject,
@@ -42,18 +42,18 @@ from nexusform.plans.site_capacity.other_capacity import (
     OtherCapacity,
     compute_other_capacity,
     count_nodes,
-    find_declared_network,
+    find_configured_node_network,
     read_recorded_supplies,
 )
 from nexusform.resources.address import Address
-from nexusform.scheduling.catalogue import compute_size_key
 from nexusform.scheduling.racks.vms import (
     Interval,
     VmSku,
     build_standalone_demand,
     find_common_constraints,
-    sum_intervals,
+    sum_count_intervals,
 )
+from nexusform.scheduling.sku_catalogue import compute_size_key
 
 
 def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanResult:
@@ -61,13 +61,13 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     errors has the current VMs and no capacity; if only placement failed, also the VMs that it would have
     placed.
     """
-    result = _check_sites(result, registries)
+    result = _check_site_problems(result, registries)
     plan = result.plan
     order = {change.address: position for position, change in enumerate(plan.changes)}
-    before = build_occupied_sites(plan, result.objects, registries, PlanSide.BEFORE, result.prior_notes)
+    before = build_occupied_sites(plan, result.objects, registries, BeforeOrAfter.BEFORE, result.prior_notes)
     after = before
     if any(change.action is not Action.NO_OP for change in plan.changes) and _is_placement_known(plan):
-        after = build_occupied_sites(plan, result.objects, registries, PlanSide.AFTER)
+        after = build_occupied_sites(plan, result.objects, registries, BeforeOrAfter.AFTER)
     capacity = () if plan.errored else compute_headroom(before, after)
     other_capacity = () if plan.errored else _collect_other_capacity(result, before, after)
     # `order` is that of the objects in the plan.
@@ -82,7 +82,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     return replace(result, plan=_add_shortage_warnings(plan))
 
 
-def _check_sites(result: PlanResult, registries: PluginRegistries) -> PlanResult:
+def _check_site_problems(result: PlanResult, registries: PluginRegistries) -> PlanResult:
     """Add the problems of Kubernetes versions and networks."""
     plan = result.plan
     if not any(change.before or SUPPLIES in (change.private or {}) for change in plan.changes):
@@ -133,7 +133,7 @@ def _is_placement_known(plan: Plan) -> bool:
     errors = [problem for problem in plan.diagnostics if problem.severity is Severity.ERROR]
     if not errors:
         return True
-    from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED
+    from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED
 
     return all(problem.id in (DOES_NOT_FIT, SEPARATION_VIOLATED) for problem in errors)
 
@@ -155,7 +155,7 @@ def _collect_other_capacity(
     declared = {
         str(change.after.get("name")): network
         for change in plan.changes
-        if change.after is not None and (network := find_declared_network(change.after))
+        if change.after is not None and (network := find_configured_node_network(change.after))
     }
     rows: dict[str, tuple[OtherCapacity, ...]] = {}
     for change, supplies in observed_sites:
@@ -202,7 +202,7 @@ def _compute_sku_capacity(occupied: OccupiedSite | None, sku: VmSku) -> Capacity
     pools = [(owner, pool) for owner, pool in occupied.pools if pool.sku == sku]
     constraints = find_common_constraints(pool.constraints for _, pool in pools)
     by_rack = occupied.site.scheduler.count_free_slots_by_rack(build_standalone_demand(sku, constraints))
-    free = sum_intervals(by_rack.values())
+    free = sum_count_intervals(by_rack.values())
     minimums = {rack: interval.minimum for rack, interval in by_rack.items()}
     worst_rack = max(sorted(minimums), key=lambda rack: minimums[rack], default="")
     # In every split the rack with the most capacity is lost: its bounds are those over all racks.
@@ -241,7 +241,7 @@ def _find_surge_shortages(
 # --- the sites on each side --------------------------------------------------------------------
 
 
-class PlanSide(Enum):
+class BeforeOrAfter(Enum):
     """Side of a plan: before or after it."""
 
     BEFORE = "before"
@@ -272,7 +272,7 @@ def build_occupied_sites(
     plan: Plan,
     objects: Mapping[Address, VmObject],
     registries: PluginRegistries,
-    side: PlanSide,
+    side: BeforeOrAfter,
     prior_notes: Mapping[Address, Mapping[str, Any]] | None = None,
 ) -> dict[str, OccupiedSite]:
     """Return the sites on one side of a plan, by id. `objects` are the VM objects read and decided by it,
@@ -290,9 +290,9 @@ def build_occupied_sites(
     for kind, site_object in layout.objects:
         planned = objects.get(site_object.address)
         # An invalid instance may lack the arguments that determine its VMs.
-        is_invalid = side is PlanSide.AFTER and planned is not None and planned.instance.is_invalid
+        is_invalid = side is BeforeOrAfter.AFTER and planned is not None and planned.instance.is_invalid
         if kind.vms is not None and not is_invalid:
-            is_managed = side is PlanSide.BEFORE or planned is None or not planned.request.actions.forgets
+            is_managed = side is BeforeOrAfter.BEFORE or planned is None or not planned.request.actions.forgets
             _place_vms(kind, site_object, _list_vms(planned, side), layout, sites, is_managed=is_managed)
     # A new VM with the name of an unmanaged one is another VM.
     existing_names = set(chain.from_iterable(vms.existing_names for vms in objects.values()))
@@ -302,20 +302,20 @@ def build_occupied_sites(
 
 
 def _build_site_object(
-    change: Change, side: PlanSide, registries: PluginRegistries, private: Mapping[str, Any] | None
+    change: Change, side: BeforeOrAfter, registries: PluginRegistries, private: Mapping[str, Any] | None
 ) -> SiteObject | None:
     """Return the object of a change on one side; None without one. Forgotten VMs keep running."""
     kind = registries.resource_types.get(change.address.type)
     runs_on = change.action is Action.FORGET and kind is not None and kind.vms is not None
-    attributes = change.before if side is PlanSide.BEFORE or runs_on else change.after
+    attributes = change.before if side is BeforeOrAfter.BEFORE or runs_on else change.after
     return None if attributes is None else SiteObject(change.address, attributes, change.creation, private)
 
 
-def _list_vms(planned: VmObject | None, side: PlanSide) -> Sequence[PlacedVm]:
+def _list_vms(planned: VmObject | None, side: BeforeOrAfter) -> Sequence[PlacedVm]:
     """Return the VMs of an object on one side. Forgotten VMs keep running."""
     if planned is None:
         return ()
-    if side is PlanSide.BEFORE or planned.request.actions.forgets:
+    if side is BeforeOrAfter.BEFORE or planned.request.actions.forgets:
         return tuple(planned.prior.existing.values())
     return planned.list_vms()
 
@@ -341,12 +341,12 @@ def _place_vms(
     position_of = {name: position for position, name in enumerate(pools)}
 
     def build_sort_key(vm: PlacedVm) -> tuple[object, ...]:
-        return position_of.get(vm.pool, len(pools)), compute_number_key(vm.number)
+        return position_of.get(vm.pool, len(pools)), compute_number_sort_key(vm.number)
 
     for vm in sorted(vms, key=build_sort_key):
         pool = pools.get(vm.pool)
         sku = find_sku(vm, pool, layout.skus)
-        result = occupied.site.place_existing(build_vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement)
+        result = occupied.site.place_existing_vm(build_vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement)
         if result is None:
             continue
         _, placement = result

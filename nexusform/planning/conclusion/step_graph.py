@@ -23,7 +23,7 @@ from nexusform.scheduling.racks.vms import Placement
 OnSite: TypeAlias = tuple[str, str]  # site and machine
 
 
-class MachineUse(Struct, frozen=True):
+class UsedMachines(Struct, frozen=True):
     """Machines used by an object. `occupied` are (site, rack, machine) of the VMs before, `freed_early` the
     machines with capacity freed before anything is placed, `allocated` those of newly placed VMs,
     `offering_addresses` the addresses (text) of the resources that offer these, `evacuated_addresses` those
@@ -39,7 +39,7 @@ class MachineUse(Struct, frozen=True):
     keeps_old: bool = False
 
 
-def compute_machine_use(vms: VmObject) -> MachineUse:
+def compute_machine_use(vms: VmObject) -> UsedMachines:
     """Compute the machines used by the VMs of an object."""
     occupied: set[tuple[str, str, str]] = set()
     freed_early: set[OnSite] = set()
@@ -61,7 +61,7 @@ def compute_machine_use(vms: VmObject) -> MachineUse:
         evacuated_addresses = {
             vms.request.site.offering_addresses.get(vms.get_prior_placement(key).machine, "") for key in evacuated
         }
-    return MachineUse(
+    return UsedMachines(
         frozenset(occupied),
         frozenset(freed_early),
         frozenset(allocated),
@@ -166,7 +166,7 @@ class StepGraph:
 
 def add_capacity_waits(
     graph: StepGraph,
-    machines: Mapping[Address, MachineUse],
+    machines: Mapping[Address, UsedMachines],
     objects: Mapping[Address, VmObject],
     sites: Mapping[str, SitePlan],
 ) -> None:
@@ -182,18 +182,18 @@ def add_capacity_waits(
             graph.drafts[step].order_only.add(previous)
     for step, awaited in waits.items():
         graph.drafts[step].waits |= awaited
-    remove_stuck_waits(graph, waits)
+    remove_cyclic_waits(graph, waits)
 
 
-def remove_stuck_waits(graph: StepGraph, waits: Waits) -> None:
+def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
     """Remove the added waits in cycles of steps."""
-    stuck_steps = _find_stuck_steps(graph)
+    stuck_steps = _find_cyclic_steps(graph)
     for step in stuck_steps:
         against_references = waits.get(step, set()) & stuck_steps
         graph.drafts[step].waits -= against_references
 
 
-def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, MachineUse]) -> Waits:
+def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Waits:
     """Return waits for deletes and releases that free capacity, and for cordons."""
     freeing: dict[OnSite, set[int]] = {}
     for address, use in machines.items():
@@ -219,7 +219,7 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, MachineUse
     return waits
 
 
-def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, MachineUse]) -> Iterator[tuple[int, set[int]]]:
+def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Iterator[tuple[int, set[int]]]:
     """Yield the waits of VMs on an evacuated machine until it is cordoned; they might return."""
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():
@@ -248,7 +248,7 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
                 owners[vms.prior.demand.owner, *key] = address
     waits: Waits = {}
     for site in sites.values() if rolling else ():
-        for owner, successor in _find_successions(site, owners, _map_placed_vms(site, objects)):
+        for owner, successor in _find_machine_successions(site, owners, _map_placed_vms(site, objects)):
             update, apply_step = graph.apply_step.get(owner), graph.apply_step.get(successor)
             if update is None or apply_step is None or update == apply_step:
                 continue
@@ -306,7 +306,7 @@ def _map_placed_vms(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict
     return placed_vms
 
 
-def _find_successions(
+def _find_machine_successions(
     site: SitePlan,
     owners: Mapping[tuple[str, str, int | str], Address],
     placed_vms: Mapping[Hashable, tuple[Address, str]],
@@ -328,7 +328,7 @@ def _find_successions(
                 owners_rolled_off.setdefault(vm.placement.machine, set()).add(owner_of_vm)
 
 
-def _find_stuck_steps(graph: StepGraph) -> set[int]:
+def _find_cyclic_steps(graph: StepGraph) -> set[int]:
     """Return the steps that wait for each other in a cycle, or for such a step."""
     followers: dict[int, list[int]] = {}
     open_waits: dict[int, int] = {}

@@ -14,11 +14,11 @@ from typing import Any, Final
 from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType
 from nexusform.json_data.plain_data import has_unknown
 from nexusform.planning.conclusion.step_graph import (
-    MachineUse,
     StepGraph,
+    UsedMachines,
     add_capacity_waits,
     compute_machine_use,
-    remove_stuck_waits,
+    remove_cyclic_waits,
 )
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -67,7 +67,7 @@ def build_step_graph(
     changes: Sequence[Change],
     remaining: Mapping[Address, Values],
     prior: PriorState,
-    machines: Mapping[Address, MachineUse],
+    machines: Mapping[Address, UsedMachines],
     types: Types,
     step_order: StepOrder,
 ) -> StepGraph:
@@ -78,10 +78,10 @@ def build_step_graph(
     for index, change in enumerate(changes):
         _add_own_steps(graph, index, change, remaining.get(change.address))
     concurrent_blocks = _find_concurrent_blocks(changes, types)
-    _wait_for_references(graph, concurrent_blocks)
-    _wait_for_dependents(graph, prior, step_order)
-    _wait_for_uses(graph, _UsedObjectIndex(changes, machines, types), step_order)
-    _wait_for_order(graph, step_order)
+    _add_reference_waits(graph, concurrent_blocks)
+    _add_dependent_waits(graph, prior, step_order)
+    _add_used_object_waits(graph, _UsedObjectIndex(changes, machines, types), step_order)
+    _add_domain_order_waits(graph, step_order)
     # Let concurrent objects wait for the same steps.
     for address, blocks in concurrent_blocks.items():
         apply_step = graph.apply_step.get(address)
@@ -159,7 +159,7 @@ def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[
     }
 
 
-def _wait_for_references(graph: StepGraph, concurrent_blocks: Mapping[Address, AbstractSet[str]]) -> None:
+def _add_reference_waits(graph: StepGraph, concurrent_blocks: Mapping[Address, AbstractSet[str]]) -> None:
     """Let creates and updates wait for referenced objects, except concurrent ones."""
     for change in graph.changes:
         apply_step = graph.apply_step.get(change.address)
@@ -169,7 +169,7 @@ def _wait_for_references(graph: StepGraph, concurrent_blocks: Mapping[Address, A
                     graph.add_waits(apply_step, graph.get_gate(("created", block), graph.creation_steps.get(block, [])))
 
 
-def _wait_for_order(graph: StepGraph, step_order: StepOrder) -> None:
+def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
     """Add waits of steps for changes ordered before them by a domain. Other waits win over a cycle."""
     ordered_waits: dict[int, set[int]] = {}
     for address, awaited_addresses in step_order.items():
@@ -183,10 +183,10 @@ def _wait_for_order(graph: StepGraph, step_order: StepOrder) -> None:
             gate_name = ("ordered", ",".join(map(str, awaited_steps)))
             ordered_waits[step] = set(graph.get_gate(gate_name, awaited_steps)) - graph.drafts[step].waits
             graph.add_waits(step, ordered_waits[step])
-    remove_stuck_waits(graph, ordered_waits)
+    remove_cyclic_waits(graph, ordered_waits)
 
 
-def _wait_for_dependents(graph: StepGraph, prior: PriorState, step_order: StepOrder) -> None:
+def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOrder) -> None:
     """Let destroys wait until dependents are deleted or updated. Updates ordered after a destroy by a domain are
     not awaited.
     """
@@ -212,7 +212,7 @@ def _wait_for_dependents(graph: StepGraph, prior: PriorState, step_order: StepOr
                 graph.add_waits(delete, graph.get_gate(("updated", block), updates_by_block.get(block, [])))
 
 
-def _wait_for_uses(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:
+def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:
     """Let creates and updates wait for used objects; destroys wait for former users. The order of a domain wins."""
     for change in graph.changes:
         apply_step = graph.apply_step.get(change.address)
@@ -224,10 +224,10 @@ def _wait_for_uses(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrd
             ]
             graph.add_waits(apply_step, used_steps)
         if change.before is not None and not change.deposed:
-            _wait_for_former_user(graph, change, uses, step_order.get(change.address, ()))
+            _add_former_user_wait(graph, change, uses, step_order.get(change.address, ()))
 
 
-def _wait_for_former_user(graph: StepGraph, change: Change, uses: _UsedObjectIndex, earlier: Sequence[Address]) -> None:
+def _add_former_user_wait(graph: StepGraph, change: Change, uses: _UsedObjectIndex, earlier: Sequence[Address]) -> None:
     """Let the destroy of a used object wait until its user is deleted, or uses another object. Objects in `earlier`
     are destroyed before an update of the user.
     """
@@ -251,7 +251,7 @@ def _wait_for_former_user(graph: StepGraph, change: Change, uses: _UsedObjectInd
 class _UsedObjectIndex:
     """Objects used by the objects of a plan before and after it. Duplicates are possible."""
 
-    def __init__(self, changes: Sequence[Change], machines: Mapping[Address, MachineUse], types: Types) -> None:
+    def __init__(self, changes: Sequence[Change], machines: Mapping[Address, UsedMachines], types: Types) -> None:
         before: dict[Address, Values] = {}
         after: dict[Address, Values] = {}
         for change in changes:
@@ -268,7 +268,7 @@ class _UsedObjectIndex:
         self._by_text_after = {
             str(address): address
             for address in after
-            if address in created or _can_open_machines(before.get(address), after[address])
+            if address in created or _can_add_machine_capacity(before.get(address), after[address])
         }
         self._machines = machines
 
@@ -303,7 +303,7 @@ class _UsedObjectIndex:
                 yield self._places_before[maker]
 
 
-def _can_open_machines(before: Values | None, after: Values) -> bool:
+def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
     """Return whether the step of an object creates machines, changes their hardware or ends a cordon. No VM waits
     for other changes, such as a new cordon of another machine.
     """

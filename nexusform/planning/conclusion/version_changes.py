@@ -7,20 +7,20 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind, PluginRegistries
-from nexusform.kubernetes.releases.versions import (
+from nexusform.kubernetes.releases.kubernetes_versions import (
     ABANDONED,
     WARNING_DAYS,
     OfferedVersions,
     VersionRejection,
-    describe_abandoned,
+    describe_abandoned_cluster,
     explain_skipped_versions,
+    find_availability_end,
     find_upgrade_hops,
-    find_version_end,
     parse_version,
 )
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Change
-from nexusform.plans.site_capacity.other_capacity import Supplies, read_recorded_supplies
+from nexusform.plans.site_capacity.other_capacity import SiteSupplies, read_recorded_supplies
 
 ENDING: Final = "ending-kubernetes-version"
 _PATH: Final = ("kubernetes_version",)
@@ -45,25 +45,25 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
             yield result.objects[change.address].instance.build_diagnostic(problem)
 
 
-def _check_cluster(change: Change, supplies: Supplies | None, today: str) -> Problem | None:
+def _check_cluster(change: Change, supplies: SiteSupplies | None, today: str) -> Problem | None:
     assert change.before is not None
     assert change.after is not None
     current, target = change.before.get("kubernetes_version"), change.after.get("kubernetes_version")
     version = parse_version(str(current or ""))
     if version is None:
         return None
-    offers = _build_offers(supplies, str(change.after.get("name")))
+    offers = _build_offered_versions(supplies, str(change.after.get("name")))
     if isinstance(target, str) and target != current:
         # A failed upgrade may be undone. The resource type checks the text of a version.
         if UNFINISHED_KEY in (change.private or {}) or parse_version(target) is None:
             return None
         return _check_upgrade(change.id, str(current), target, offers, today)
-    end = find_version_end(version, today, offers.versions, offers.available_until) if today else None
+    end = find_availability_end(version, today, offers.versions, offers.available_until) if today else None
     if end is None or end.days > WARNING_DAYS:
         return None
     brief = f"{change.id}: extended availability ends {end.date}" if end.date else ""
     if end.is_past:
-        detail = describe_abandoned(change.id, str(current), end)
+        detail = describe_abandoned_cluster(change.id, str(current), end)
         return Problem(_PATH, ABANDONED, detail, Severity.WARNING, brief=brief)
     detail = (
         f"{change.id} runs {current}. Its extended availability ends on {end.date}. After it the cluster cannot be "
@@ -72,7 +72,7 @@ def _check_cluster(change: Change, supplies: Supplies | None, today: str) -> Pro
     return Problem(_PATH, ENDING, detail, Severity.WARNING, brief=brief)
 
 
-def _build_offers(supplies: Supplies | None, cluster: str) -> OfferedVersions:
+def _build_offered_versions(supplies: SiteSupplies | None, cluster: str) -> OfferedVersions:
     if supplies is None:
         return OfferedVersions()
     return OfferedVersions(supplies.versions, dict(supplies.upgrades).get(cluster, ()), dict(supplies.available_until))

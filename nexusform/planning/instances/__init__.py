@@ -4,7 +4,7 @@
 PUBLIC = {
     "argument_evaluation": "find_unknown_placement_arguments build_unknown_placement_error",
     "block_planner": "BlockPlanner expose_instance",
-    "condition_verdicts": "evaluate_condition build_failure ID_OF_CONDITION",
-    "difference": "plan_attributes",
+    "condition_checks": "evaluate_condition build_failure ID_OF_CONDITION",
+    "attribute_differences": "plan_attributes",
     "instance": "EvaluatedArguments ActionDecision Instance",
 }

@@ -8,20 +8,20 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
-from nexusform.configuration.prepared_body import EvaluationNotes
+from nexusform.configuration.prepared_body import EvaluationResult
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_error, has_errors
 from nexusform.interfaces.plugins import UNFINISHED_KEY
 from nexusform.json_data.plain_data import Path, convert_to_plain
-from nexusform.planning.instances.difference import (
+from nexusform.planning.instances.attribute_differences import (
     apply_ignore_changes,
     find_null_elements,
     find_unknown_placement_paths,
 )
 from nexusform.planning.instances.instance import SENSITIVE_PLACEMENT, UNKNOWN_PLACEMENT, Instance
-from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting, find_schema
 from nexusform.schemas.value_types import MapType
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 
 def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
@@ -31,11 +31,11 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     assert instance.repetition is not None
     resource_type = instance.type
     scope = evaluation.build_scope(instance.module, instance.repetition)
-    remarks = EvaluationNotes()
+    remarks = EvaluationResult()
     arguments = instance.prepared.fill(scope, remarks)
     hidden_problems = _split_write_only(instance, arguments, remarks, evaluation)
     instance.arguments = replace(instance.arguments, refined=tuple(remarks.refinements))
-    diagnostics = [_add_instance(instance, problem) for problem in remarks.problems]
+    diagnostics = [_add_instance_to_problem(instance, problem) for problem in remarks.problems]
     diagnostics += [*hidden_problems, *_report_null_elements(instance, arguments)]
     files = evaluation.settings.files
     if resource_type.unpack_arguments is not None and files is not None:
@@ -50,7 +50,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
         diagnostics += _drop_simulated_arguments(instance, arguments, simulated_names)
     sensitive = _add_exposed_paths(resource_type.schema, tuple(remarks.sensitive))
     instance.arguments = replace(instance.arguments, sensitive=sensitive)
-    secret_problems = _report_placement_secrets(instance)
+    secret_problems = _report_secret_placements(instance)
     diagnostics += secret_problems
     if resource_type.check is not None and not secret_problems:  # a check could reveal the secret
         diagnostics += [instance.build_diagnostic(problem, arguments) for problem in resource_type.check(arguments)]
@@ -63,13 +63,13 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     find_secrets = resource_type.list_secrets if not instance.is_invalid else None
     instance.arguments = replace(
         instance.arguments,
-        config=_restore_ignored(instance, arguments),
+        config=_restore_ignored_values(instance, arguments),
         secrets=find_secrets(arguments) if find_secrets is not None else instance.arguments.secrets,
     )
     return diagnostics
 
 
-def _add_instance(instance: Instance, problem: Diagnostic) -> Diagnostic:
+def _add_instance_to_problem(instance: Instance, problem: Diagnostic) -> Diagnostic:
     """Return the diagnostic with the instance and its block, where it has none itself."""
     block = instance.block.header if instance.block is not None else ""
     return replace(problem, address=problem.address or str(instance.address), block=problem.block or block)
@@ -80,7 +80,7 @@ _MINIMUM_SECRET_LENGTH: Final = 4
 
 
 def _split_write_only(
-    instance: Instance, arguments: dict[str, Any], notes: EvaluationNotes, evaluation: Evaluation
+    instance: Instance, arguments: dict[str, Any], notes: EvaluationResult, evaluation: Evaluation
 ) -> list[Diagnostic]:
     """Replace write-only arguments by their parts for plan and state. Those may not contain ephemeral texts."""
     split = instance.type.split_write_only_body
@@ -154,7 +154,7 @@ def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Dia
     ]
 
 
-def _restore_ignored(instance: Instance, arguments: dict[str, Any]) -> dict[str, Any]:
+def _restore_ignored_values(instance: Instance, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments with the current values of ignore_changes paths."""
     lifecycle = instance.lifecycle
     if instance.prior is None or not (lifecycle.ignore_all or lifecycle.ignore_changes):
@@ -201,7 +201,7 @@ def _add_exposed_paths(schema: BlockSchema, sensitive: tuple[Path, ...]) -> tupl
     return tuple(paths)
 
 
-def _report_placement_secrets(instance: Instance) -> list[Diagnostic]:
+def _report_secret_placements(instance: Instance) -> list[Diagnostic]:
     """Return errors for sensitive values in names and placements: every plan shows those."""
     diagnostics = []
     for path in instance.arguments.sensitive:

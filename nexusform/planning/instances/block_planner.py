@@ -13,24 +13,24 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, buil
 from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
 from nexusform.json_data.plain_data import Path
 from nexusform.planning.instances import argument_evaluation
-from nexusform.planning.instances.difference import check_triggers, decide_action, is_replacement_triggered
+from nexusform.planning.instances.attribute_differences import check_triggers, decide_action, is_replacement_triggered
 from nexusform.planning.instances.instance import REPLACED_WITH_HOST, ActionDecision, EvaluatedArguments, Instance
-from nexusform.planning.name_resolution.evaluation import (
+from nexusform.planning.name_resolution.evaluation_settings import PreparedBodies
+from nexusform.planning.name_resolution.instance_scope import ModuleInstance
+from nexusform.planning.name_resolution.name_evaluation import (
     Evaluation,
     ResourceKey,
     build_resource_key,
     build_unknown_repetition_error,
 )
-from nexusform.planning.name_resolution.evaluation_settings import PreparedBodies
 from nexusform.planning.name_resolution.repetition import ObjectView, Repetition, ResourceView
-from nexusform.planning.name_resolution.scope import ModuleInstance
 from nexusform.planning.plan_request import PlanningStage, PlanRequest
-from nexusform.planning.preparation.planning_order import PlanningOrder, find_created_first
+from nexusform.planning.preparation.planning_order import PlanningOrder, find_create_before_destroy
 from nexusform.planning.preparation.prior_state import PriorState
-from nexusform.planning.preparation.selection import Selection
+from nexusform.planning.preparation.target_selection import Selection
 from nexusform.plans.plan import Action, CheckResult
 from nexusform.plans.site_capacity.occupancy import add_recorded_vms
-from nexusform.resources.address import Address, Key, ModulePath, compute_address_order, compute_key_order
+from nexusform.resources.address import Address, Key, ModulePath, compute_address_order, compute_key_sort_key
 from nexusform.scheduling.site_inventory import Inventory, add_observed_facts
 from nexusform.state.objects import ObjectState
 
@@ -72,7 +72,7 @@ class BlockPlanner:
         self.decided_instances: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
         self.outside_targets: list[str] = []
         self._replaced_hosts: set[str] = set()  # ids of sites and racks
-        self._created_first = find_created_first(order)
+        self._created_first = find_create_before_destroy(order)
         self._adjusted: dict[Address, list[tuple[Path, object]]] = {}
         for adjustment in request.adjustments:
             self._adjusted.setdefault(adjustment.address, []).append((adjustment.path, adjustment.value))
@@ -102,11 +102,11 @@ class BlockPlanner:
                 instances += [self.build_unchanged(address) for address in addresses if address.module == module.path]
             else:
                 evaluation.resources[key] = ResourceView(expansion.shape)
-                self._count_toward_limit("instances", len(expansion.repetitions) - self._expanded.get(key, 0))
+                self._check_object_limit("instances", len(expansion.repetitions) - self._expanded.get(key, 0))
                 self._expanded[key] = len(expansion.repetitions)
                 instances += self._build_instances(block, module, expansion.repetitions, evaluation)
         present = {instance.address for instance in instances}
-        instances += self._list_removed(block, present, {module.path for module in modules})
+        instances += self._list_removed_instances(block, present, {module.path for module in modules})
         return ExpandedBlock(instances, diagnostics)
 
     def _build_instances(
@@ -136,9 +136,9 @@ class BlockPlanner:
             if self.selection.has(address):
                 yield instance
             else:
-                self._exclude_instance(instance, evaluation)
+                self._exclude_unselected_instance(instance, evaluation)
 
-    def _exclude_instance(self, instance: Instance, evaluation: Evaluation) -> None:
+    def _exclude_unselected_instance(self, instance: Instance, evaluation: Evaluation) -> None:
         """Exclude an instance outside the selection. References to a new one must not treat it as absent, and
         capacity of a new or different rack or machine is not used.
         """
@@ -152,20 +152,20 @@ class BlockPlanner:
             if before is None or any(value and before.get(name) != value for name, value in configured):
                 self.outside_targets.append(str(instance.address))
 
-    def _list_removed(
+    def _list_removed_instances(
         self, block: ResourceBlock, present: Collection[Address], modules: Collection[ModulePath]
     ) -> Iterator[Instance]:
         """Yield the prior instances of a block that are not `present`; `modules` are its module paths."""
         prior_addresses = self.prior.by_block.get(block.address, ())
         removed = [address for address in prior_addresses if address not in present]
-        removed.sort(key=lambda address: (compute_address_order(address.resource), compute_key_order(address.key)))
+        removed.sort(key=lambda address: (compute_address_order(address.resource), compute_key_sort_key(address.key)))
         for address in removed:
             if not self.selection.has(address):
                 yield self.build_unchanged(address)
                 continue
             is_without_module = address.module not in modules and self.prior.get_object(address) is not None
             reason = "delete_because_no_module" if is_without_module else _find_deletion_reason(block, address.key)
-            yield self.build_removed(address, reason, block)
+            yield self.build_removed_instance(address, reason, block)
 
     def build_unchanged(self, address: Address, block: ResourceBlock | None = None) -> Instance:
         """Build an instance that this plan does not change; `block` is its configuration, if that matters."""
@@ -173,7 +173,7 @@ class BlockPlanner:
         planned = dict(prior.attributes) if prior is not None else None
         return self._build_prior_instance(address, block, ActionDecision(planned=planned))
 
-    def build_deleted(self, address: Address, reason: str, block: ResourceBlock | None = None) -> Instance:
+    def build_deleted_instance(self, address: Address, reason: str, block: ResourceBlock | None = None) -> Instance:
         """Build an instance to delete from state, possibly with deposed objects only. A machine action has no
         object to destroy: it is forgotten.
         """
@@ -185,18 +185,18 @@ class BlockPlanner:
             address, block, ActionDecision(action, reason=reason), self.prior.get_deposed(address)
         )
 
-    def build_removed(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
+    def build_removed_instance(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
         """Build an instance without a configuration; it is forgotten with `destroy = false` in its `block` or
         (without one) in the state.
         """
         prior = self.prior.get_object(address)
         if prior is not None and block is not None and block.lifecycle.keeps_object:
-            return self.build_forgotten(address, "forgot_because_lifecycle_destroy_in_config")
+            return self.build_forgotten_instance(address, "forgot_because_lifecycle_destroy_in_config")
         if prior is not None and block is None and prior.skip_destroy:
-            return self.build_forgotten(address, "forgot_because_lifecycle_destroy_in_state")
-        return self.build_deleted(address, reason)
+            return self.build_forgotten_instance(address, "forgot_because_lifecycle_destroy_in_state")
+        return self.build_deleted_instance(address, reason)
 
-    def build_forgotten(self, address: Address, reason: str) -> Instance:
+    def build_forgotten_instance(self, address: Address, reason: str) -> Instance:
         """Build an instance that leaves the state while its object keeps running."""
         return self._build_prior_instance(
             address, None, ActionDecision(Action.FORGET, reason=reason), self.prior.get_deposed(address)
@@ -280,7 +280,7 @@ class BlockPlanner:
             known["id"] = instance.type.build_id(values)
             if instance.type.derive is not None:
                 known |= instance.type.derive(values)
-        computed = {**computed, **self._find_overrides(instance)}
+        computed = {**computed, **self._find_value_overrides(instance)}
         is_requested = self.selection.is_replacement_requested(instance.address)
         decision = decide_action(instance, {**known, **computed}, is_requested=is_requested)
         instance.decision = replace(decision, unresolved=unresolved) if unresolved else decision
@@ -289,13 +289,13 @@ class BlockPlanner:
             self.diagnostics += check_triggers(instance, self.decided_instances, evaluation)
         lifecycle = instance.lifecycle
         if not instance.is_invalid and (lifecycle.preconditions or lifecycle.postconditions):
-            from nexusform.planning.instances.condition_verdicts import check_conditions  # loaded on first use
+            from nexusform.planning.instances.condition_checks import check_conditions  # loaded on first use
 
             problems, checks = check_conditions(instance, evaluation)
             self.diagnostics += problems
             self.checks += checks
 
-    def _find_overrides(self, instance: Instance) -> dict[str, object]:
+    def _find_value_overrides(self, instance: Instance) -> dict[str, object]:
         """Return the overridden computed values; placements are always those of the plan."""
         overrides = self.request.object_overrides
         values = next((override.values for override in overrides if override.is_for(instance.address)), {})
@@ -350,28 +350,28 @@ class BlockPlanner:
             if instance.prior is not None:
                 add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior.private)
             self.diagnostics += [instance.build_diagnostic(problem) for problem in problems]
-            self._check_offer(instance)
+            self._check_offered_machines(instance)
 
-    def _check_offer(self, instance: Instance) -> None:
+    def _check_offered_machines(self, instance: Instance) -> None:
         """Count the offered machines, and check the cells of the first one: those of a rack are alike."""
         rack = self.inventory.racks.get(str(instance.address))
         machine = self.inventory.machines.get(str(instance.address))
         machines = rack.machines if rack is not None else ((machine.machine,) if machine is not None else ())
-        self._count_toward_limit("machines", len(machines))
+        self._check_object_limit("machines", len(machines))
         limits = self.request.limits
         for first_machine in machines[:1]:
-            self._check_cell(instance, "cpus_per_cell", first_machine.cpus_per_cell, limits.cpus_per_cell)
-            self._check_cell(
+            self._check_cell_limit(instance, "cpus_per_cell", first_machine.cpus_per_cell, limits.cpus_per_cell)
+            self._check_cell_limit(
                 instance, "memory_gib_per_cell", first_machine.memory_gib_per_cell, limits.memory_gib_per_cell
             )
 
-    def _check_cell(self, instance: Instance, name: str, figure: float, maximum: int) -> None:
+    def _check_cell_limit(self, instance: Instance, name: str, figure: float, maximum: int) -> None:
         if figure > maximum:
             detail = f'"{name}" must be between 1 and {maximum}, not {figure} (-limit={name}=N raises it).'
             problem = Problem(("machine", name), "invalid-value-for-argument", detail)
             self.diagnostics.append(instance.build_diagnostic(problem))
 
-    def _count_toward_limit(self, limit_name: str, count: int) -> None:
+    def _check_object_limit(self, limit_name: str, count: int) -> None:
         """Count objects toward a limit. Raises DiagnosticsError if it is exceeded."""
         self._counts[limit_name] += count
         maximum = getattr(self.request.limits, limit_name)
@@ -438,7 +438,7 @@ class InstancesWithoutBlock(Struct, frozen=True):
     diagnostics: list[Diagnostic]
 
 
-def find_orphans(blocks: BlockPlanner) -> InstancesWithoutBlock:
+def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
     """Return the instances without a block: to delete, or outside the selection."""
     configured = {block.address for block in blocks.order.blocks}
     types = blocks.request.registries.resource_types
@@ -466,11 +466,11 @@ def find_orphans(blocks: BlockPlanner) -> InstancesWithoutBlock:
             reason = "delete_because_no_move_target" if is_moved else "delete_because_no_resource_config"
             keeps_object = is_object_kept(blocks.request.configuration, address)
             if keeps_object is None or blocks.prior.get_object(address) is None:
-                instances.append(blocks.build_removed(address, reason, None))
+                instances.append(blocks.build_removed_instance(address, reason, None))
             elif keeps_object:
-                instances.append(blocks.build_forgotten(address, reason))
+                instances.append(blocks.build_forgotten_instance(address, reason))
             else:
-                instances.append(blocks.build_deleted(address, reason))
+                instances.append(blocks.build_deleted_instance(address, reason))
     instances.sort(key=_build_creation_key)
     with_vms = [instance for instance in instances if instance.type.vms is not None]
     without_vms = [instance for instance in instances if instance.type.vms is None]

@@ -7,17 +7,17 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.configuration.body_evaluation import PreparedBody
+from nexusform.configuration.body_preparation import PreparedBody
 from nexusform.configuration.declarations.configuration import Lifecycle, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Span, build_diagnostic, get_text_line
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import Path, Refinements
+from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.repetition import ObjectView, Repetition
-from nexusform.planning.name_resolution.scope import ModuleInstance
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.state.objects import ObjectState
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 UNKNOWN_PLACEMENT = "placement-argument-unknown"
 # Objects are replaced with their host or cluster. JSON output uses OpenTofu's "replace_by_triggers".

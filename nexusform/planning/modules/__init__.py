@@ -2,6 +2,6 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "outputs": "build_inventory_read read_all_data",
-    "configuration_validation": "mask_unknown_values validate_configuration",
+    "root_outputs": "build_inventory_read read_all_data",
+    "configuration_validation": "mark_unset_variables_unknown validate_configuration",
 }

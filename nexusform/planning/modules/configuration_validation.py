@@ -15,18 +15,18 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.modules.outputs import check_sensitive_output
-from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.modules.root_outputs import check_sensitive_output
 from nexusform.planning.name_resolution.evaluation_settings import PreparedBodies, build_settings
+from nexusform.planning.name_resolution.instance_scope import EvaluationSettings, ModuleInstance
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
-from nexusform.planning.name_resolution.scope import EvaluationSettings, ModuleInstance
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import compute_planning_order, iterate_modules
 from nexusform.planning.vm_planning.site_plans import collect_vm_skus
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import Address, ModuleStep
 from nexusform.scheduling.site_inventory import Inventory
-from nexusform.values.value import EPHEMERAL, Value, build_unknown
+from nexusform.values.typed_value import EPHEMERAL, Value, build_unknown
 
 
 def validate_configuration(request: PlanRequest) -> list[Diagnostic]:
@@ -39,7 +39,7 @@ def validate_configuration(request: PlanRequest) -> list[Diagnostic]:
         return [*problems, *cycles]
     bodies = PreparedBodies(schemas)
     setting = build_settings(request, bodies, request.state)
-    setting = mask_unknown_values(setting, configuration, request.variables)
+    setting = mark_unset_variables_unknown(setting, configuration, request.variables)
     problems += check_move_blocks(request, Evaluation(setting))
     evaluation = Evaluation(setting)
     skus = _find_known_skus(request, evaluation)
@@ -75,7 +75,7 @@ def _build_placeholder_instance(module: Module) -> ModuleInstance:
     return ModuleInstance(tuple(ModuleStep(name) for name in module.path), module)
 
 
-def mask_unknown_values(
+def mark_unset_variables_unknown(
     setting: EvaluationSettings, configuration: Configuration, values: Mapping[str, Value]
 ) -> EvaluationSettings:
     """Return the settings with unknown values for unset variables, and without reading data sources."""

@@ -12,8 +12,8 @@ from nexusform.configuration.declarations.configuration import (
     ResourceBlock,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
-from nexusform.planning.name_resolution.evaluation import Evaluation
-from nexusform.planning.name_resolution.scope import ModuleInstance
+from nexusform.planning.name_resolution.instance_scope import ModuleInstance
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.preparation.move_statements import MoveStatement, find_move_cycles, list_move_statements
 from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.resources.address import Address, AddressPattern, Key, ModulePath, ModuleStep, format_module
@@ -99,7 +99,7 @@ class _MoveChecker:
         block = instance.module.resources.get((source.mode or "managed", source.type, source.name))
         if block is None:
             return None
-        exists = statement.is_for_all_instances or source.key in self._list_keys(instance, block)
+        exists = statement.is_for_all_instances or source.key in self._list_instance_keys(instance, block)
         return _get_span(block) if exists else None
 
     def _find_module(self, parent: ModuleInstance, step: ModuleStep) -> ModuleInstance | None:
@@ -107,7 +107,7 @@ class _MoveChecker:
             return None
         return self.evaluation.find_module_instance(parent, step.name, step.key)
 
-    def _list_keys(self, instance: ModuleInstance, block: ResourceBlock) -> set[Key]:
+    def _list_instance_keys(self, instance: ModuleInstance, block: ResourceBlock) -> set[Key]:
         expansion, _ = self.evaluation.expand_block(block, self.evaluation.build_scope(instance))
         return {repetition.key for repetition in expansion.repetitions} if expansion is not None else set()
 

@@ -2,11 +2,10 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "evaluation": "Evaluation",
-    "origins": "ValueOrigins",
-    "scope": "InstanceScope",
+    "name_evaluation": "Evaluation",
+    "value_origins": "ValueOrigins",
+    "instance_scope": "InstanceScope",
     "evaluation_settings": (
-        "build_question_key RecordedFiles PlanClock PreparedBodies build_settings build_state_evaluation "
-        "StateEvaluation"
+        "build_query_key RecordedFiles PlanClock PreparedBodies build_settings build_state_evaluation StateEvaluation"
     ),
 }

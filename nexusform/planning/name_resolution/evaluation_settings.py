@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import json
 from msgspec.structs import replace
 
-from nexusform.configuration.body_evaluation import PreparedBody, prepare_resource
+from nexusform.configuration.body_preparation import PreparedBody, build_prepared_resource
 from nexusform.configuration.declarations.configuration import Module, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic, has_errors
 from nexusform.interfaces.plugins import (
@@ -25,9 +25,9 @@ from nexusform.interfaces.plugins import (
     StateReader,
 )
 from nexusform.json_data.plain_data import list_unknown_paths
-from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.instance_scope import EvaluationReads, EvaluationSettings, ModuleInstance
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import ObjectView, ResourceView
-from nexusform.planning.name_resolution.scope import EvaluationSettings, ModuleInstance, RecordedReads
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.resources.address import Address, ConfigAddress, Mode, parse_address
 from nexusform.schemas.block_schema import BlockSchema
@@ -53,7 +53,7 @@ def build_settings(request: PlanRequest, bodies: PreparedBodies, state: State) -
     """Build the settings of a plan over a state."""
     clock = PlanClock(request.now)
     registries = request.registries
-    reads = RecordedReads()
+    reads = EvaluationReads()
 
     @cache
     def functions() -> Mapping[str, Any]:
@@ -83,13 +83,13 @@ def build_settings(request: PlanRequest, bodies: PreparedBodies, state: State) -
             request.now,
             managed_names,
             registries.resource_types,
-            list_configured=lambda type_name: _list_configured(settings, type_name),
+            list_configured=lambda type_name: _list_configured_arguments(settings, type_name),
         )
         if request.read_state is not None:
             read_state = partial(_read_recorded_state, request.read_state, block.name, address, reads.states)
             context = replace(context, read_state=read_state)
         if request.query is not None:
-            context = replace(context, query_server=partial(_query_recorded, request.query, reads.answers))
+            context = replace(context, query_server=partial(_query_server_and_record, request.query, reads.answers))
         answer, problems = _read_data_source(source, arguments, context)
         body = bodies.get_body(block)
         return answer, [_build_diagnostic(problem, block, body, address) for problem in problems]
@@ -111,7 +111,7 @@ def build_settings(request: PlanRequest, bodies: PreparedBodies, state: State) -
     return settings
 
 
-def _list_configured(settings: EvaluationSettings, type_name: str) -> list[dict[str, Any]]:
+def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> list[dict[str, Any]]:
     """Return the arguments of the managed blocks of a type; values from data or resources are unknown."""
     tentative = replace(settings, read_data=lambda _block, _arguments, _address: (None, []), is_tentative=True)
     evaluation = Evaluation(tentative)
@@ -146,14 +146,14 @@ def _read_recorded_state(
     return state, problems
 
 
-def _query_recorded(query: ServerReader, recorded: dict[str, str], question: ServerQuery) -> str:
+def _query_server_and_record(query: ServerReader, recorded: dict[str, str], question: ServerQuery) -> str:
     """Return the answer to a question, and record it."""
     answer = query(question)
-    recorded[build_question_key(question)] = answer
+    recorded[build_query_key(question)] = answer
     return answer
 
 
-def build_question_key(question: ServerQuery) -> str:
+def build_query_key(question: ServerQuery) -> str:
     """Return a question as text: within a run, one question has one answer."""
     arguments = {name: value for name, value in question.arguments.items() if value is not None}
     return f"{question.reader} {json.encode(arguments, order='sorted').decode()}"
@@ -282,7 +282,7 @@ class PreparedBodies:
             schema = self._schemas[block.mode].get(block.type)
             body = None
             if schema is not None:
-                body, problems = prepare_resource(block, schema)
+                body, problems = build_prepared_resource(block, schema)
                 self.diagnostics += problems
                 if has_errors(problems):
                     self.invalid_blocks.add(block.address)

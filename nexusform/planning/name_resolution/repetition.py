@@ -15,10 +15,10 @@ from nexusform.configuration.declarations.limits import DEFAULT
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.json_data.plain_data import Path, Refinements, convert_to_plain, convert_to_value
 from nexusform.language.syntax.syntax_nodes import Expression
-from nexusform.resources.address import Key, compute_key_order
+from nexusform.resources.address import Key, compute_key_sort_key
 from nexusform.schemas.block_schema import BlockSchema, compute_implied_type
 from nexusform.schemas.value_types import DYNAMIC, MapType, ObjectType, SetType, describe_type, has_dynamic
-from nexusform.values.value import NULL, Value, build_object, build_string, build_tuple, build_unknown
+from nexusform.values.typed_value import NULL, Value, build_object, build_string, build_tuple, build_unknown
 
 
 class Repetition(Struct, frozen=True):
@@ -242,7 +242,7 @@ class ResourceView(Struct):
                 view = self.items.get(None)
                 self._value = view.get_value() if view else build_unknown(DYNAMIC)
             elif self.shape == LIST:
-                keys = sorted(self.items, key=compute_key_order)
+                keys = sorted(self.items, key=compute_key_sort_key)
                 self._value = build_tuple([self.items[key].get_value() for key in keys])
             elif self.shape == DISABLED:
                 self._value = NULL

@@ -8,5 +8,5 @@ PUBLIC = {
     "prior_state": (
         "normalize_imported_attributes list_import_targets ImportTarget PriorState build_missing_configuration_error"
     ),
-    "selection": "split_object_address",
+    "target_selection": "split_object_address",
 }

@@ -16,12 +16,12 @@ from nexusform.resources.address import Address, AddressPattern, Key
 from nexusform.resources.graph import find_cycles, sort_topologically
 
 
-class AnyKey(Struct, frozen=True):
+class AnyInstanceKey(Struct, frozen=True):
     """Wildcard for every instance key, and for none."""
 
 
-ANY = AnyKey()
-EndpointPath = tuple[tuple[str, Key | AnyKey], ...]
+ANY = AnyInstanceKey()
+EndpointPath = tuple[tuple[str, Key | AnyInstanceKey], ...]
 
 
 class MoveEndpoint(Struct, frozen=True):
@@ -31,9 +31,9 @@ class MoveEndpoint(Struct, frozen=True):
 
     path: EndpointPath
     resource: tuple[str, str, str] | None = None
-    key: Key | AnyKey = ANY
+    key: Key | AnyInstanceKey = ANY
 
-    def may_meet(self, endpoint: MoveEndpoint) -> bool:
+    def may_refer_to_same_object(self, endpoint: MoveEndpoint) -> bool:
         """Return whether both can refer to one object."""
         if len(self.path) != len(endpoint.path) or not _has_common_prefix(endpoint.path, self.path):
             return False
@@ -126,7 +126,7 @@ def list_move_statements(configuration: Configuration) -> list[MoveStatement]:
 
 def order_move_statements(statements: Sequence[MoveStatement]) -> list[MoveStatement]:
     """Return the statements in order of application; none if they form a cycle."""
-    needs = _compute_needs(statements)
+    needs = _compute_statement_order(statements)
     position = {index: index for index in needs}
     if find_cycles(needs, position):
         return []
@@ -135,12 +135,12 @@ def order_move_statements(statements: Sequence[MoveStatement]) -> list[MoveState
 
 def find_move_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveStatement]]:
     """Return the statements that form cycles."""
-    needs = _compute_needs(statements)
+    needs = _compute_statement_order(statements)
     cycle_nodes = find_cycles(needs, {index: index for index in needs})
     return [[statements[index] for index in sorted(cycle)] for cycle in cycle_nodes]
 
 
-def _compute_needs(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
+def _compute_statement_order(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
     """Return for each statement the numbers of those before it."""
     ends = [(statement.start, statement.end) for statement in statements]
     statements_by_root: dict[object, list[int]] = {}
@@ -155,7 +155,7 @@ def _compute_needs(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
         needs[index] = [
             candidate
             for candidate in sorted(candidates)
-            if _must_follow(statement, statements[candidate], ends[index], ends[candidate])
+            if _must_follow_statement(statement, statements[candidate], ends[index], ends[candidate])
         ]
     return needs
 
@@ -165,7 +165,7 @@ def _get_outermost(end: MoveEndpoint) -> object:
     return end.path[0][0] if end.path else end.resource
 
 
-def _must_follow(
+def _must_follow_statement(
     statement: MoveStatement,
     other_statement: MoveStatement,
     ends: tuple[MoveEndpoint, MoveEndpoint],
@@ -173,7 +173,7 @@ def _must_follow(
 ) -> bool:
     """Return whether one statement must be applied after the other."""
     (begin, end), (other_begin, other_end) = ends, other_ends
-    if begin.may_meet(other_end):
+    if begin.may_refer_to_same_object(other_end):
         return True
     is_inside = (
         begin.is_inside(other_end)

@@ -19,7 +19,7 @@ from nexusform.resources.address import (
     ModulePath,
     ModuleStep,
     compute_address_order,
-    compute_key_order,
+    compute_key_sort_key,
     format_module,
 )
 from nexusform.state.objects import InstanceState, ObjectState, State
@@ -112,7 +112,7 @@ class _StateMover:
             self._rejected[format_module(source)] = format_module(target)
             return
         for (mode, kind, name), keys in self.keys_by_module[source].items():
-            for key in sorted(keys, key=compute_key_order):
+            for key in sorted(keys, key=compute_key_sort_key):
                 old = Address(source, mode, kind, name, key)
                 self._record_move(old, replace(old, module=target))
         self.keys_by_module[target] = self.keys_by_module.pop(source)
@@ -136,7 +136,7 @@ class _StateMover:
             self._rejected[str(replace(old, key=source.key))] = str(replace(new, key=target.key))
         else:
             pairs = [(key, key) for key in keys] if all_instances else [(source.key, target.key)]
-            for old_key, new_key in sorted(pairs, key=lambda pair: compute_key_order(pair[0])):
+            for old_key, new_key in sorted(pairs, key=lambda pair: compute_key_sort_key(pair[0])):
                 self._move_instance(replace(old, key=old_key), replace(new, key=new_key))
 
     def _move_instance(self, old: Address, new: Address) -> None:
@@ -168,7 +168,7 @@ class _StateMover:
 
 
 def _build_path_key(path: ModulePath) -> tuple[object, ...]:
-    return tuple((step.name, compute_key_order(step.key)) for step in path)
+    return tuple((step.name, compute_key_sort_key(step.key)) for step in path)
 
 
 def rename_refreshed(

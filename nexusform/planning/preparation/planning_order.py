@@ -32,7 +32,7 @@ class PlanningOrder(Struct, frozen=True):
     needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]]
     phases: Mapping[ConfigAddress, int]
 
-    def get_direct_needs(self, block: ConfigAddress) -> tuple[ConfigAddress, ...]:
+    def get_direct_dependencies(self, block: ConfigAddress) -> tuple[ConfigAddress, ...]:
         """Return the blocks that a block directly depends on; none if it is not in the order."""
         return self.needs.get(block, ())
 
@@ -112,10 +112,10 @@ def _order_by_phase(
     return addresses
 
 
-def find_created_first(order: PlanningOrder) -> frozenset[ConfigAddress]:
+def find_create_before_destroy(order: PlanningOrder) -> frozenset[ConfigAddress]:
     """Return the blocks under create_before_destroy: explicit ones, and all they depend on."""
     explicit_blocks = [block.address for block in order.blocks if block.lifecycle.create_before_destroy]
-    return frozenset(find_reachable(explicit_blocks, order.get_direct_needs))
+    return frozenset(find_reachable(explicit_blocks, order.get_direct_dependencies))
 
 
 def move_blocks_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -> PlanningOrder:
@@ -142,10 +142,10 @@ class _Reachability:
         self._cache: dict[Declaration, frozenset[ConfigAddress]] = {}
 
     def find_blocks(self, address: ConfigAddress, position: Mapping[ConfigAddress, int]) -> tuple[ConfigAddress, ...]:
-        blocks = self.find_needs(self._graph.get(build_block_node(address), ()))
+        blocks = self.find_reachable_blocks(self._graph.get(build_block_node(address), ()))
         return tuple(sorted((block for block in blocks if block in position), key=position.__getitem__))
 
-    def find_needs(self, nodes: Iterable[Declaration]) -> set[ConfigAddress]:
+    def find_reachable_blocks(self, nodes: Iterable[Declaration]) -> set[ConfigAddress]:
         """Return the resource blocks of these nodes, or reachable from them."""
         blocks: set[ConfigAddress] = set()
         for node in nodes:
@@ -252,7 +252,7 @@ def _build_phase_errors(
             order_spans = {traversal.span for traversal in block.depends_on}
             nodes = dependencies[build_block_node(block.address)].items()
             value_nodes = [node for node, span in nodes if span not in order_spans]
-            value_needs = reachability.find_needs(value_nodes)
+            value_needs = reachability.find_reachable_blocks(value_nodes)
             errors += [_build_phase_error(block, need) for need in later if need in value_needs]
     return errors
 

@@ -12,13 +12,13 @@ from nexusform.configuration.declarations.configuration import ImportBlock, Reso
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.syntax.syntax_nodes import Expression, Index, RelativeTraversal, Step, Traversal, TraverseIndex
-from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
+from nexusform.planning.name_resolution.instance_scope import InstanceScope
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE, Repetition, expand_repetition
-from nexusform.planning.name_resolution.scope import InstanceScope
 from nexusform.planning.plan_request import ImportedObject, PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
-from nexusform.planning.preparation.selection import Selection
+from nexusform.planning.preparation.target_selection import Selection
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import Address, ConfigAddress
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, get_order_attribute

@@ -2,6 +2,6 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "finalization": "finalize_plan ChangedOutput FinalResults evaluate_final_results",
+    "known_after_apply": "finalize_plan ChangedOutput FinalResults evaluate_final_results",
     "write_only_values": "evaluate_write_only WriteOnlyValues",
 }

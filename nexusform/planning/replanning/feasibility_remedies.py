@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.phases import FixProposal
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.phases import ProposedFix
 from nexusform.planning.plan_request import PlanRequest, build_trial_request
-from nexusform.planning.replanning.remedies import Remedy, build_remedy_document
+from nexusform.planning.replanning.capacity_remedies import Remedy, build_remedy_document
 from nexusform.plans.plan import Feasibility, FeasibilityResult, Plan
 from nexusform.resources.address import Address
 
@@ -55,18 +55,18 @@ def add_feasibility_remedies(
             )
             for binding in proposal.solves:
                 fixes.setdefault(binding, {})[proposal.kind] = document
-    rows = (_add_fixes(row, fixes) for row in plan.feasibility)
+    rows = (_add_suggested_fixes(row, fixes) for row in plan.feasibility)
     untested = sum(binding not in tested and binding not in fixes for binding in waiting)
     return replace(result, plan=replace(plan, feasibility=tuple(rows), untested_bindings=untested))
 
 
-def _is_successful(proposal: FixProposal, plan: Plan, trial: Plan) -> bool:
+def _is_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:
     """Return True if the bindings of a proposal run in its trial, no other binding is worse, and no placement has
     fewer clusters than proposed.
     """
     if trial.errored:
         return False
-    before, after = _list_results(plan), _list_results(trial)
+    before, after = _list_feasibility_results(plan), _list_feasibility_results(trial)
     if any(after.get(binding) is not FeasibilityResult.RUNS for binding in proposal.runs):
         return False
     poor = {binding for binding, result in after.items() if result is not FeasibilityResult.RUNS}
@@ -79,10 +79,10 @@ def _is_successful(proposal: FixProposal, plan: Plan, trial: Plan) -> bool:
     return is_complete and poor <= poor_before - proposal.solves
 
 
-def _list_results(plan: Plan) -> dict[_Binding, FeasibilityResult]:
+def _list_feasibility_results(plan: Plan) -> dict[_Binding, FeasibilityResult]:
     return {(row.placement, row.cluster): row.result for row in plan.feasibility if row.is_selected}
 
 
-def _add_fixes(row: Feasibility, fixes: Mapping[_Binding, Mapping[str, Mapping[str, Any]]]) -> Feasibility:
+def _add_suggested_fixes(row: Feasibility, fixes: Mapping[_Binding, Mapping[str, Mapping[str, Any]]]) -> Feasibility:
     found = fixes.get((row.placement, row.cluster)) if row.is_waiting else None
     return replace(row, suggested_fixes=tuple(found.values())) if found else row

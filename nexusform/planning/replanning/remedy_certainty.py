@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.verdicts.numa_samples import format_numa_sampling, is_certain_fit
 from nexusform.plans.plan import NumaSampling
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import PlanRequest, build_trial_request
 from nexusform.planning.vm_planning.vm_object import SELECTION_KEY
 
@@ -35,11 +35,11 @@ def verify_suggested_selection(
     )
     if reason is None:
         return result
-    diagnostics = [_add_reason(diagnostic, reason) for diagnostic in result.plan.diagnostics]
+    diagnostics = [_add_rejection_reason(diagnostic, reason) for diagnostic in result.plan.diagnostics]
     return replace(result, plan=replace(result.plan, diagnostics=tuple(diagnostics)))
 
 
-def _add_reason(problem: Diagnostic, reason: Diagnostic) -> Diagnostic:
+def _add_rejection_reason(problem: Diagnostic, reason: Diagnostic) -> Diagnostic:
     if SELECTION_KEY not in problem.extra:
         return problem
     prefix = f"{reason.address}: " if reason.address else ""

@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from nexusform.configuration.prepared_body import EvaluationNotes
+from nexusform.configuration.prepared_body import EvaluationResult
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.json_data.plain_data import has_unknown
-from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import ObjectView
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.plans.plan import Action, Change, Plan
@@ -60,7 +60,7 @@ def _evaluate_change(change: Change, evaluation: Evaluation) -> dict[str, Any]:
         expansion, _ = evaluation.expand_block(block, evaluation.build_scope(instance))
         for repetition in expansion.repetitions if expansion is not None else ():
             if repetition.key == address.key:
-                arguments = prepared.fill(evaluation.build_scope(instance, repetition), EvaluationNotes())
+                arguments = prepared.fill(evaluation.build_scope(instance, repetition), EvaluationResult())
                 names = evaluation.settings.schemas["managed"][address.type].write_only_names
                 return {name: arguments[name] for name in names if arguments[name] is not None}
     return {}

@@ -14,12 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first_items
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
-from nexusform.planning.replanning.remedies import Remedy, build_remedy_document, count_moved_vms
+from nexusform.planning.replanning.capacity_remedies import Remedy, build_remedy_document, count_moved_vms
 from nexusform.planning.replanning.remedy_certainty import format_certainty_note
-from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED, GroupMember, OpenRule
+from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED, GroupMember, UnsatisfiedRule
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Plan
 from nexusform.resources.address import Address
@@ -58,7 +58,7 @@ def add_zone_remedies(
         # Existing violations of other rules do not count against a remedy for this one.
         other_rules = violated_addresses - {str(rule.instance.address)}
         remedies = list(_find_remedies(rule, result, _build_trial(request, make_plan, other_rules)))
-        plan = _add_advice(plan, rule, remedies)
+        plan = _add_zone_advice(plan, rule, remedies)
     return replace(result, plan=plan)
 
 
@@ -85,7 +85,7 @@ def _is_successful(outcome: PlanResult, other_rules: AbstractSet[str]) -> bool:
     return all(diagnostic.id == SEPARATION_VIOLATED and diagnostic.address in other_rules for diagnostic in errors)
 
 
-def _add_advice(plan: Plan, rule: OpenRule, remedies: Sequence[Remedy]) -> Plan:
+def _add_zone_advice(plan: Plan, rule: UnsatisfiedRule, remedies: Sequence[Remedy]) -> Plan:
     """Add the successful remedies, or the reason for none, to the diagnostic of the rule."""
     if remedies:
         lines = [f" {number}. {remedy.text}" for number, remedy in enumerate(remedies, 1)]
@@ -105,7 +105,7 @@ def _add_advice(plan: Plan, rule: OpenRule, remedies: Sequence[Remedy]) -> Plan:
     return replace(plan, diagnostics=tuple(diagnostics))
 
 
-def _find_remedies(rule: OpenRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
+def _find_remedies(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
     """Yield the prior zones, if this plan changes them and they work; and the first successful zone sets.
     First without moving existing VMs, then with every pool changed, then with other zones for the groups
     unchanged by this plan.
@@ -129,7 +129,7 @@ def _find_remedies(rule: OpenRule, result: PlanResult, trial: ZoneTrial) -> Iter
                 return
 
 
-def _iterate_zone_groups(rule: OpenRule, result: PlanResult, site: SitePlan) -> Iterator[list[_ZoneGroup]]:
+def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePlan) -> Iterator[list[_ZoneGroup]]:
     """Yield the possible changes of groups, the smallest first."""
     for may_move in (False, True):
         yield [_build_zone_group(group, site, may_move=may_move) for group in rule.groups]
@@ -152,13 +152,13 @@ def _has_changed_zones(member: GroupMember, result: PlanResult) -> bool:
     return _get_prior_zones(member, result) != tuple(sorted(member.pool.zones or ()))
 
 
-def _try_prior_zones(rule: OpenRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
+def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
     """Try the prior zones of the pools with changed zones."""
     adjustments: dict[tuple[Address, str], ArgumentAdjustment] = {}
     names: dict[Zones, dict[str, None]] = {}
     for member in chain.from_iterable(rule.groups):
         before = _get_prior_zones(member, result)
-        if before is None or not _is_changeable(member) or not _has_changed_zones(member, result):
+        if before is None or not _is_zone_changeable(member) or not _has_changed_zones(member, result):
             continue
         path = (*member.pool.path, "availability_zones")
         address = member.vm[0]
@@ -177,7 +177,7 @@ def _try_prior_zones(rule: OpenRule, result: PlanResult, trial: ZoneTrial) -> It
     yield Remedy("zones", text, {"as_before": data, "replaced_vms": moved_count}, tuple(adjustments.values()))
 
 
-def _has_shared_pool(rule: OpenRule) -> bool:
+def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
     """Return whether two groups have members in one pool (pods on its nodes): zones cannot separate these."""
     pools_so_far: set[tuple[str, str]] = set()  # address and pool
     for group in rule.groups:
@@ -200,7 +200,7 @@ def _build_zone_group(
     required_zones: set[str] = set()
     for member in group:
         is_existing = member.rank < 0
-        is_fixed = not _is_changeable(member) or (is_existing and not may_move)
+        is_fixed = not _is_zone_changeable(member) or (is_existing and not may_move)
         if is_fixed:
             required_zones.add(member.placement.availability_zone)
         else:
@@ -235,7 +235,7 @@ def _get_cluster_name(member: GroupMember) -> str:
     return member.cluster.rpartition(":")[2].rpartition("/")[2]
 
 
-def _is_changeable(member: GroupMember) -> bool:
+def _is_zone_changeable(member: GroupMember) -> bool:
     # Zones are configured together with a count: for the pools of clusters.
     return bool(member.pool.count_path)
 
@@ -321,7 +321,7 @@ def _describe_zones(
 
 
 def _format_zones(zones: Sequence[str]) -> str:
-    quoted = ", ".join(f'"{zone}"' for zone in sorted(zones, key=compute_natural_key))
+    quoted = ", ".join(f'"{zone}"' for zone in sorted(zones, key=compute_natural_sort_key))
     return f"[{quoted}]"
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.planning.verdicts.fit import MAXIMUM_NAMED, SiteCertainty, UnplacedPool
+from nexusform.planning.verdicts.placement_fit import MAXIMUM_NAMED, SiteCertainty, UnplacedPool
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import NumaSampling
@@ -40,7 +40,7 @@ def compute_numa_sampling(
     )
     fits_per_sample = zip(*(certainty[site_id].fits for site_id in sampled_sites if site_id in certainty), strict=True)
     fits_packed, fits_spread = (
-        all(_is_fitting(site, rule) for site in sampled_sites.values()) for rule in (PACKED, SPREAD)
+        all(_is_sample_fitting(site, rule) for site in sampled_sites.values()) for rule in (PACKED, SPREAD)
     )
     return NumaSampling(
         machines,
@@ -73,17 +73,17 @@ def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:
 
 
 def _is_site_certain(site: SitePlan) -> bool:
-    counts = _count_identical(site)
+    counts = _count_identical_vms(site)
     return counts is not None and counts[0] <= counts[1].minimum
 
 
 def _is_overcommitted(site: SitePlan) -> bool:
     """Return whether more VMs are placed than fit in any layout, as far as that can be counted."""
-    counts = _count_identical(site)
+    counts = _count_identical_vms(site)
     return counts is not None and counts[0] > counts[1].maximum
 
 
-def _count_identical(site: SitePlan) -> tuple[int, Interval] | None:
+def _count_identical_vms(site: SitePlan) -> tuple[int, Interval] | None:
     """Return the numbers of VMs placed and fitting, if all have the same demand and none is removed."""
     assert site.base is not None
     demands = [operation.demand for operation in site.operations if isinstance(operation, PlaceOperation)]
@@ -174,7 +174,7 @@ def iterate_fitting_samples(
         return
     samples: Iterable[SplitChoice] = range(sample_count or MAXIMUM_SAMPLES)
     for split_choice in chain(samples, (PACKED, SPREAD), list_maximum_capacity_samples(sites)):
-        if all(_is_fitting(site, split_choice) for site in sampled_sites.values()):
+        if all(_is_sample_fitting(site, split_choice) for site in sampled_sites.values()):
             yield split_choice
 
 
@@ -184,15 +184,15 @@ def list_maximum_capacity_samples(sites: Mapping[str, SitePlan]) -> list[SplitCh
     """
     demands = chain.from_iterable(map(_list_first_demands, _select_sampled_sites(sites).values()))
     skus = list(dict.fromkeys(demand.sku for demand in demands))
-    return [LargestSplit(order) for order in _rotate_skus(skus)]
+    return [LargestSplit(order) for order in _iterate_sku_rotations(skus)]
 
 
-def _rotate_skus(skus: Sequence[VmSku]) -> Iterator[tuple[VmSku, ...]]:
+def _iterate_sku_rotations(skus: Sequence[VmSku]) -> Iterator[tuple[VmSku, ...]]:
     """Yield the SKUs once for each of them, with that one first."""
     for index in range(len(skus)):
         yield (*skus[index:], *skus[:index])
 
 
-def _is_fitting(site: SitePlan, split_choice: SplitChoice) -> bool:
+def _is_sample_fitting(site: SitePlan, split_choice: SplitChoice) -> bool:
     assert site.base is not None
     return None not in run_operations(site.base, site.operations, split_choice=split_choice).values()

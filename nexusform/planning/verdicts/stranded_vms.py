@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic
 from nexusform.diagnostics.phrases import (
-    compute_natural_key,
+    compute_natural_sort_key,
     format_count,
     format_first_items,
     format_list,
@@ -20,7 +20,7 @@ from nexusform.diagnostics.phrases import (
 from nexusform.interfaces.plugins import FORGOTTEN_KEY as FORGOTTEN_VMS
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.preparation.selection import Selection
+from nexusform.planning.preparation.target_selection import Selection
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites
 from nexusform.planning.vm_planning.vm_object import (
     LOST_VMS_KEY,
@@ -66,7 +66,7 @@ def check_stranded_vms(
     by_text = {str(address): instance for address, instance in instances.items()}
     for offering_address, owners in objects_by_address.items():
         lost_names = {
-            vms.instance.address: _list_lost_names(vms, offering_address, offering_addresses) for vms in owners
+            vms.instance.address: _list_names_of_lost_vms(vms, offering_address, offering_addresses) for vms in owners
         }
         if not offering_address:
             yield _build_missing_warning(lost_names)
@@ -163,7 +163,7 @@ def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
             continue
         running = {vm.name: vm.machine for vm in vms.request.site.observed_unmanaged}
         new_names = [vms.placements.vms[key].name for key in vms.request.actions.additions if key in vms.placements.vms]
-        duplicates = sorted(running.keys() & set(new_names), key=compute_natural_key)
+        duplicates = sorted(running.keys() & set(new_names), key=compute_natural_sort_key)
         if not duplicates:
             continue
         address, number = vms.instance.address, len(duplicates)
@@ -211,7 +211,7 @@ def _list_lost_machines(vms: VmObject) -> set[str]:
     return {vms.get_prior_placement(key).machine for key in vms.request.actions.losses}
 
 
-def _list_lost_names(
+def _list_names_of_lost_vms(
     vms: VmObject, offering_address: str, offering_addresses: Mapping[tuple[str, str], str]
 ) -> list[str]:
     """Return the names of an object's lost VMs on machines offered by one resource."""
@@ -251,7 +251,7 @@ def _format_rejection(
     if selection.targets:
         options = " ".join(f"-target='{address}'" for address in lost_names)
         return f"{problem} Add {options}: the VMs are then {result} in the same plan."
-    options = " ".join(f"-exclude='{pattern}'" for pattern in _find_excludes(lost_names, selection))
+    options = " ".join(f"-exclude='{pattern}'" for pattern in _find_matching_exclusions(lost_names, selection))
     return f"{problem} Omit {options}: the VMs are then {result} in the same plan."
 
 
@@ -265,7 +265,7 @@ def _format_affected_vms(instance: Instance, lost_names: Mapping[Address, Sequen
     elif _is_recreated(instance):
         verb = "is re-created"
     total = sum(map(len, lost_names.values()))
-    names = sorted((name for names in lost_names.values() for name in names), key=compute_natural_key)
+    names = sorted((name for names in lost_names.values() for name in names), key=compute_natural_sort_key)
     return (
         f"{instance.address} {verb} with this plan, and {_format_owners(lost_names)} "
         f"{select_word_form(total, 'runs', 'run')} on its machines ({format_first_items(names, _MAXIMUM_NAMED)})"
@@ -295,10 +295,10 @@ def _suggest_options(addresses: Iterable[Address], selection: Selection, mode: M
         return {}
     if selection.targets:
         return {"targets": [str(address) for address in addresses]}
-    return {"excludes": _find_excludes(addresses, selection)}
+    return {"excludes": _find_matching_exclusions(addresses, selection)}
 
 
-def _find_excludes(addresses: Iterable[Address], selection: Selection) -> list[str]:
+def _find_matching_exclusions(addresses: Iterable[Address], selection: Selection) -> list[str]:
     """Return the exclusions that match these objects; all of them if they are excluded by dependency."""
     matching = [pattern for pattern in selection.excludes if any(pattern.is_match(address) for address in addresses)]
     return [str(pattern) for pattern in matching or selection.excludes]

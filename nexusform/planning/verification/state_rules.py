@@ -18,16 +18,16 @@ from nexusform.placements.vm_demands import GroupRule, PlacedVm, PoolDemand
 from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.phases import list_workloads
 from nexusform.planning.preparation.prior_state import PriorState
-from nexusform.planning.verdicts.fit import check_placement_groups
-from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED, evaluate_rules, format_violation
+from nexusform.planning.verdicts.placement_fit import check_placement_groups
+from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED, evaluate_rules, format_violation
 from nexusform.planning.verification.state_consistency import build_state_inventory
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand, build_prior_context, build_sites
 from nexusform.planning.vm_planning.vm_context import HintTargets
 from nexusform.planning.vm_planning.vm_object import PriorVms, VmActions, VmObject, VmPlacements, VmRequest
 from nexusform.resources.address import Address
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.rule import CapacityFilter, MachineFilter
 from nexusform.scheduling.racks.vms import Demand
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.state.objects import State
 
 VIOLATES_RULE: Final = "existing-rule-violation"
@@ -53,7 +53,7 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
         )
     objects = _build_vm_objects(state, instances, registries)
     sites, _ = build_sites(build_state_inventory(state, registries.resource_types))
-    diagnostics = [*_check_filters(objects.values(), sites), *check_placement_groups(objects.values())]
+    diagnostics = [*_check_placement_filters(objects.values(), sites), *check_placement_groups(objects.values())]
     diagnostics += chain.from_iterable(_check_affinity_groups(vms) for vms in objects.values())
     return [*diagnostics, *_check_separation(state, instances, objects, registries)]
 
@@ -88,7 +88,7 @@ def _build_warning(vms: VmObject, detail: str) -> Diagnostic:
     return vms.instance.build_diagnostic(Problem((), VIOLATES_RULE, detail, Severity.WARNING))
 
 
-def _format_heal(address: Address, vms: Iterable[PlacedVm]) -> str:
+def _format_recreate_options(address: Address, vms: Iterable[PlacedVm]) -> str:
     """Format a sentence with the options to re-create these VMs of one object."""
     options = [f"-replace='{address}:{vm.name}'" for vm in vms]
     return f"Rules do not move existing VMs. To re-place: {format_first_items(options, _MAXIMUM_NAMED, ' ')}."
@@ -107,9 +107,9 @@ class _ExistingVm(Struct, frozen=True):
     handle: int
 
 
-def _check_filters(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> Iterator[Diagnostic]:
+def _check_placement_filters(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> Iterator[Diagnostic]:
     """Yield a warning per pool and reason: VMs on a machine that a filter would reject."""
-    by_site = _place_existing(objects, sites)
+    by_site = _place_existing_vms(objects, sites)
     violations: dict[tuple[Address, str, str], list[_ExistingVm]] = {}
     for site_id, site_vms in by_site.items():
         scheduler = sites[site_id].scheduler
@@ -127,11 +127,11 @@ def _check_filters(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -
         yield _build_warning(
             rejected_vms[0].vms,
             f"{pool} in {address}: {reason}. Violated by {format_first_items(locations, _MAXIMUM_NAMED)}. "
-            f"{_format_heal(address, vms)}",
+            f"{_format_recreate_options(address, vms)}",
         )
 
 
-def _place_existing(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> dict[str, list[_ExistingVm]]:
+def _place_existing_vms(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> dict[str, list[_ExistingVm]]:
     """Place all VMs on their machines and return them by site id."""
     by_site: dict[str, list[_ExistingVm]] = {}
     for vms in objects:

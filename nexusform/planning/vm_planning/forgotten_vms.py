@@ -38,7 +38,7 @@ def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, cont
             )
             if vm is not None and offering_address is not None:
                 sku = find_sku(vm, pools.get(vm.pool), context.prior_context.skus)
-                forgotten.setdefault(offering_address, []).append(_build_occupied(vm, sku))
+                forgotten.setdefault(offering_address, []).append(_build_occupied_capacity(vm, sku))
     for offering_address, vms_to_record in forgotten.items():
         instance = by_text[offering_address]
         prior_note = instance.prior.private if instance.prior is not None else None
@@ -61,8 +61,8 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
             offering_address = site.offering_addresses.get(vm.placement.machine) if site is not None else None
             if offering_address is not None:
                 sku = find_sku(vm, None, layout.skus)
-                forgotten.setdefault(offering_address, []).append(_build_occupied(vm, sku))
-    return replace(state, instances=_add_notes(state.instances, forgotten)) if forgotten else state
+                forgotten.setdefault(offering_address, []).append(_build_occupied_capacity(vm, sku))
+    return replace(state, instances=_add_forgotten_vm_notes(state.instances, forgotten)) if forgotten else state
 
 
 def release_forgotten_vm(state: State, address: Address, name: str) -> State | None:
@@ -85,7 +85,7 @@ def list_forgotten_vms(state: State) -> Iterator[tuple[Address, str]]:
         yield from ((address, str(row[1])) for row in (private or {}).get(FORGOTTEN_KEY) or ())
 
 
-def _add_notes(
+def _add_forgotten_vm_notes(
     instances: Mapping[Address, InstanceState], forgotten: Mapping[str, Iterable[OccupiedCapacity]]
 ) -> dict[Address, InstanceState]:
     """Return the instances with the VMs to record in each of them."""
@@ -98,7 +98,7 @@ def _add_notes(
     return updated
 
 
-def _build_occupied(vm: PlacedVm, sku: VmSku) -> OccupiedCapacity:
+def _build_occupied_capacity(vm: PlacedVm, sku: VmSku) -> OccupiedCapacity:
     """Return a VM as occupied capacity of its machine."""
     return OccupiedCapacity(
         vm.placement.machine,

@@ -44,7 +44,7 @@ def find_recreated_machines(
     for site_id, name, cause, machine in _iterate_affected_machines(before, causes):
         new_machine = sites[site_id].machines.get(name) if site_id in sites else None
         if new_machine is not None:
-            has_same_hardware = _get_hardware(machine) == _get_hardware(new_machine)
+            has_same_hardware = _get_hardware_only(machine) == _get_hardware_only(new_machine)
             recreated.setdefault(site_id, {})[name] = MachineRecreation(cause, has_same_hardware=has_same_hardware)
     return recreated
 
@@ -90,6 +90,6 @@ def _iterate_affected_machines(
             yield site_id, offer.machine.name, cause, offer.machine
 
 
-def _get_hardware(machine: Machine) -> Machine:
+def _get_hardware_only(machine: Machine) -> Machine:
     """Return a machine without its location and schedulability."""
     return replace(machine, rack="", availability_zone="", slot=0, unschedulable_reason="")

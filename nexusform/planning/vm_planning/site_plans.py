@@ -19,7 +19,6 @@ from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.plans.site_capacity.occupancy import UnmanagedVm, add_recorded_vms
 from nexusform.resources.address import Address
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, get_catalogue
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import (
@@ -28,7 +27,7 @@ from nexusform.scheduling.racks.uncertainty.certainty import (
     PlaceOperation,
     ReleaseOperation,
 )
-from nexusform.scheduling.racks.vms import Demand, Hint, Machine, Placement, Shortage, VmName, VmSku
+from nexusform.scheduling.racks.vms import CapacityShortage, Demand, Hint, Machine, Placement, VmName, VmSku
 from nexusform.scheduling.site_inventory import (
     Inventory,
     InventoryMachine,
@@ -39,6 +38,7 @@ from nexusform.scheduling.site_inventory import (
     add_observed_facts,
     merge_site_machines,
 )
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, get_catalogue
 
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.explanation import Explanation
@@ -83,7 +83,7 @@ class SitePlan(Struct):
         """Add an existing (or pinned) VM to its machine, whether it fits or not."""
         return self.scheduler.add_existing(vm, sku, placement)
 
-    def place_existing(self, vm: VmName, sku: VmSku, placement: Placement) -> tuple[int, Placement] | None:
+    def place_existing_vm(self, vm: VmName, sku: VmSku, placement: Placement) -> tuple[int, Placement] | None:
         """Place an existing VM on its machine and return its handle and placement, with the machine's current
         rack and zone. None if the machine is missing. Impossible cells count as unknown: the capacity is used
         nevertheless.
@@ -108,7 +108,7 @@ class SitePlan(Struct):
         if self.base is not None:
             self.operations.append(ReleaseOperation(handle=handle))
 
-    def place(self, demand: Demand, *, is_decided: bool = False) -> tuple[int, Placement] | Shortage:
+    def place(self, demand: Demand, *, is_decided: bool = False) -> tuple[int, Placement] | CapacityShortage:
         """Place a VM by the rule. A VM with `is_decided` location has it under every seed."""
         answer = self.scheduler.place(demand)
         if isinstance(answer, tuple) and self.base is not None:
@@ -124,7 +124,7 @@ class SitePlan(Struct):
         if self.base is not None and self.scheduler.is_sampled:
             self.operations.append(PlaceOperation(("missed", len(self.operations)), demand))
 
-    def place_pinned(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
+    def place_pinned_vm(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
         """Place a VM on the machine named by the user; return its handle, placement, and the rule's reason to
         reject that machine ("" for none).
         """
@@ -183,7 +183,7 @@ def build_sites(
         active = [rack for rack in all_racks if not rack.is_planned]
         offers = offers_by_site.get(site.id, {})
         merged, site_clashes = merge_site_machines(site.id, active, offers)
-        machines = tuple(_close_machine(machine, site.id, inventory.pending_actions) for machine in merged)
+        machines = tuple(_close_machine_to_new_vms(machine, site.id, inventory.pending_actions) for machine in merged)
         clashes += site_clashes
         by_name = {machine.name: machine for machine in machines}
         occupied = list(chain.from_iterable(offer.occupied_capacities for offer in offers.values()))
@@ -196,13 +196,13 @@ def build_sites(
             evacuating_machines=_find_evacuating_machines(active, offers.values()),
             offering_addresses=_map_offering_addresses(inventory, active, offers),
             configured_unmanaged=tuple(entry for entry in occupied if entry.machine in by_name),
-            observed_unmanaged=_select_unmanaged(inventory.unmanaged.get(site.id, ()), occupied, by_name),
+            observed_unmanaged=_select_unmanaged_vms(inventory.unmanaged.get(site.id, ()), occupied, by_name),
             update_strategy=site.update_strategy,
         )
     return sites, clashes
 
 
-def _close_machine(machine: Machine, site_id: str, pending_actions: Container[str]) -> Machine:
+def _close_machine_to_new_vms(machine: Machine, site_id: str, pending_actions: Container[str]) -> Machine:
     """Return a machine closed to new VMs while an action on it is pending: its state is unknown."""
     if f"{site_id}/{machine.rack}/{machine.name}" not in pending_actions:
         return machine
@@ -210,7 +210,7 @@ def _close_machine(machine: Machine, site_id: str, pending_actions: Container[st
     return replace(machine, unschedulable_reason=reasons)
 
 
-def _select_unmanaged(
+def _select_unmanaged_vms(
     observed: Iterable[OccupiedCapacity], occupied: Iterable[OccupiedCapacity], machines: Container[str]
 ) -> tuple[OccupiedCapacity, ...]:
     """Return the VMs seen by a provider, without duplicates and configured `occupied` entries."""

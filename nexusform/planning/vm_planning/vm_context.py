@@ -176,7 +176,7 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
         healed_names=heal if selection.heal else {},
         explain=None if request.includes_rejections else frozenset(request.explain),
         is_recorded_machine=_build_machine_lookup(blocks),
-        diagnostics=(*[_build_clash_error(clash, blocks.instances) for clash in clashes], *problems),
+        diagnostics=(*[_build_duplicate_machine_error(clash, blocks.instances) for clash in clashes], *problems),
     )
 
 
@@ -220,7 +220,7 @@ def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
     return lambda site_id, machine: (site_id, machine) in list_recorded_machines()
 
 
-def _build_clash_error(clash: MachineConflict, instances: Mapping[Address, Instance]) -> Diagnostic:
+def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Address, Instance]) -> Diagnostic:
     """Build the error for two descriptions of one machine, at the second."""
     if clash.attribute == "name":
         detail = (
@@ -254,9 +254,9 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, 
     if demand is not None and site is not None and site.scheduler.profile.platform:
         demand = replace(demand, provenance="predicted")
     if demand is not None and any(pool.removes_newest for pool in demand.pools):
-        demand = replace(demand, pools=tuple(_keep_oldest(pool, demand.cluster, vms) for pool in demand.pools))
+        demand = replace(demand, pools=tuple(_keep_oldest_vms(pool, demand.cluster, vms) for pool in demand.pools))
     if demand is not None and instance.block is not None:
-        demand_problems = list(_check_demand(demand, vms, context))
+        demand_problems = list(_check_demand_targets(demand, vms, context))
         problems = [*problems, *demand_problems]
         if any(problem.severity is Severity.ERROR for problem in demand_problems):
             demand = None
@@ -264,7 +264,7 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, 
     return demand, [instance.build_diagnostic(problem) for problem in problems]
 
 
-def _keep_oldest(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
+def _keep_oldest_vms(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
     """Return the pool with the numbers of its oldest VMs, then the lowest free ones."""
     ages = list_names_by_age(vms.instance.prior.private if vms.instance.prior is not None else None)
     existing = [vm for vm in vms.prior.existing.values() if vm.pool == pool.pool and isinstance(vm.number, int)]
@@ -277,7 +277,7 @@ def _keep_oldest(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
     return replace(pool, numbers=tuple(numbers), names=tuple(f"{cluster}-{pool.pool}-{number}" for number in numbers))
 
 
-def _check_demand(demand: VmDemand, vms: VmObject, context: VmContext) -> Iterator[Problem]:
+def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -> Iterator[Problem]:
     """Yield problems for missing sites, zones and machines."""
     site = context.sites.get(demand.site_id)
     if site is None:
@@ -351,7 +351,7 @@ def _check_replaced_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagno
             continue
         pools = {pool.pool: pool for pool in vms.request.demand.pools}
         for pool in prior.pools:
-            if pool.is_system and pool.pool in pools and _is_replaced(vms, pool, pools[pool.pool]):
+            if pool.is_system and pool.pool in pools and _is_pool_replaced(vms, pool, pools[pool.pool]):
                 yield _build_system_pool_error(vms.instance, prior.cluster, pool)
 
 
@@ -379,7 +379,7 @@ def _iterate_system_pool_owners(demands: Iterable[VmDemand | None]) -> Iterator[
             yield from (demand.owner for pool in demand.pools if pool.is_system)
 
 
-def _is_replaced(vms: VmObject, prior: PoolDemand, pool: PoolDemand) -> bool:
+def _is_pool_replaced(vms: VmObject, prior: PoolDemand, pool: PoolDemand) -> bool:
     """Return whether the pool is replaced, even if VMs have another trigger of higher precedence."""
     exists = any(name == pool.pool for name, _ in vms.prior.existing)
     return exists and bool(find_changed_argument(prior, pool))

@@ -19,7 +19,7 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.vms import Hint, Placement, Shortage
+from nexusform.scheduling.racks.vms import CapacityShortage, Hint, Placement
 
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.explanation import Explanation
@@ -91,7 +91,7 @@ class VmRequest(Struct, frozen=True):
 
 
 class VmPlacements(Struct, frozen=True):
-    """Placements of VMs, filled VM by VM by vm_phase.py alone. `reservations` is the capacity used by VMs of
+    """Placements of VMs, filled VM by VM by vm_placement_steps.py alone. `reservations` is the capacity used by VMs of
     before: site and handle. `vms` are the VMs after the plan, `tokens` the handles of those it placed itself,
     `failures` those without capacity, `pool_shortages` the exhausted pools, `binding_hints` the hard hints
     behind failures. `explanations` are the requested decisions, `pin_rejections` the reasons against pinned
@@ -102,8 +102,8 @@ class VmPlacements(Struct, frozen=True):
     reservations: dict[VmKey, tuple[SitePlan, int]] = field(default_factory=dict)
     vms: dict[VmKey, PlacedVm] = field(default_factory=dict)
     tokens: dict[VmKey, int] = field(default_factory=dict)
-    failures: dict[VmKey, Shortage] = field(default_factory=dict)
-    pool_shortages: dict[str, Shortage] = field(default_factory=dict)
+    failures: dict[VmKey, CapacityShortage] = field(default_factory=dict)
+    pool_shortages: dict[str, CapacityShortage] = field(default_factory=dict)
     binding_hints: list[HardHint] = field(default_factory=list)
     explanations: dict[VmKey, Explanation] = field(default_factory=dict)
     pin_rejections: list[str] = field(default_factory=list)
@@ -202,7 +202,7 @@ class VmObject(Struct):
         """Return the names and triggers of the VMs placed by this plan, in order of placement."""
         return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.tokens]
 
-    def map_left_machines(self) -> dict[str, str]:
+    def get_left_machines(self) -> dict[str, str]:
         """Return by VM name the machines that VMs leave: missing, evacuated or unhealthy."""
         hardware_triggers = (MACHINE_REMOVED, MACHINE_EVACUATED, HEAL)
         return {
@@ -211,16 +211,16 @@ class VmObject(Struct):
             if key in self.prior.existing and self.get_trigger(key) in hardware_triggers
         }
 
-    def keep_all(self, demand: VmDemand | None = None) -> None:
+    def keep_all_vms(self, demand: VmDemand | None = None) -> None:
         """Keep every VM at its location; `demand` is the continuing demand."""
         self.placements.vms.clear()
         self.placements.vms.update(self.prior.existing)
         actions = VmActions(unchanged=list(self.prior.existing), waiting=list(self.prior.unplaced))
         self.request = replace(self.request, demand=demand or self.request.demand, actions=actions)
 
-    def keep_outside_selection(self, find_trigger: Callable[[str], str]) -> None:
+    def keep_unselected_vms(self, find_trigger: Callable[[str], str]) -> None:
         """Keep the VMs of an object outside the selection, except those without their machine."""
-        self.keep_all()
+        self.keep_all_vms()
         losses = {}
         for key, vm in self.prior.existing.items():
             trigger = find_trigger(vm.placement.machine)
@@ -289,7 +289,7 @@ class VmSituation(Struct, frozen=True):
     unplaced: UnplacedVms = field(default_factory=dict)
 
 
-def compute_actions(
+def compute_vm_actions(
     existing_vms: tuple[PlacedVm, ...], prior_demand: VmDemand | None, demand: VmDemand | None, situation: VmSituation
 ) -> VmActions:
     """Compute the actions on the VMs of one instance. `prior_demand` is the demand of the prior arguments (to
@@ -316,19 +316,19 @@ def compute_actions(
             key = (pool.pool, number)
             existing_vm = existing_by_key.get(key)
             if existing_vm is not None:
-                trigger = _find_trigger(existing_vm, situation, is_upgraded, changed_trigger)
+                trigger = _find_recreation_trigger(existing_vm, situation, is_upgraded, changed_trigger)
                 if trigger:
                     actions.recreations[key] = trigger
                 else:
                     actions.unchanged.append(key)
             elif key in situation.unplaced:
-                _add_waiting(actions, key, situation, is_upgraded, changed_trigger)
+                _add_waiting_vm(actions, key, situation, is_upgraded, changed_trigger)
             else:
-                _add_missing(actions, key, situation, prior, was_there=number in prior_numbers)
+                _add_missing_vm(actions, key, situation, prior, was_there=number in prior_numbers)
     return actions
 
 
-def _add_missing(
+def _add_missing_vm(
     actions: VmActions, key: VmKey, situation: VmSituation, prior: PoolDemand | None, was_there: bool
 ) -> None:
     """Add a missing VM: new, or re-created if the prior arguments requested it already."""
@@ -340,7 +340,7 @@ def _add_missing(
         actions.additions[key] = "scale_out" if prior else "new"
 
 
-def _add_waiting(
+def _add_waiting_vm(
     actions: VmActions, key: VmKey, situation: VmSituation, is_upgraded: bool, changed_trigger: str
 ) -> None:
     """Add a VM without a machine: still waiting, unless a trigger re-creates it."""
@@ -354,7 +354,7 @@ def _add_waiting(
         actions.waiting.append(key)
 
 
-def _find_trigger(vm: PlacedVm, situation: VmSituation, is_upgraded: bool, changed_trigger: str) -> str:
+def _find_recreation_trigger(vm: PlacedVm, situation: VmSituation, is_upgraded: bool, changed_trigger: str) -> str:
     """Return the first applicable trigger to re-create an existing VM, "" for none."""
     if not situation.healed_names.isdisjoint(vm.names):
         return HEAL
@@ -383,7 +383,7 @@ def record_vm_placements(
     unchanged_names = set(present) - {name for name, _ in placed_vms}
     note = dict(prior) if isinstance(prior, Mapping) else {}
     groups: list[list[Any]] = []
-    for prior_serial, trigger, names in _read_entries(note.pop(PLACED_KEY, ())):
+    for prior_serial, trigger, names in _read_note_entries(note.pop(PLACED_KEY, ())):
         remaining_names = [name for name in names if name in unchanged_names]
         if remaining_names:
             groups.append([prior_serial, trigger, remaining_names])
@@ -431,7 +431,7 @@ def _read_left_machines(private: Mapping[str, Any] | None) -> dict[str, str]:
 def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple[str, int] | None:
     """Return the trigger and serial of a VM's placement; None if unknown."""
     entries = private.get(PLACED_KEY, ()) if isinstance(private, Mapping) else ()
-    for serial, trigger, names in reversed(_read_entries(entries)):
+    for serial, trigger, names in reversed(_read_note_entries(entries)):
         if name in names:
             return trigger, serial
     return None
@@ -439,13 +439,13 @@ def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple
 
 def list_names_by_age(private: Mapping[str, Any] | None) -> dict[str, int]:
     """Return the recorded names with their ranks, the oldest first."""
-    entries = _read_entries(private.get(PLACED_KEY, ()) if isinstance(private, Mapping) else ())
+    entries = _read_note_entries(private.get(PLACED_KEY, ()) if isinstance(private, Mapping) else ())
     ordered = sorted(entries, key=lambda entry: entry[0])
     names = dict.fromkeys(chain.from_iterable(names for _, _, names in ordered))
     return {name: rank for rank, name in enumerate(names)}
 
 
-def _read_entries(entries: Any) -> list[tuple[int, str, list[str]]]:
+def _read_note_entries(entries: Any) -> list[tuple[int, str, list[str]]]:
     """Return the valid entries of a note: state may have been edited."""
     valid_entries: list[tuple[int, str, list[str]]] = []
     for entry in entries if isinstance(entries, list | tuple) else ():

@@ -20,15 +20,15 @@ from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import has_unknown
 from nexusform.placements.vm_demands import VmDemand
 from nexusform.planning.instances.argument_evaluation import find_unknown_placement_arguments
+from nexusform.planning.instances.attribute_differences import has_equal_values, plan_attributes
 from nexusform.planning.instances.block_planner import BlockPlanner, expose_instance
-from nexusform.planning.instances.difference import has_equal_values, plan_attributes
 from nexusform.planning.instances.instance import REPLACED_WITH_HOST, ActionDecision, Instance
-from nexusform.planning.name_resolution.evaluation import Evaluation, build_resource_key
+from nexusform.planning.name_resolution.name_evaluation import Evaluation, build_resource_key
 from nexusform.planning.name_resolution.repetition import ResourceView
 from nexusform.planning.plan_request import PlanningStage
 from nexusform.planning.preparation.prior_state import PriorState
-from nexusform.planning.preparation.selection import Selection
-from nexusform.planning.vm_planning import vm_phase
+from nexusform.planning.preparation.target_selection import Selection
+from nexusform.planning.vm_planning import vm_placement_steps
 from nexusform.planning.vm_planning.site_plans import (
     PlanContext,
     SitePlan,
@@ -65,15 +65,15 @@ def plan_vms(
 ) -> PlannedVms:
     """Plan the blocks of phase 4; `orphans` are VM instances without a block."""
     planner = _VmPlanner(blocks, context)
-    first = evaluation.create_fork()
+    first = evaluation.create_tentative_copy()
     # instances of waiting blocks are unknown yet
     instances_by_block = planner.run_first_pass(vm_blocks, first)
     early = [*chain.from_iterable(instances_by_block.values()), *orphans]
     waiting_blocks = [block for block in vm_blocks if block.address not in instances_by_block]
     planner.add_prior_vms([*early, *planner.iterate_prior_instances(waiting_blocks)])
     planner.decide_actions(early, first)
-    planner.release_and_replace(early)
-    second = evaluation.create_fork()
+    planner.release_and_replace_vms(early)
+    second = evaluation.create_tentative_copy()
     for block in vm_blocks:
         if block.address in instances_by_block:
             for module in second.list_module_instances(block.address.module):
@@ -166,7 +166,7 @@ class _VmPlanner:
             recorded = self.blocks.prior.state.instances.get(instance.address)
             current = recorded.current if recorded is not None else None
             attributes = current.attributes if current is not None else None
-            self.objects[instance.address] = vm_phase.build_vm_object(instance, self.context, attributes)
+            self.objects[instance.address] = vm_placement_steps.build_vm_object(instance, self.context, attributes)
         names = set(chain.from_iterable(vms.existing_names for vms in self.objects.values()))
         for site in self.context.sites.values():
             place_unmanaged_vms(site, names)
@@ -194,7 +194,7 @@ class _VmPlanner:
             if demand is not None and demand.parent_id:
                 followers.append((vms, demand))
             else:
-                self._decide_object(vms, demand, evaluation)
+                self._decide_object_actions(vms, demand, evaluation)
         replaced_ids = {
             cluster.type.build_id(cluster.config) for cluster in clusters if cluster.is_replaced and cluster.config
         }
@@ -202,10 +202,10 @@ class _VmPlanner:
             instance = vms.instance
             if demand.parent_id in replaced_ids and instance.prior is not None and instance.block is not None:
                 instance.forced_reason = REPLACED_WITH_HOST
-            self._decide_object(vms, demand, evaluation)
+            self._decide_object_actions(vms, demand, evaluation)
         self.diagnostics += check_system_pools(self._get_objects(instances))
 
-    def _decide_object(self, vms: VmObject, demand: VmDemand | None, evaluation: Evaluation) -> None:
+    def _decide_object_actions(self, vms: VmObject, demand: VmDemand | None, evaluation: Evaluation) -> None:
         """Decide which VMs of an instance stay, are removed, added or re-created."""
         instance = vms.instance
         if instance.is_configured and instance.config is not None:
@@ -213,30 +213,30 @@ class _VmPlanner:
             self.blocks.record_decision(instance)
         if instance.is_invalid or (demand is None and not instance.is_removed):
             # Unknown demand: it keeps its VMs, so that their capacity is not allocated to others.
-            vms.keep_all(vms.prior.demand)
+            vms.keep_all_vms(vms.prior.demand)
             return
-        vm_phase.decide_actions(vms, demand, self.context)
+        vm_placement_steps.decide_actions(vms, demand, self.context)
         self._new_count += len(vms.request.actions.additions)
         if instance.block is None and instance.action is Action.NO_OP:
             # Outside the selection: it keeps its VMs at their locations.
-            vms.keep_outside_selection(vm_phase.build_machine_trigger(self.context, vms))
+            vms.keep_unselected_vms(vm_placement_steps.build_machine_trigger(self.context, vms))
 
-    def release_and_replace(self, instances: Sequence[Instance]) -> None:
+    def release_and_replace_vms(self, instances: Sequence[Instance]) -> None:
         """Release all removed VMs; then place VMs without machine again, oldest object first."""
         objects = self._get_objects(instances)
         for vms in objects:
-            vm_phase.release_vm_capacity(vms)
+            vm_placement_steps.release_vm_capacity(vms)
         self.context.start_recording()
         objects_to_place = [vms for vms in objects if vms.request.actions.recreations]
         objects_to_place.sort(key=lambda vms: vms.instance.prior.creation if vms.instance.prior is not None else 0)
         for vms in objects_to_place:
-            vm_phase.restore_vm_locations(vms)
+            vm_placement_steps.restore_vm_locations(vms)
         for vms in objects_to_place:
-            self._refresh_hints(vms)
-            vm_phase.place_recreated_vms(vms, self.context)
+            self._update_hint_targets(vms)
+            vm_placement_steps.place_recreated_vms(vms, self.context)
             self.context.hints.add_objects([vms])
 
-    def _refresh_hints(self, vms: VmObject) -> None:
+    def _update_hint_targets(self, vms: VmObject) -> None:
         """Update hints to the current locations of their targets."""
         instance, family = vms.instance, vms.instance.type.vms
         if vms.request.demand is None or instance.config is None or family is None:
@@ -261,11 +261,11 @@ class _VmPlanner:
         self.decide_actions(instances, evaluation)
         objects = self._get_objects(instances)
         for vms in objects:
-            vm_phase.release_vm_capacity(vms)
+            vm_placement_steps.release_vm_capacity(vms)
         for vms in objects:
-            vm_phase.restore_vm_locations(vms)
+            vm_placement_steps.restore_vm_locations(vms)
         for vms in objects:
-            vm_phase.place_recreated_vms(vms, self.context)
+            vm_placement_steps.place_recreated_vms(vms, self.context)
         return instances
 
     def run_second_pass(
@@ -284,16 +284,16 @@ class _VmPlanner:
             ):
                 self.blocks.evaluate(instance, evaluation)
             if instance.config is not None and not instance.is_removed and not instance.is_invalid:
-                self._refresh_hints(vms)
-                vm_phase.place_new_vms(vms, self.context)
+                self._update_hint_targets(vms)
+                vm_placement_steps.place_new_vms(vms, self.context)
                 self.context.hints.add_objects([vms])
                 self._placed_count += len(vms.request.actions.additions)
                 self.blocks.request.progress(PlanningStage.VMS, self._placed_count, self._new_count)
             if instance.is_configured and instance.config is not None:
-                self._decide_finally(vms, evaluation)
+                self._decide_final_action(vms, evaluation)
             self.blocks.add_instance(instance, evaluation)
 
-    def _decide_finally(self, vms: VmObject, evaluation: Evaluation) -> None:
+    def _decide_final_action(self, vms: VmObject, evaluation: Evaluation) -> None:
         """Decide the action of an instance after placement of its VMs."""
         instance = vms.instance
         computed = self._compute_attributes(vms)
@@ -307,7 +307,7 @@ class _VmPlanner:
             placed_vms, present = vms.list_placed_names(), vms.list_names()
             note = record_vm_placements(prior, placed_vms, present, self.blocks.request.state.serial + 1)
             instance.private = record_previous_machines(
-                note, vms.map_left_machines(), {name for name, _ in placed_vms}, present
+                note, vms.get_left_machines(), {name for name, _ in placed_vms}, present
             )
 
     def _compute_attributes(self, vms: VmObject) -> dict[str, Any]:
@@ -357,7 +357,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], PlanCon
         if not is_destroyed:
             instance = blocks.build_unchanged(address, block)
         else:
-            instance = blocks.build_removed(address, "", block)
+            instance = blocks.build_removed_instance(address, "", block)
         blocks.instances[address] = instance
     context = build_destroy_context(blocks)
     remaining_context = (
@@ -367,11 +367,11 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], PlanCon
     for address, instance in blocks.instances.items():
         if instance.type.vms is None or instance.prior is None:
             continue
-        vms = objects[address] = vm_phase.build_vm_object(instance, context)
+        vms = objects[address] = vm_placement_steps.build_vm_object(instance, context)
         if vms.is_removed:
-            vm_phase.decide_actions(vms, None, context)
+            vm_placement_steps.decide_actions(vms, None, context)
         else:
-            vms.keep_outside_selection(vm_phase.build_machine_trigger(remaining_context, vms))
+            vms.keep_unselected_vms(vm_placement_steps.build_machine_trigger(remaining_context, vms))
     return objects, context.prior_context
 
 
@@ -392,7 +392,7 @@ def _select_destroyed(selection: Selection, prior: PriorState) -> AbstractSet[Ad
         targets = [address for address in prior.instances if selection.is_direct_target(address)]
         return _add_dependents(targets, prior)
     remaining = [address for address in prior.instances if not selection.has(address)]
-    return prior.instances.keys() - _add_needs(remaining, prior)
+    return prior.instances.keys() - _add_dependencies(remaining, prior)
 
 
 def _add_dependents(addresses: Iterable[Address], prior: PriorState) -> set[Address]:
@@ -410,7 +410,7 @@ def _add_dependents(addresses: Iterable[Address], prior: PriorState) -> set[Addr
     return find_reachable(addresses, find_dependents)
 
 
-def _add_needs(remaining: Iterable[Address], prior: PriorState) -> set[Address]:
+def _add_dependencies(remaining: Iterable[Address], prior: PriorState) -> set[Address]:
     """Return the objects and all their direct and indirect dependencies."""
     by_text = {str(block): addresses for block, addresses in prior.by_block.items()}
 

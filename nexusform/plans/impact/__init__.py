@@ -2,18 +2,18 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "decision": (
+    "decision_figures": (
         "build_decision Decision CapacityFigures ConfidenceFigures ImpactFigures UpgradeCapacity "
         "SUFFICIENT INSUFFICIENT MinuteRange"
     ),
-    "effects": (
+    "object_effects": (
         "select_rows_outside_upgrades REMOVAL_EFFECTS DISRUPTIVE_EFFECTS Effect format_effect_clauses "
         "count_effects compute_effect EffectCount get_host_noun LOSS_EFFECTS Node get_source_node "
-        "count_objects describe_lost_vms describe_state index_upgrade_nodes format_verb"
+        "count_objects_with_effects describe_lost_vms describe_state index_upgrade_nodes format_effect_verb"
     ),
     "guard_rails": (
-        "list_broken_limits GUARD_RAIL apply_limits GuardRailLimit get_limit_text parse_limits NOT_PREDICTED "
-        "NOTHING_TO_PREDICT STRANDED BLOCKED PASSED format_limit"
+        "list_broken_limits GUARD_RAIL apply_limits GuardRailLimit get_limit_text parse_guard_rail_limits "
+        "NOT_PREDICTED NOTHING_TO_PREDICT STRANDED BLOCKED PASSED format_limit"
     ),
     "previous_plan": "compare_with_previous warn_about_previous",
     "pool_reason": "PlacementOrigin PoolReason",

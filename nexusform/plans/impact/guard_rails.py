@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, suggest_name
 from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.placement_kinds.kinds import get_kind_noun
-from nexusform.plans.impact.effects import (
+from nexusform.placement_kinds.placement_kind import get_kind_noun
+from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
     count_effects,
-    count_objects,
+    count_objects_with_effects,
     count_substitutions,
     describe_lost_vms,
     format_effect_clauses,
@@ -66,7 +66,7 @@ class GuardRailLimit(Struct, frozen=True):
     value: float
 
 
-def parse_limits(text: str) -> tuple[GuardRailLimit, ...]:
+def parse_guard_rail_limits(text: str) -> tuple[GuardRailLimit, ...]:
     """Parse `moved:0,capacity:5`. Raises ValueError with a list of all mistakes."""
     limits: dict[str, GuardRailLimit] = {}
     mistakes: list[str] = []
@@ -119,7 +119,7 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
         return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, warning))
     diagnostics: list[Diagnostic] = []
     for limit in limits:
-        breaches = [breach for breach in _measure_plan(plan, limit) if _is_breach(breach, limit)]
+        breaches = [breach for breach in _measure_plan(plan, limit) if _is_limit_broken(breach, limit)]
         diagnostics += [_build_limit_error(limit, breach) for breach in breaches]
         results.append(_summarize_breaches(plan, limit, breaches))
     return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
@@ -133,7 +133,7 @@ def _measure_plan(plan: Plan, limit: GuardRailLimit) -> Iterator[GuardRailMeasur
         yield GuardRailMeasurement(None, f"{format_count(missing, 'resource')} could not be predicted")
 
 
-def _is_breach(measurement: GuardRailMeasurement, limit: GuardRailLimit) -> bool:
+def _is_limit_broken(measurement: GuardRailMeasurement, limit: GuardRailLimit) -> bool:
     rail = GUARD_RAILS[limit.name]
     return measurement.value is None or rail.is_broken(measurement.value, limit.value)
 
@@ -179,7 +179,7 @@ def get_limit_text(breach: Diagnostic) -> str:
 # --- the limits ----------------------------------------------------------------------------------
 
 
-def _measure_moved(plan: Plan) -> Iterator[GuardRailMeasurement]:
+def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure VMs, bindings and pods interrupted at their location. Also counts re-creation in place, VMs
     stopped by machine actions, VMs without machine (forgotten ones, too), pods without node, and bindings and
     pods replaced by others. Other removals follow from the configuration and count for `removed`.
@@ -192,20 +192,20 @@ def _measure_moved(plan: Plan) -> Iterator[GuardRailMeasurement]:
         clauses.append(f"{subjects} {select_word_form(sum(substitutions.values()), 'is', 'are')} replaced by others")
     stopped = len(select_stopped_vms(plan.machine_actions))
     clauses += describe_stopped_vms(plan.machine_actions)
-    total = count_objects(counts, *DISRUPTIVE_EFFECTS) + sum(substitutions.values()) + stopped
+    total = count_objects_with_effects(counts, *DISRUPTIVE_EFFECTS) + sum(substitutions.values()) + stopped
     yield GuardRailMeasurement(total + plan.lost_unmanaged_count, format_list([*clauses, *describe_lost_vms(plan)]))
 
 
-def _measure_removed(plan: Plan) -> Iterator[GuardRailMeasurement]:
+def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure removed and forgotten objects, and forgotten VMs without machine."""
     counts = count_effects(plan.placements)
-    total = count_objects(counts, *REMOVAL_EFFECTS) + plan.lost_unmanaged_count
+    total = count_objects_with_effects(counts, *REMOVAL_EFFECTS) + plan.lost_unmanaged_count
     yield GuardRailMeasurement(
         total, format_list([*format_effect_clauses(counts, REMOVAL_EFFECTS), *describe_lost_vms(plan)])
     )
 
 
-def _measure_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
+def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the spare capacity of each site for its largest VM SKU in use after the plan. Missing data
     counts as free capacity, so the figure is unknown then.
     """
@@ -226,7 +226,7 @@ def has_unknown_capacity(plan: Plan) -> bool:
     return any(diagnostic.id in UNKNOWN_CAPACITY_IDS for diagnostic in plan.diagnostics)
 
 
-def _measure_certainty(plan: Plan) -> Iterator[GuardRailMeasurement]:
+def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the fraction of placed VMs with the same rack count of their pool in every sample."""
     placed_count = sum(table.placed for table in plan.placement_tables)
     if not placed_count or is_fully_decided(plan.placement_tables):
@@ -239,13 +239,13 @@ def _measure_certainty(plan: Plan) -> Iterator[GuardRailMeasurement]:
     yield GuardRailMeasurement(certain / placed_count, text)
 
 
-def _measure_empty(plan: Plan) -> Iterator[GuardRailMeasurement]:
+def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure a plan without resources, for example of a wrong file or directory: 1, else 0."""
     is_empty = any(problem.id == NOTHING_TO_PREDICT for problem in plan.diagnostics) or not plan.changes
     yield GuardRailMeasurement(int(is_empty), "the plan contains no resources" if is_empty else "")
 
 
-def _measure_infeasible(plan: Plan) -> Iterator[GuardRailMeasurement]:
+def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the bindings with pods unable to run on their cluster, also with more nodes."""
     selected = [row for row in plan.feasibility if row.is_selected]
     rows = [row for row in selected if row.result is FeasibilityResult.CANNOT_RUN]
@@ -257,11 +257,11 @@ def _measure_infeasible(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
-    "moved": GuardRail(_measure_moved, "at most {}"),
-    "removed": GuardRail(_measure_removed, "at most {}"),
-    "capacity": GuardRail(_measure_capacity, "at least {}", is_minimum=True),
-    "certainty": GuardRail(_measure_certainty, "at least {}", is_minimum=True, is_fraction=True),
-    "empty": GuardRail(_measure_empty, "{} such plans"),
-    "infeasible": GuardRail(_measure_infeasible, "at most {}"),
+    "moved": GuardRail(_measure_moved_objects, "at most {}"),
+    "removed": GuardRail(_measure_removed_objects, "at most {}"),
+    "capacity": GuardRail(_measure_spare_capacity, "at least {}", is_minimum=True),
+    "certainty": GuardRail(_measure_certain_fraction, "at least {}", is_minimum=True, is_fraction=True),
+    "empty": GuardRail(_measure_empty_plan, "{} such plans"),
+    "infeasible": GuardRail(_measure_infeasible_bindings, "at most {}"),
 }
 _EXAMPLES: Final = {"moved": "0", "removed": "0", "capacity": "5", "certainty": "0.9", "empty": "0", "infeasible": "0"}

@@ -7,11 +7,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import build_warning
-from nexusform.diagnostics.phrases import compute_natural_key
-from nexusform.plans.impact.decision import CapacityFigures, ImpactFigures, build_decision
-from nexusform.plans.impact.effects import LOSS_EFFECTS, compute_effect
+from nexusform.diagnostics.phrases import compute_natural_sort_key
+from nexusform.plans.impact.decision_figures import CapacityFigures, ImpactFigures, build_decision
+from nexusform.plans.impact.object_effects import LOSS_EFFECTS, compute_effect
 from nexusform.plans.plan import Plan
-from nexusform.plans.plan_checks import SincePrevious
+from nexusform.plans.plan_checks import PreviousPlanDifferences
 
 NOT_COMPARABLE: Final = "previous-plan-not-comparable"
 _COMMIT_LENGTH: Final = 12
@@ -28,12 +28,12 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
     before, after = build_decision(previous), build_decision(plan)
     has_several_sites = len({*_list_sites(plan), *_list_sites(previous)}) > 1
     ended = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(plan, has_several_sites)
-    since = SincePrevious(
+    since = PreviousPlanDifferences(
         ref=previous.basis.commit[:_COMMIT_LENGTH] or previous.timestamp or "the previous plan",
-        moved=_count_moved(after.impact) - _count_moved(before.impact),
+        moved=_count_moved_objects(after.impact) - _count_moved_objects(before.impact),
         removed=after.impact.removed - before.impact.removed,
-        capacity=_compute_difference(before.capacity, after.capacity),
-        clusters_no_longer_affected=tuple(sorted(ended, key=compute_natural_key)),
+        capacity=_compute_capacity_difference(before.capacity, after.capacity),
+        clusters_no_longer_affected=tuple(sorted(ended, key=compute_natural_sort_key)),
     )
     return replace(plan, since=since)
 
@@ -44,7 +44,7 @@ def warn_about_previous(plan: Plan, reason: str) -> Plan:
     return replace(plan, diagnostics=(*plan.diagnostics, warning))
 
 
-def _count_moved(impact: ImpactFigures) -> int:
+def _count_moved_objects(impact: ImpactFigures) -> int:
     return impact.moved + impact.recreated + impact.host_lost
 
 
@@ -58,7 +58,7 @@ def _list_affected_clusters(plan: Plan, has_several_sites: bool) -> set[str]:
     return {f"{row.site_id}/{row.cluster}" if has_several_sites and row.site_id else row.cluster for row in rows}
 
 
-def _compute_difference(before: tuple[CapacityFigures, ...], after: tuple[CapacityFigures, ...]) -> int:
+def _compute_capacity_difference(before: tuple[CapacityFigures, ...], after: tuple[CapacityFigures, ...]) -> int:
     """Return the difference of spare capacity on the sites of both plans with the same largest SKU."""
     earlier = {(row.site, row.vm_sku_name): row.after for row in before if row.after is not None}
     difference = 0

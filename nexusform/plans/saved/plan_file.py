@@ -27,13 +27,13 @@ import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_development_file_error, build_error
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.parser import pause_collector
+from nexusform.language.parser import pause_garbage_collection
 from nexusform.plans.plan import Plan
 from nexusform.plans.saved.record_codec import read_record, write_record
-from nexusform.plans.saved.shared_values import DocumentExpander, SharedDocuments, SharedValuesError
+from nexusform.plans.saved.shared_values import DocumentDeduplicator, DocumentExpander, SharedValuesError
 from nexusform.state import json_codec
-from nexusform.state.codec import format_json_path
-from nexusform.values.value import Unknown
+from nexusform.state.state_codec import format_json_path
+from nexusform.values.typed_value import Unknown
 
 FORMAT: Final = "nexusform"
 KIND: Final = "plan"
@@ -80,10 +80,10 @@ def compute_digest(data: bytes) -> str:
 
 def _compute_signed_digest(members: Mapping[str, bytes]) -> str:
     """Return the digest covered by a signature: over the names and digests of all members, in any order."""
-    return _combine_digests({name: compute_digest(content) for name, content in members.items()})
+    return _compute_digest_of_digests({name: compute_digest(content) for name, content in members.items()})
 
 
-def _combine_digests(digests: Mapping[str, str]) -> str:
+def _compute_digest_of_digests(digests: Mapping[str, str]) -> str:
     lines = sorted(f"{member_digest}  {name}\n" for name, member_digest in digests.items())
     return compute_digest("".join(lines).encode())
 
@@ -98,7 +98,7 @@ def write_plan_file(
     defaults of optional object attributes in the types of variables are not stored: values already contain
     them.
     """
-    with pause_collector():
+    with pause_garbage_collection():
         record = write_record(plan)
         documents: dict[str, Any] = {f"{name}.json": record.pop(name, []) for name in _LARGE}
         documents = {_PLAN: record, **documents, _CONFIGURATION: dict(sorted(configuration_files.items()))}
@@ -130,7 +130,7 @@ def sign_members(members: Mapping[str, bytes], sign: Callable[[str], Mapping[str
 
 def build_signature_member(digests: Mapping[str, str], sign: Callable[[str], Mapping[str, str]]) -> tuple[str, bytes]:
     """Return the name and content of the member that signs members with these digests."""
-    signature = sign(_combine_digests(digests))
+    signature = sign(_compute_digest_of_digests(digests))
     return _SIGNATURE, json_codec.render_json(signature, indent=True) + b"\n"
 
 
@@ -140,12 +140,12 @@ def read_signature(digests: Mapping[str, str], last: tuple[str, bytes], name: st
     """
     parts = {part: part_digest for part, part_digest in digests.items() if part != _SIGNATURE}
     content = last[1] if last[0] == _SIGNATURE else None
-    return _parse_signature(content, name), _combine_digests(parts)
+    return _parse_signature(content, name), _compute_digest_of_digests(parts)
 
 
 def _serialize_documents(documents: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
     """Return the documents as JSON, after their shared values, and the mark of references."""
-    sharing = SharedDocuments(documents)
+    sharing = DocumentDeduplicator(documents)
 
     def encode_value(value: Any) -> Any:
         return sharing.unknown_reference if isinstance(value, Unknown) else json_codec.convert_mapping(value)
@@ -164,7 +164,7 @@ def read_plan_file(
     name, `own_version` the version of this nexusform.
     """
     try:
-        with pause_collector():
+        with pause_garbage_collection():
             return _parse_plan(data, name, own_version), []
     except DiagnosticsError as problem:
         return None, problem.diagnostics
@@ -176,31 +176,31 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
     _check_version(manifest, name, own_version)
     members = unpack_archive(data)
     if members is None:
-        raise _build_damage_error(name, "Bytes are missing, changed or added.")
+        raise _build_damaged_file_error(name, "Bytes are missing, changed or added.")
     signature = _parse_signature(members.pop(_SIGNATURE, None), name)
     digests = manifest.get("members")
     if not isinstance(digests, dict) or tuple(members) != (MANIFEST, *_MEMBERS) or set(digests) != set(_MEMBERS):
-        raise _build_damage_error(name, "Its parts are not those of a plan.")
+        raise _build_damaged_file_error(name, "Its parts are not those of a plan.")
     for member in _MEMBERS:
         if digests[member] != compute_digest(members[member]):
-            raise _build_damage_error(name, f'Its part "{member}" was changed after it was saved.')
+            raise _build_damaged_file_error(name, f'Its part "{member}" was changed after it was saved.')
     documents = _read_documents(manifest, members, name)
     record = documents.pop(_PLAN)
     if not isinstance(record, dict):
-        raise _build_damage_error(name, f'Its part "{_PLAN}" is not an object.')
+        raise _build_damaged_file_error(name, f'Its part "{_PLAN}" is not an object.')
     configuration_files = documents.pop(_CONFIGURATION)
     if not isinstance(configuration_files, dict) or not all(
         isinstance(text, str) for text in configuration_files.values()
     ):
-        raise _build_damage_error(name, f'Its part "{_CONFIGURATION}" does not contain files.')
+        raise _build_damaged_file_error(name, f'Its part "{_CONFIGURATION}" does not contain files.')
     prior_state = documents.pop(_PRIOR)
     if not isinstance(prior_state, dict):
-        raise _build_damage_error(name, f'Its part "{_PRIOR}" is not an object.')
+        raise _build_damaged_file_error(name, f'Its part "{_PRIOR}" is not an object.')
     try:
         plan = read_record(Plan, record | {part: documents.pop(f"{part}.json") for part in _LARGE})
     except ConversionProblem as problem:
         location = format_json_path(problem.path)
-        raise _build_damage_error(name, f"It is invalid at {location}: {problem.message}.") from None
+        raise _build_damaged_file_error(name, f"It is invalid at {location}: {problem.message}.") from None
     unsigned = data if signature is None else pack_archive(members)
     return SavedPlan(
         plan, configuration_files, prior_state, compute_digest(unsigned), _compute_signed_digest(members), signature
@@ -215,7 +215,7 @@ def _parse_signature(content: bytes | None, name: str) -> dict[str, Any] | None:
     except json_codec.JsonProblem:
         signature = None
     if not isinstance(signature, dict):
-        raise _build_damage_error(name, "Its signature was not written by nexusform.")
+        raise _build_damaged_file_error(name, "Its signature was not written by nexusform.")
     return signature
 
 
@@ -230,7 +230,7 @@ def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
             raise _build_rejection("not-a-plan-file", f"{name} cannot be used. {reason}")
         if first is not None and first[0] == MULTI_SITE_PLAN:
             raise _build_rejection("not-a-plan-file", f"{name} {_MULTI_SITE_MESSAGE}")
-        raise _build_damage_error(name, "It is a ZIP file, but was not written by nexusform.")
+        raise _build_damaged_file_error(name, "It is a ZIP file, but was not written by nexusform.")
     try:
         manifest = json_codec.parse_json(first[1])
     except json_codec.JsonProblem:
@@ -238,14 +238,14 @@ def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
     if isinstance(manifest, dict) and manifest.get("format") == _OF_DEVELOPMENT:
         raise DiagnosticsError(build_development_file_error(name, "run plan again"))
     if not isinstance(manifest, dict) or (manifest.get("format"), manifest.get("kind")) != (FORMAT, KIND):
-        raise _build_damage_error(name, "Its manifest has no format.")
+        raise _build_damaged_file_error(name, "Its manifest has no format.")
     return manifest
 
 
 def _check_version(manifest: Mapping[str, Any], name: str, own_version: str) -> None:
     version, writer_version = manifest.get("version"), manifest.get("nexusform_version")
     if not isinstance(version, int) or version < 1 or not isinstance(writer_version, str):
-        raise _build_damage_error(name, "Its manifest has no format version.")
+        raise _build_damaged_file_error(name, "Its manifest has no format version.")
     if version > VERSION or _parse_version_numbers(writer_version) > _parse_version_numbers(own_version):
         raise _build_rejection(
             "newer-plan-format",
@@ -264,27 +264,27 @@ def _read_documents(manifest: Mapping[str, Any], members: Mapping[str, bytes], n
     """Return the members of a plan with shared and unknown values resolved. Raises DiagnosticsError."""
     mark = manifest.get("mark")
     if not isinstance(mark, str) or not mark:
-        raise _build_damage_error(name, "It does not define the notation of shared and unknown values.")
+        raise _build_damaged_file_error(name, "It does not define the notation of shared and unknown values.")
     parts = [part for part in _MEMBERS if part != _VALUES]
     try:
         sharing = DocumentExpander(mark, _read_document(members, _VALUES, name))
         return {part: sharing.expand(_read_document(members, part, name)) for part in parts}
     except SharedValuesError as problem:
-        raise _build_damage_error(name, str(problem)) from None
+        raise _build_damaged_file_error(name, str(problem)) from None
 
 
 def _read_document(members: Mapping[str, bytes], member: str, name: str) -> Any:
     try:
         return json_codec.parse_json(members[member])
     except json_codec.JsonProblem as problem:
-        raise _build_damage_error(name, f'Its part "{member}" is not JSON: {problem.message}.') from None
+        raise _build_damaged_file_error(name, f'Its part "{member}" is not JSON: {problem.message}.') from None
 
 
 def _build_rejection(kind: str, detail: str) -> DiagnosticsError:
     return DiagnosticsError(build_error(kind, detail))
 
 
-def _build_damage_error(name: str, reason: str) -> DiagnosticsError:
+def _build_damaged_file_error(name: str, reason: str) -> DiagnosticsError:
     return _build_rejection("damaged-plan-file", f"{name} cannot be used. {reason} Download it again, or plan again.")
 
 

@@ -20,10 +20,10 @@ from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.placement_kinds.kinds import map_location_classes
+from nexusform.placement_kinds.placement_kind import get_location_classes
 from nexusform.plans.saved.record_tables import MINIMUM_ROWS, ColumnField, read_table, write_table
 from nexusform.resources.address import Address, AddressProblem, parse_address
-from nexusform.scheduling.decision import Location
+from nexusform.scheduling.placement_decision import Location
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.schemas.value_types import Type, build_type_json, parse_type_json
 
@@ -38,11 +38,11 @@ class Shape(NamedTuple):
 
     write: Write | None
     read: Read
-    table: _TableShape | None = None
+    table: _TableConverter | None = None
     is_plain: bool = False
 
 
-class _TableShape(NamedTuple):
+class _TableConverter(NamedTuple):
     """Converter for long tuples of a kind of record."""
 
     kind: type[Any]
@@ -62,7 +62,7 @@ def read_record(kind: type[Any], data: Any) -> Any:
     return get_annotation_shape(kind).read(data)
 
 
-def _read_within(step: str | int, read: Read, data: Any) -> Any:
+def _read_with_path(step: str | int, read: Read, data: Any) -> Any:
     """Read data under a name or number: problems get its path."""
     try:
         return read(data)
@@ -154,7 +154,7 @@ def _build_sequence_shape(item: Shape) -> Shape:
             return tuple([item.read(element) for element in data])
         except ConversionProblem:
             # Read again, slower, to find the index of the invalid element.
-            return tuple([_read_within(index, item.read, element) for index, element in enumerate(data)])
+            return tuple([_read_with_path(index, item.read, element) for index, element in enumerate(data)])
 
     def write_many(value: Any) -> Any:
         is_long = item.table is not None and len(value) >= MINIMUM_ROWS
@@ -175,7 +175,7 @@ def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
     def read(data: Any) -> tuple[Any, ...]:
         if data.__class__ is not list or len(data) != len(items):
             raise ConversionProblem((), f"a list of {len(items)} expected")
-        return tuple([_read_within(index, item.read, data[index]) for index, item in enumerate(items)])
+        return tuple([_read_with_path(index, item.read, data[index]) for index, item in enumerate(items)])
 
     return Shape(write, read)
 
@@ -196,7 +196,7 @@ def _build_mapping_shape(key: Any, value: Shape) -> Shape:
             raise ConversionProblem((), "an object expected")
         if value is _PLAIN:
             return data
-        return {name: _read_within(name, value.read, inner) for name, inner in data.items()}
+        return {name: _read_with_path(name, value.read, inner) for name, inner in data.items()}
 
     if write is None:
         return Shape(None, read, is_plain=value.is_plain)
@@ -241,9 +241,9 @@ def _build_record_shape(kind: type[Any]) -> Shape:
             raise ConversionProblem((), f'"{min(data.keys() - readers.keys())}" is not known here')
         if not required <= data.keys():
             raise ConversionProblem((), f'"{min(required - data.keys())}" is missing')
-        return kind(**{name: _read_within(name, readers[name], value) for name, value in data.items()})
+        return kind(**{name: _read_with_path(name, readers[name], value) for name, value in data.items()})
 
-    return Shape(write, read, _TableShape(kind, tuple([field.build_column() for field in record_fields])))
+    return Shape(write, read, _TableConverter(kind, tuple([field.build_column() for field in record_fields])))
 
 
 def _get_default(field: Any) -> Any:
@@ -267,7 +267,7 @@ def _build_record_union_shape(kinds: tuple[type[Struct], ...]) -> Shape:
         if data.__class__ is not dict or len(data) != 1 or not data.keys() <= shapes.keys():
             raise ConversionProblem((), f"one of {', '.join(shapes)} expected")
         ((name, field_values),) = data.items()
-        return _read_within(name, shapes[name].read, field_values)
+        return _read_with_path(name, shapes[name].read, field_values)
 
     return Shape(write, read)
 
@@ -282,8 +282,8 @@ def _build_location_shape() -> Shape:
 
     def read(data: Any) -> Any:
         if data.__class__ is dict and data.keys() == {Placement.__name__}:
-            return _read_within(Placement.__name__, get_annotation_shape(Placement).read, data[Placement.__name__])
-        return _build_record_union_shape(tuple(map_location_classes().values())).read(data)
+            return _read_with_path(Placement.__name__, get_annotation_shape(Placement).read, data[Placement.__name__])
+        return _build_record_union_shape(tuple(get_location_classes().values())).read(data)
 
     return Shape(write, read)
 

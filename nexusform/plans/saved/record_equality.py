@@ -18,7 +18,7 @@ def is_equal_record(first: Any, second: Any) -> bool:
     waiting = [(first, second)]
     while waiting:
         left, right = waiting.pop()
-        pairs = _pair_parts(left, right)
+        pairs = _pair_compared_parts(left, right)
         if pairs is None:
             return False
         waiting += [pair for pair in pairs if not _is_equal_scalar(*pair)]
@@ -37,7 +37,7 @@ def _is_equal_scalar(left: Any, right: Any) -> bool:
     return kind in _SCALARS and kind is right.__class__ and bool(left == right)
 
 
-def _pair_parts(left: Any, right: Any) -> Iterable[tuple[Any, Any]] | None:
+def _pair_compared_parts(left: Any, right: Any) -> Iterable[tuple[Any, Any]] | None:
     """Return the pairs of parts to compare for two values; None if the values differ."""
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return zip(left, right, strict=True) if len(left) == len(right) else None

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 _LETTER: Final = "&"
 _UNKNOWN: Final = "?"
@@ -30,7 +30,7 @@ class SharedValuesError(Exception):
     """Shared values with invalid references; the message is a sentence."""
 
 
-class SharedDocuments:
+class DocumentDeduplicator:
     """Documents that share values: `mark`, the `shared` values, and the `documents` that reference them."""
 
     def __init__(self, documents: Mapping[str, Any]) -> None:
@@ -50,7 +50,7 @@ class SharedDocuments:
         """Reference for an unknown value."""
         return self.mark + _UNKNOWN
 
-    def _write(self, node: _Node) -> None:
+    def _write(self, node: _SharedNode) -> None:
         """Write a value after its parts."""
         parts: Any = [_get_reference(part) for part in node.parts]
         node.parts = ()
@@ -67,7 +67,7 @@ class SharedDocuments:
         return [head, *parts]
 
 
-class _Node:
+class _SharedNode:
     """A list (`keys` None) or an object, once for all equal ones. `uses` counts its parents."""
 
     __slots__ = ("keys", "parts", "uses", "written")
@@ -80,16 +80,16 @@ class _Node:
 
 
 def _get_reference(part: Any) -> Any:
-    return part.written if part.__class__ is _Node else part
+    return part.written if part.__class__ is _SharedNode else part
 
 
 class _NodeCollector:
     """Collector of document nodes from the scalars up; `nodes` are in that order."""
 
     def __init__(self) -> None:
-        self.nodes: list[_Node] = []
-        self._by_content: dict[Any, _Node] = {}
-        self._by_identity: dict[int, _Node] = {}
+        self.nodes: list[_SharedNode] = []
+        self._by_content: dict[Any, _SharedNode] = {}
+        self._by_identity: dict[int, _SharedNode] = {}
         self.uses_of_keys: Counter[tuple[str, ...]] = Counter()
         self._keys: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._converted: list[dict[str, Any]] = []  # referenced, so that no identity is reused
@@ -117,44 +117,44 @@ class _NodeCollector:
             return self._collect_object(self._converted[-1], depth)
         else:
             return value  # unknown, or a number that is exact
-        if _Node in map(type, node.parts):
+        if _SharedNode in map(type, node.parts):
             # The documents reference the value meanwhile, so its identity is unique. Containers of scalars
             # alone are looked up as fast by content.
             self._by_identity[id(value)] = node
         return node
 
-    def _collect_list(self, value: Any, depth: int) -> _Node:
+    def _collect_list(self, value: Any, depth: int) -> _SharedNode:
         is_deep = depth > _MAXIMUM_DEPTH
         if is_deep or (len(value) > _LONG_LIST and _SCALARS.issuperset(map(type, value))):
             self._scan_texts(value)
-            return self._add_node(_Node(None, value))
+            return self._add_node(_SharedNode(None, value))
         return self._get_shared_node(None, self._collect_parts(value, depth + 1))
 
     def _collect_parts(self, values: Iterable[Any], depth: int) -> tuple[Any, ...]:
         return tuple([part if part.__class__ in _SCALARS else self.collect_node(part, depth) for part in values])
 
-    def _collect_object(self, value: Mapping[str, Any], depth: int) -> _Node:
+    def _collect_object(self, value: Mapping[str, Any], depth: int) -> _SharedNode:
         keys = tuple(value)
         keys = self._keys.setdefault(keys, keys)
         if depth > _MAXIMUM_DEPTH:
             self._scan_texts(value)
-            return self._add_node(_Node(keys, list(value.values())))
+            return self._add_node(_SharedNode(keys, list(value.values())))
         return self._get_shared_node(keys, self._collect_parts(value.values(), depth + 1))
 
-    def _get_shared_node(self, keys: tuple[str, ...] | None, parts: tuple[Any, ...]) -> _Node:
+    def _get_shared_node(self, keys: tuple[str, ...] | None, parts: tuple[Any, ...]) -> _SharedNode:
         """Return the shared node of these parts. Classes count: true is not 1."""
         content = keys, parts, tuple(map(type, parts))
         node = self._by_content.get(content)
         if node is None:
-            node = self._by_content[content] = self._add_node(_Node(keys, parts))
+            node = self._by_content[content] = self._add_node(_SharedNode(keys, parts))
             for part in parts:
-                if part.__class__ is _Node:
+                if part.__class__ is _SharedNode:
                     part.uses += 1
                 elif part.__class__ is str and part[:1] == _LETTER:
                     self._update_longest_run(part)
         return node
 
-    def _add_node(self, node: _Node) -> _Node:
+    def _add_node(self, node: _SharedNode) -> _SharedNode:
         self.nodes.append(node)
         if node.keys is not None:
             self.uses_of_keys[node.keys] += 1
@@ -209,7 +209,7 @@ class DocumentExpander:
         while pending:
             container = pending.pop()
             steps: Any = list(container.items()) if container.__class__ is dict else enumerate(container)
-            self._count_parts(len(container))
+            self._check_expanded_size(len(container))
             for step, part in steps:
                 kind = part.__class__
                 if kind is str:
@@ -236,7 +236,7 @@ class DocumentExpander:
         if name == _UNKNOWN:
             return UNKNOWN
         number = self._parse_number(name, len(self._values))
-        self._count_parts(self._sizes[number])
+        self._check_expanded_size(self._sizes[number])
         return self._values[number]
 
     def _parse_number(self, name: str, below: int) -> int:
@@ -244,7 +244,7 @@ class DocumentExpander:
             raise SharedValuesError("It refers to a missing shared value.")
         return int(name)
 
-    def _count_parts(self, parts: int) -> None:
+    def _check_expanded_size(self, parts: int) -> None:
         self._size += parts
         if self._size > self._maximum_parts:
             raise SharedValuesError("Its expanded values exceed the maximum of a plan.")

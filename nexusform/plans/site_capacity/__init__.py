@@ -8,9 +8,9 @@ PUBLIC = {
         "SiteRack SiteCapacity SiteVms add_recorded_vms"
     ),
     "other_capacity": (
-        "AttachableNetworks ClusterNetworks find_declared_network format_shortage format_spare_resources "
+        "AttachableNetworks ClusterNetworks find_configured_node_network format_shortage format_spare_resources "
         "NetworkSupply NodeCounts count_nodes build_supplies_note read_recorded_supplies "
         "compute_other_capacity OtherResourceKind OtherCapacity POD_BLOCK RuntimeUpgradeOffer "
-        "RuntimeVersion StorageSupply Supplies find_scarcest_resource LABELS SUPPLIES"
+        "RuntimeVersion StorageSupply SiteSupplies find_scarcest_resource LABELS SUPPLIES"
     ),
 }

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from nexusform.diagnostics.phrases import compute_natural_key
+from nexusform.diagnostics.phrases import compute_natural_sort_key
 from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, PlanningKind, ResourceType
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.resources.address import Address
@@ -186,7 +186,7 @@ def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackCounts, ...]:
 
 
 def _build_sort_key(rack: RackCounts) -> tuple[object, ...]:
-    return -rack.removed_count, rack.site, compute_natural_key(rack.name)
+    return -rack.removed_count, rack.site, compute_natural_sort_key(rack.name)
 
 
 def _list_site_changes(site: SiteVms) -> list[RackCounts]:
@@ -211,7 +211,7 @@ def _list_site_changes(site: SiteVms) -> list[RackCounts]:
 
 
 def _build_slot_key(machine: SiteMachine) -> tuple[object, ...]:
-    return machine.facts.slot, compute_natural_key(machine.facts.name)
+    return machine.facts.slot, compute_natural_sort_key(machine.facts.name)
 
 
 def _count_vms(

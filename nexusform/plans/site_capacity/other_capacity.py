@@ -113,7 +113,7 @@ class AttachableNetworks(Struct, frozen=True):
     networks: tuple[tuple[str, str], ...]
 
 
-class Supplies(Struct, frozen=True):
+class SiteSupplies(Struct, frozen=True):
     """Supplies of a site; None if not captured. `volumes`: their number and MiB; `volume_sizes`: the number
     of volumes of each MiB. `versions`: the Kubernetes versions available to clusters there;
     `supported_until` and `available_until`: the known ends of support and extended availability;
@@ -150,12 +150,12 @@ class OtherCapacity(Struct, frozen=True):
     @property
     def free_before(self) -> int | None:
         """Upper limit of the spare amount before the plan."""
-        return _subtract(self.total, self.used_before)
+        return _subtract_if_known(self.total, self.used_before)
 
     @property
     def free(self) -> int | None:
         """Upper limit of the spare amount."""
-        return _subtract(self.total, self.used)
+        return _subtract_if_known(self.total, self.used)
 
     @property
     def unit(self) -> str:
@@ -199,7 +199,7 @@ def format_shortage(row: OtherCapacity) -> str:
     return f"{LABELS[row.kind]}{of}: {spare}, but an upgrade needs {row.surge:,}"
 
 
-def build_supplies_note(supplies: Supplies) -> Mapping[str, Any]:
+def build_supplies_note(supplies: SiteSupplies) -> Mapping[str, Any]:
     """Build the note of a site with its supplies."""
     document = json.decode(json.encode(supplies))  # lists, as in a state that was read
     if supplies.runtime is None:  # notes of sites without a known runtime stay unchanged
@@ -210,10 +210,10 @@ def build_supplies_note(supplies: Supplies) -> Mapping[str, Any]:
     return {SUPPLIES: document}
 
 
-def read_recorded_supplies(note: Mapping[str, Any] | None) -> Supplies | None:
+def read_recorded_supplies(note: Mapping[str, Any] | None) -> SiteSupplies | None:
     """Return the supplies recorded in the note of an object; None without them."""
     document = (note or {}).get(SUPPLIES)
-    return None if document is None else convert(document, Supplies)
+    return None if document is None else convert(document, SiteSupplies)
 
 
 def count_nodes(
@@ -234,7 +234,7 @@ def count_nodes(
     return NodeCounts(counts, surge, networks or {}, claims)
 
 
-def find_declared_network(attributes: Mapping[str, Any]) -> str:
+def find_configured_node_network(attributes: Mapping[str, Any]) -> str:
     """Return the name of the node network in the azure block of a cluster, "" for none."""
     part: Any = attributes
     for name in ("azure", "body", "properties", "networkConfiguration", "cniNetworkId"):
@@ -243,13 +243,13 @@ def find_declared_network(attributes: Mapping[str, Any]) -> str:
 
 
 def compute_other_capacity(
-    site_id: str, site: str, supplies: Supplies, before: NodeCounts, after: NodeCounts
+    site_id: str, site: str, supplies: SiteSupplies, before: NodeCounts, after: NodeCounts
 ) -> tuple[OtherCapacity, ...]:
     """Return the resources of a site that may run out, kind by kind."""
     observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}
     managed = before.counts.keys() | after.counts.keys()
     unmanaged = {name: cluster.nodes for name, cluster in observed_clusters.items() if name not in managed}
-    counter = _SiteNodes(
+    counter = _SiteNodeCounts(
         {**unmanaged, **before.counts},
         {**unmanaged, **after.counts},
         after.surge,
@@ -259,13 +259,13 @@ def compute_other_capacity(
         *_compute_node_addresses(supplies, counter),
         *_compute_pod_blocks(supplies, counter),
         *_compute_load_balancer_addresses(supplies),
-        *_compute_storage(supplies),
-        _compute_claims(supplies, before, after),
+        *_compute_appliance_storage(supplies),
+        _compute_pod_storage(supplies, before, after),
     ]
     return tuple(replace(row, site_id=site_id, site=site) for row in rows)
 
 
-class _SiteNodes(Struct, frozen=True):
+class _SiteNodeCounts(Struct, frozen=True):
     """Nodes by cluster before and after, the surge of upgrades, and the network of each cluster."""
 
     before: Mapping[str, int]
@@ -274,7 +274,7 @@ class _SiteNodes(Struct, frozen=True):
     networks: Mapping[str, str]
 
 
-def _compute_node_addresses(supplies: Supplies, counter: _SiteNodes) -> Iterator[OtherCapacity]:
+def _compute_node_addresses(supplies: SiteSupplies, counter: _SiteNodeCounts) -> Iterator[OtherCapacity]:
     """Compute the networks of nodes and VMs by name; those not observed are unknown."""
     known = {item.name: item for item in supplies.networks or ()}
     clusters = {name for name in counter.before.keys() | counter.after.keys() if name in counter.networks}
@@ -305,7 +305,7 @@ def _compute_node_addresses(supplies: Supplies, counter: _SiteNodes) -> Iterator
         )
 
 
-def _compute_pod_blocks(supplies: Supplies, counter: _SiteNodes) -> Iterator[OtherCapacity]:
+def _compute_pod_blocks(supplies: SiteSupplies, counter: _SiteNodeCounts) -> Iterator[OtherCapacity]:
     """Compute the blocks of pod addresses of each cluster against its nodes: at least one per node."""
     pod_addresses = {network.cluster: network.pod_addresses for network in supplies.clusters}
     for cluster in sorted(counter.before.keys() | counter.after.keys()):
@@ -322,7 +322,7 @@ def _compute_pod_blocks(supplies: Supplies, counter: _SiteNodes) -> Iterator[Oth
         )
 
 
-def _compute_load_balancer_addresses(supplies: Supplies) -> Iterator[OtherCapacity]:
+def _compute_load_balancer_addresses(supplies: SiteSupplies) -> Iterator[OtherCapacity]:
     """Compute the address pools of load balancers. No Azure response lists the services with an address."""
     for cluster in supplies.clusters:
         for pool, addresses in cluster.load_balancer_pools:
@@ -331,7 +331,7 @@ def _compute_load_balancer_addresses(supplies: Supplies) -> Iterator[OtherCapaci
             )
 
 
-def _compute_storage(supplies: Supplies) -> Iterator[OtherCapacity]:
+def _compute_appliance_storage(supplies: SiteSupplies) -> Iterator[OtherCapacity]:
     """Compute the appliances, and the volumes promised against all of them."""
     for appliance in supplies.storage or ():
         yield OtherCapacity(
@@ -352,13 +352,13 @@ def _compute_storage(supplies: Supplies) -> Iterator[OtherCapacity]:
     yield OtherCapacity("", "", OtherResourceKind.VOLUMES, name, total=total, used_before=promised, used=promised)
 
 
-def _sum_appliance_capacity(supplies: Supplies) -> int | None:
+def _sum_appliance_capacity(supplies: SiteSupplies) -> int | None:
     """Return the GiB of all appliances together; None if any is unknown."""
     capacities = [appliance.capacity for appliance in supplies.storage or ()]
     return sum(appliance or 0 for appliance in capacities) if capacities and None not in capacities else None
 
 
-def _compute_claims(supplies: Supplies, before: NodeCounts, after: NodeCounts) -> OtherCapacity:
+def _compute_pod_storage(supplies: SiteSupplies, before: NodeCounts, after: NodeCounts) -> OtherCapacity:
     """Compute the storage of pods and volumes against all appliances, if workloads are known."""
     claims = {**before.claims, **after.claims}
     unknown = [cluster for cluster in after.counts if cluster not in claims]
@@ -372,12 +372,12 @@ def _compute_claims(supplies: Supplies, before: NodeCounts, after: NodeCounts) -
         kind=OtherResourceKind.CLAIMS,
         name=f"{name}; {'; '.join(notes)}" if notes else name,
         total=_sum_appliance_capacity(supplies),
-        used_before=_compute_claimed(supplies, before.claims.values()) if claims else None,
-        used=_compute_claimed(supplies, after.claims.values()) if claims else None,
+        used_before=_compute_claimed_storage(supplies, before.claims.values()) if claims else None,
+        used=_compute_claimed_storage(supplies, after.claims.values()) if claims else None,
     )
 
 
-def _compute_claimed(supplies: Supplies, claims: Collection[ClaimDemand]) -> int | None:
+def _compute_claimed_storage(supplies: SiteSupplies, claims: Collection[ClaimDemand]) -> int | None:
     """Return the minimum GiB needed by volumes and claims: a claim may use an existing volume, unless it is
     new. None if a claim cannot be read, or if no volume was captured, unless claims alone are too many.
     """
@@ -425,5 +425,5 @@ def find_scarcest_resource(rows: Iterable[OtherCapacity], kind: OtherResourceKin
     return min(known, key=lambda row: (row.free or 0) - row.surge, default=None)
 
 
-def _subtract(total: int | None, used: int | None) -> int | None:
+def _subtract_if_known(total: int | None, used: int | None) -> int | None:
     return None if total is None or used is None else total - used

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from nexusform.json_data.plain_data import convert_to_plain
-from nexusform.language.traced_part import TracedPart
+from nexusform.language.traced_part import TracedExpression
 from nexusform.rendering.notation.colours import escape_control_characters, wrap_lines
 from nexusform.rendering.notation.hcl_text import EPHEMERAL, KNOWN_AFTER_APPLY, SENSITIVE, TOO_DEEP
 from nexusform.schemas.value_types import (
@@ -21,7 +21,7 @@ from nexusform.schemas.value_types import (
     build_type_json,
     describe_type,
 )
-from nexusform.values.value import UNKNOWN, Value, format_number
+from nexusform.values.typed_value import UNKNOWN, Value, format_number
 
 _MAX_DEPTH = 100
 _COLLECTION_NAMES: dict[type, str] = {ListType: "list", SetType: "set", MapType: "map"}
@@ -55,10 +55,10 @@ def render_value(value: Value, indent: int = 0) -> str:
     if isinstance(value.raw, str):
         return _render_heredoc(value.raw, indent) if "\n" in value.raw else _quote_string(value.raw)
     if isinstance(value.raw, dict):
-        return _wrap_conversion("map", isinstance(value.type, MapType), _render_mapping(value.raw, indent))
+        return _wrap_in_conversion("map", isinstance(value.type, MapType), _render_mapping(value.raw, indent))
     if isinstance(value.raw, (tuple, list, frozenset)):
         kind = _COLLECTION_NAMES.get(type(value.type), "")
-        return _wrap_conversion(kind, bool(kind), _render_sequence(list(value.raw), indent))
+        return _wrap_in_conversion(kind, bool(kind), _render_sequence(list(value.raw), indent))
     return format_number(value.raw)
 
 
@@ -74,7 +74,7 @@ def _render_null(value_type: Type) -> str:
     return f"null /* {describe_type(value_type)} */"
 
 
-def _wrap_conversion(kind: str, is_typed: bool, inner: str) -> str:
+def _wrap_in_conversion(kind: str, is_typed: bool, inner: str) -> str:
     """Wrap a collection in its conversion, `toset(...)`, if it has a type."""
     return f"to{kind}({inner})" if is_typed else inner
 
@@ -157,17 +157,17 @@ def _render_block(opening: str, inner: list[str], closing: str, indent: int) -> 
     return "\n".join([opening, *[f"{margin}{line}," for line in inner], "    " * indent + closing])
 
 
-def render_tree(part: TracedPart, width: int) -> str:
+def render_tree(part: TracedExpression, width: int) -> str:
     """Render the tree, one or two lines per part, with its parts indented below."""
-    return "".join(f"{line}\n" for line in _render_lines(part, 0, width))
+    return "".join(f"{line}\n" for line in _render_part_lines(part, 0, width))
 
 
-def _render_lines(part: TracedPart, indent: int, width: int) -> Iterator[str]:
+def _render_part_lines(part: TracedExpression, indent: int, width: int) -> Iterator[str]:
     margin = " " * indent
     line_width = max(width - indent - 4, 30)
     first_line, *further_lines = wrap_lines(escape_control_characters(part.text), line_width)
     location_note = f"  [{part.span.filename}:{part.span.start.line}]" if part.span is not None else ""
-    outcome = "= (error)" if part.has_failed else f"= {_format_value(part)}  ({_format_type(part)})"
+    outcome = "= (error)" if part.has_failed else f"= {_format_value(part)}  ({_format_part_type(part)})"
     if not further_lines and len(first_line) + len(outcome) + len(location_note) + 1 <= line_width:
         yield f"{margin}{first_line} {outcome}{location_note}"
     else:
@@ -177,14 +177,14 @@ def _render_lines(part: TracedPart, indent: int, width: int) -> Iterator[str]:
     for reason in part.reasons:
         yield from (f"{margin}    {line}" for line in wrap_lines(escape_control_characters(f"! {reason}"), line_width))
     for inner_part in part.parts:
-        yield from _render_lines(inner_part, indent + 2, width)
+        yield from _render_part_lines(inner_part, indent + 2, width)
     if part.omitted:
         yield f"{margin}  ... and {part.omitted} more"
     if part.is_repeated:
         yield f"{margin}  (parts shown above)"
 
 
-def _format_value(part: TracedPart) -> str:
+def _format_value(part: TracedExpression) -> str:
     """Format the value of a part on one line, truncated."""
     if part.is_hidden:
         return SENSITIVE
@@ -192,7 +192,7 @@ def _format_value(part: TracedPart) -> str:
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 3]}..."
 
 
-def _format_type(part: TracedPart) -> str:
+def _format_part_type(part: TracedExpression) -> str:
     """Format the type of a part and its sensitive or unknown state on one line."""
     if part.is_hidden:
         return "sensitive"
@@ -205,14 +205,14 @@ def _format_type(part: TracedPart) -> str:
     return ", ".join(texts)
 
 
-def _describe_knowledge(value: Value) -> str:
+def _describe_known_parts(value: Value) -> str:
     """Return whether a value is known: yes, partly, no."""
     if value.is_wholly_known:
         return "yes"
     return "partly" if value.is_known else "no"
 
 
-def build_tree_document(part: TracedPart) -> dict[str, Any]:
+def build_tree_document(part: TracedExpression) -> dict[str, Any]:
     """Build the tree as JSON data, without sensitive and not fully known values."""
     value, span = part.value, part.span
     document: dict[str, Any] = {"expression": part.text}
@@ -220,7 +220,7 @@ def build_tree_document(part: TracedPart) -> dict[str, Any]:
         document |= {"file": span.filename, "line": span.start.line}
     if not (part.is_hidden or part.has_failed):
         document["type"] = build_type_json(value.type)
-        document["known"] = _describe_knowledge(value)
+        document["known"] = _describe_known_parts(value)
     document["sensitive"] = value.has_marks or part.is_hidden
     if part.has_failed:
         document["failed"] = True

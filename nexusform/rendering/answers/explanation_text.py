@@ -13,17 +13,17 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.placement_kinds.kinds import build_location_document, format_location_text
+from nexusform.placement_kinds.placement_kind import build_location_document, format_location_text
 from nexusform.placement_kinds.vm_kind import format_cells
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.json.json_placements import REJECTION_FORM
-from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
+from nexusform.rendering.notation.json_sampled_capacity import INTERVAL_FORM
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
-from nexusform.scheduling.decision import Certainty, Rejection
+from nexusform.scheduling.placement_decision import PlacementCertainty, Rejection
 from nexusform.scheduling.racks.explanation import Explanation, RankedCandidate
-from nexusform.scheduling.racks.rule import KeyPart
+from nexusform.scheduling.racks.rule import RankingFigure
 from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
-from nexusform.snapshots.machine_alternatives import MachineAlternative, Requirement
+from nexusform.snapshots.machine_alternatives import MachineAlternative, MachineRequirement
 
 # Limits of the rejection lines and tied names of a step.
 _MAX_LINES = 8
@@ -37,14 +37,14 @@ def format_sku(sku: VmSku) -> str:
     return f"{sku.name}: {sku.host_vcpus} host vCPUs, {sku.memory_gib} GiB, {cells}"
 
 
-def _describe_target(explanation: Explanation) -> str:
+def _describe_chosen_location(explanation: Explanation) -> str:
     return format_location_text(explanation.placement) if explanation.placement else "fits nowhere"
 
 
 # --- the five steps ----------------------------------------------------------------------------
 
 
-def _describe_steps(explanation: Explanation) -> Iterator[_Note]:
+def _describe_decision_steps(explanation: Explanation) -> Iterator[_Note]:
     """Yield a name and a sentence per step, with second best candidates and rejected machines of the rack."""
     clauses: dict[str, list[str]] = {}
     for step in explanation.filters:
@@ -66,7 +66,7 @@ def _describe_steps(explanation: Explanation) -> Iterator[_Note]:
     yield _describe_cells(explanation, explanation.placement)
 
 
-def _format_figures(keys: Iterable[KeyPart]) -> str:
+def _format_ranking_keys(keys: Iterable[RankingFigure]) -> str:
     """Format the keys with a text."""
     return ", ".join(key.text for key in keys if key.text)
 
@@ -74,14 +74,14 @@ def _format_figures(keys: Iterable[KeyPart]) -> str:
 def _describe_choice(step: str, ranked: Sequence[RankedCandidate], tied: Sequence[RankedCandidate]) -> Iterator[_Note]:
     """Yield the chosen candidate with its keys and equal ones, then the second best."""
     best, *others = ranked
-    figures = _format_figures(best.keys)
+    figures = _format_ranking_keys(best.keys)
     if len(tied) > 1:
         names = format_list((candidate.name for candidate in tied), _MAX_TIED_NAMES)
         yield step, f"{names} tie ({figures}): tie-break chose {best.name}"
         return
     yield step, f"{best.name} ({figures})"
     if others:
-        yield "next best", f"{others[0].name} ({_format_figures(others[0].keys)})"
+        yield "next best", f"{others[0].name} ({_format_ranking_keys(others[0].keys)})"
 
 
 def _describe_cells(explanation: Explanation, placement: Placement) -> _Note:
@@ -122,7 +122,7 @@ def _format_machine_names(names: Sequence[str]) -> str:
     return ", ".join(short_names)
 
 
-def format_vm_certainty(certainty: Certainty | None, samples: int) -> str:
+def format_vm_certainty(certainty: PlacementCertainty | None, samples: int) -> str:
     """Format the number of samples with the same location; "" without samples."""
     if certainty is None or not samples:
         return ""
@@ -149,13 +149,13 @@ _EXPLANATION_FORM: Final = RecordForm(
 
 
 def build_explanation_document(
-    name: str, explanation: Explanation, certainty: Certainty | None = None, samples: int = 0
+    name: str, explanation: Explanation, certainty: PlacementCertainty | None = None, samples: int = 0
 ) -> dict[str, Any]:
     """Build the explanation of a VM as JSON data: every ranked rack and machine, every rejection."""
     return {
         "object": name,
         **_EXPLANATION_FORM(explanation),
-        "certainty": None if certainty is None else certainty.list_shares(),
+        "certainty": None if certainty is None else certainty.get_shares_by_name(),
         "samples": samples,
     }
 
@@ -177,7 +177,7 @@ def build_explanation_report(
     """Build the five steps. `facts` come first, `sections` about other locations after the steps. A long report
     lists the ranked candidates and the rejected machines, all of them if not folded.
     """
-    steps = [Section("Rules, in order", notes=tuple(_describe_steps(explanation))), *sections]
+    steps = [Section("Rules, in order", notes=tuple(_describe_decision_steps(explanation))), *sections]
     placement = explanation.placement
     if is_long and placement is not None:
         steps.append(_build_ranking("Racks, best first", explanation.racks))
@@ -185,7 +185,7 @@ def build_explanation_report(
     if explanation.rejections and (is_long or placement is None):
         steps.append(_build_rejection_section(explanation, is_folded=is_folded))
     title = f"{name} ({format_sku(explanation.demand.sku)})"
-    return Report(title, _describe_target(explanation), placement is None, tuple(facts), tuple(steps))
+    return Report(title, _describe_chosen_location(explanation), placement is None, tuple(facts), tuple(steps))
 
 
 def build_removal_report(row: PlacementChange) -> Report:
@@ -213,7 +213,7 @@ def _build_ranking(title: str, ranked: Sequence[RankedCandidate]) -> Section:
     if len(ranked) > len(visible_candidates):
         lines.append(f"{format_count(len(ranked) - len(visible_candidates), 'more candidate')} ranked lower.")
     rows = tuple(
-        Row((str(rank), candidate.name, _format_figures(candidate.keys)))
+        Row((str(rank), candidate.name, _format_ranking_keys(candidate.keys)))
         for rank, candidate in enumerate(visible_candidates, 1)
     )
     table = Table(("rank", "name", "lowest first"), rows, frozenset({0}))
@@ -228,28 +228,28 @@ def _build_rejection_section(explanation: Explanation, *, is_folded: bool) -> Se
 
 
 _MAX_NAMES = 4
-_NEED_TEXTS: Mapping[Requirement, str] = {
-    Requirement.OPEN: "the machine takes VMs again",
-    Requirement.HARDWARE: "another SKU",
-    Requirement.SIZE: "a smaller SKU",
-    Requirement.LEAVE: "fewer VMs on the machine",
-    Requirement.ZONE: "a wider availability_zones",
-    Requirement.HINT: "another placement hint",
-    Requirement.RULE: "a rule about the VMs there",
+_NEED_TEXTS: Mapping[MachineRequirement, str] = {
+    MachineRequirement.OPEN: "the machine takes VMs again",
+    MachineRequirement.HARDWARE: "another SKU",
+    MachineRequirement.SIZE: "a smaller SKU",
+    MachineRequirement.LEAVE: "fewer VMs on the machine",
+    MachineRequirement.ZONE: "a wider availability_zones",
+    MachineRequirement.HINT: "another placement hint",
+    MachineRequirement.RULE: "a rule about the VMs there",
 }
 # Sentences about the machines available after one change, the cheapest change first.
-_NEED_SENTENCES: Final[Mapping[Requirement | None, str]] = {
+_NEED_SENTENCES: Final[Mapping[MachineRequirement | None, str]] = {
     None: "{count} {have} capacity but a lower rank: {machines}.",
-    Requirement.ZONE: (
+    MachineRequirement.ZONE: (
         "{count} {have} capacity in zones outside {{{zones}}}: {racks}. A wider availability_zones allows them; "
         "{consequence}."
     ),
-    Requirement.OPEN: "{count} {have} capacity once {they_take} VMs: {reasons}.",
-    Requirement.LEAVE: "",
-    Requirement.HINT: "{count} {have} capacity without a hard placement hint: {reasons}.",
-    Requirement.RULE: "{count} {have} capacity, but a rule rejects the VM: {reasons}.",
-    Requirement.SIZE: "A smaller SKU would fit {count} more: {machines}; {consequence}.",
-    Requirement.HARDWARE: "A SKU of its hardware would fit {count} more: {machines}; {consequence}.",
+    MachineRequirement.OPEN: "{count} {have} capacity once {they_take} VMs: {reasons}.",
+    MachineRequirement.LEAVE: "",
+    MachineRequirement.HINT: "{count} {have} capacity without a hard placement hint: {reasons}.",
+    MachineRequirement.RULE: "{count} {have} capacity, but a rule rejects the VM: {reasons}.",
+    MachineRequirement.SIZE: "A smaller SKU would fit {count} more: {machines}; {consequence}.",
+    MachineRequirement.HARDWARE: "A SKU of its hardware would fit {count} more: {machines}; {consequence}.",
 }
 
 
@@ -257,7 +257,7 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
     """Return a line per single change needed for other machines, and one for machines with several.
     `pool_size` is the number of VMs re-placed by a change of pool arguments.
     """
-    alternatives_by_need: dict[Requirement | None, list[MachineAlternative]] = {}
+    alternatives_by_need: dict[MachineRequirement | None, list[MachineAlternative]] = {}
     multiple_count = 0
     for alternative in alternatives:
         if len(alternative.requirements) > 1:
@@ -267,7 +267,7 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
                 alternative.requirements[0] if alternative.requirements else None, []
             ).append(alternative)
     lines = [
-        _describe_need(need, alternatives_by_need[need], demand, pool_size)
+        _describe_needed_change(need, alternatives_by_need[need], demand, pool_size)
         for need in _NEED_SENTENCES
         if need in alternatives_by_need
     ]
@@ -276,12 +276,12 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
     return lines
 
 
-def _describe_need(
-    need: Requirement | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
+def _describe_needed_change(
+    need: MachineRequirement | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
 ) -> str:
     """Describe the machines available after one change."""
-    if need is Requirement.LEAVE:
-        return _describe_departures(alternatives)
+    if need is MachineRequirement.LEAVE:
+        return _describe_removable_vms(alternatives)
     scope = f"all {pool_size:,} VMs of the pool" if pool_size > 1 else "the VM"
     reasons = [f"{item.machine} ({item.unschedulable_reason or item.hint or item.rule})" for item in alternatives]
     counts = Counter(alternative.rack for alternative in alternatives)
@@ -297,7 +297,7 @@ def _describe_need(
     )
 
 
-def _describe_departures(alternatives: Sequence[MachineAlternative]) -> str:
+def _describe_removable_vms(alternatives: Sequence[MachineAlternative]) -> str:
     """Describe the machines with the fewest VMs to remove."""
     minimum = min(len(alternative.removed_vms) for alternative in alternatives)
     best = [alternative for alternative in alternatives if len(alternative.removed_vms) == minimum]
@@ -310,7 +310,7 @@ def _describe_departures(alternatives: Sequence[MachineAlternative]) -> str:
     return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
 
 
-def _build_need(need: Requirement) -> dict[str, str]:
+def _build_need(need: MachineRequirement) -> dict[str, str]:
     return {"kind": need.value, "text": _NEED_TEXTS[need]}
 
 

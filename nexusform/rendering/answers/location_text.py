@@ -7,10 +7,10 @@ from typing import Final
 
 from nexusform.diagnostics.phrases import group_ranges
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.placement_kinds.kinds import build_location_document
+from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.placement_kinds.vm_kind import format_cells
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.snapshots.availability import Replacement
+from nexusform.snapshots.availability import VmReplacement
 
 
 def format_spans(numbers: Iterable[int]) -> str:
@@ -27,7 +27,7 @@ def format_short_location(placement: Placement) -> str:
 
 # A re-created node as data: old and new location, null without capacity.
 REPLACEMENT_FORM: Final = RecordForm(
-    Replacement,
+    VmReplacement,
     "node=vm.name from=vm.placement to=placement",
     {"from": build_location_document, "to": build_location_document},
 )

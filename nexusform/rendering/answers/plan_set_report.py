@@ -12,15 +12,15 @@ from msgspec import Struct
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.diagnostics.summaries import get_summary
-from nexusform.plans.impact.effects import LOSS_EFFECTS, Effect, count_effects, format_effect_clauses
+from nexusform.plans.impact.object_effects import LOSS_EFFECTS, Effect, count_effects, format_effect_clauses
 from nexusform.plans.maintenance import describe_stopped_vms
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.report.capacity_table import build_capacity_table
 from nexusform.rendering.report.decision_lines import describe_effects
-from nexusform.rendering.report.entries import FindingEntries, build_entries
+from nexusform.rendering.report.finding_entries import FindingEntries, build_entries
+from nexusform.rendering.report.plan_sentences import count_changes
 from nexusform.rendering.report.plan_verdict import build_notes, describe_rejection
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
-from nexusform.rendering.report.wording import count_changes
 
 _CHECKS: Final = ("NUMA cells", "Separation", "Conditions")
 _HEADERS: Final = ("plan", "add", "change", "destroy", "place", "move", "remove", "warnings")
@@ -37,9 +37,9 @@ class _NamedPlan(Struct, frozen=True):
 def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
     """Build the summary of plans with their file names, in the given order."""
     named_plans = [_NamedPlan(path, plan, build_entries(plan)) for path, plan in plans]
-    table = Table(_HEADERS, tuple(map(_build_row, named_plans)), frozenset(range(1, len(_HEADERS))))
+    table = Table(_HEADERS, tuple(map(_build_plan_row, named_plans)), frozenset(range(1, len(_HEADERS))))
     rejected_paths = [named_plan.path for named_plan in named_plans if named_plan.plan.is_rejected]
-    notes = [(named_plan.path, _format_note(named_plan)) for named_plan in named_plans]
+    notes = [(named_plan.path, _format_plan_note(named_plan)) for named_plan in named_plans]
     facts = tuple(f"{path}: {note}." for path, note in notes if note)
     title = f"{format_count(len(plans), 'plan')} together"
     sections = (Section("Plans", (), table=table), *_build_capacity_section(named_plans))
@@ -62,7 +62,7 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
     )
 
 
-def _format_note(named_plan: _NamedPlan) -> str:
+def _format_plan_note(named_plan: _NamedPlan) -> str:
     """Return the reason why a plan is rejected, or its checks and warnings."""
     rejection = describe_rejection(named_plan.plan)
     if rejection:
@@ -72,7 +72,7 @@ def _format_note(named_plan: _NamedPlan) -> str:
     return "; ".join([*checks, *dict.fromkeys(get_summary(entry.id) for entry in warnings)])
 
 
-def _build_row(named_plan: _NamedPlan) -> Row:
+def _build_plan_row(named_plan: _NamedPlan) -> Row:
     """Build the figures of a plan."""
     _, add, change, destroy, _ = count_changes(named_plan.plan)
     actions = (PlacementAction.PLACE, PlacementAction.MOVE, PlacementAction.REMOVE)

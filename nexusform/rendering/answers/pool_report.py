@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_list
+from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_list
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.impact.pool_reason import PlacementOrigin, PoolReason
 from nexusform.rendering.json.json_placements import TABLE_FORM
@@ -23,7 +23,7 @@ def build_pools_report(address: str, pools: Sequence[PoolReason]) -> Report:
     """Build the answer about one or several pools at an address, with the first object of each as an example."""
     has_several = len({pool.address for pool in pools}) > 1
     headers = ("cluster", *_HEADERS) if has_several else _HEADERS
-    rows = tuple(_build_row(pool, has_several) for pool in pools)
+    rows = tuple(_build_pool_row(pool, has_several) for pool in pools)
     table = Table(headers, rows, frozenset({headers.index("count")}))
     sections = [Section("How its pools spread (expected / actual)", table=table)]
     sections += [_build_pool_section(pool, has_several) for pool in pools]
@@ -40,7 +40,7 @@ def build_pools_report(address: str, pools: Sequence[PoolReason]) -> Report:
     return Report(address, f"{vms} on {format_count(len(racks), 'rack')}", has_missing, (_RULE, hint), tuple(sections))
 
 
-def _build_row(pool: PoolReason, has_several: bool) -> Row:
+def _build_pool_row(pool: PoolReason, has_several: bool) -> Row:
     """Build the figures of a pool, with its cluster first if there are several."""
     row = build_table_row(pool.table)
     cluster, name, sku, count, racks, actual_racks, vms, actual_vms = row
@@ -51,17 +51,17 @@ def _build_row(pool: PoolReason, has_several: bool) -> Row:
 def _build_pool_section(pool: PoolReason, has_several: bool) -> Section:
     """Build racks, zones, causes and objects of one pool."""
     counts = pool.table.actual_vms_per_rack
-    racks = ", ".join(f"{rack} {counts[rack]}" for rack in sorted(counts, key=compute_natural_key))
-    zones = ", ".join(sorted(pool.zones, key=compute_natural_key)) if pool.zones else "all"
+    racks = ", ".join(f"{rack} {counts[rack]}" for rack in sorted(counts, key=compute_natural_sort_key))
+    zones = ", ".join(sorted(pool.zones, key=compute_natural_sort_key)) if pool.zones else "all"
     lines = [f"Racks: {racks or 'none'}.", f"Availability zones: {zones}."]
     if pool.origins:
-        lines.append(f"Triggers: {'; '.join(_format_cause(cause) for cause in pool.origins)}.")
+        lines.append(f"Triggers: {'; '.join(_format_placement_cause(cause) for cause in pool.origins)}.")
     lines.append(f"Objects: {format_list(pool.objects, 5)}.")
     name = f"{pool.table.cluster}/{pool.table.pool}" if has_several else pool.table.pool
     return Section(name, tuple(lines))
 
 
-def _format_cause(cause: PlacementOrigin) -> str:
+def _format_placement_cause(cause: PlacementOrigin) -> str:
     """Format a cause: `scale_out (3 VMs at serial 7)`."""
     time_text = "by this plan" if cause.serial is None else f"at serial {cause.serial}"
     return f"{cause.trigger} ({format_count(cause.count, 'VM')} {time_text})"

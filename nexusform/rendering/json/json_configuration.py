@@ -21,11 +21,11 @@ from nexusform.configuration.declarations.configuration import (
 from nexusform.configuration.static_arguments import evaluate_constant, is_constant
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import convert_to_plain
-from nexusform.language.bodies import BodySchema, decode_body
+from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Traversal, TraverseAttribute
 from nexusform.providers.registry import PROVIDERS
-from nexusform.rendering.json.json_parts import format_provider_name
+from nexusform.rendering.json.json_diagnostics import format_provider_name
 from nexusform.rendering.notation.json_values import REDACTED
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import build_type_json
@@ -107,13 +107,13 @@ def _build_module(module: Module, registries: PluginRegistries, providers: dict[
     declarations = {
         "outputs": {name: _build_output(output) for name, output in sorted(module.outputs.items())},
         "resources": [_build_resource(block, registries, keys) for block in module.resources.values()],
-        "module_calls": {name: _build_call(call, registries, providers) for name, call in calls},
+        "module_calls": {name: _build_module_call(call, registries, providers) for name, call in calls},
         "variables": {name: _build_variable(variable) for name, variable in variables},
     }
     return {name: documents for name, documents in declarations.items() if documents}
 
 
-def _build_call(call: ModuleCall, registries: PluginRegistries, providers: dict[str, Any]) -> dict[str, Any]:
+def _build_module_call(call: ModuleCall, registries: PluginRegistries, providers: dict[str, Any]) -> dict[str, Any]:
     inputs = sorted(call.inputs.items())
     return {
         "source": call.source,

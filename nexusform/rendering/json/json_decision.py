@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.plans.impact.decision import (
+from nexusform.plans.impact.decision_figures import (
     CapacityFigures,
     ConfidenceFigures,
     ImpactFigures,
@@ -14,7 +14,7 @@ from nexusform.plans.impact.decision import (
     build_decision,
 )
 from nexusform.plans.plan import Plan
-from nexusform.plans.plan_checks import GuardRailResult, SincePrevious
+from nexusform.plans.plan_checks import GuardRailResult, PreviousPlanDifferences
 from nexusform.scheduling.racks.vms import Interval
 
 _IMPACT_FORM: Final = RecordForm(
@@ -35,7 +35,7 @@ def _convert_number(number: float) -> float:
 _GUARD_RAIL_FORM: Final = RecordForm(
     GuardRailResult, "name limit value result [reason]", limit=_convert_number, value=_convert_number
 )
-_SINCE_FORM: Final = RecordForm(SincePrevious)
+_SINCE_FORM: Final = RecordForm(PreviousPlanDifferences)
 _UPGRADE_FORM: Final = RecordForm(UpgradeCapacity, "site cluster result")
 
 

@@ -17,7 +17,7 @@ from nexusform.json_data.plain_data import Path
 from nexusform.plans.plan import Action, Change, CheckResult, Drift, Mode, OutputChange, Plan
 from nexusform.rendering.json.json_configuration import build_configuration_document
 from nexusform.rendering.json.json_decision import build_decision_document
-from nexusform.rendering.json.json_parts import (
+from nexusform.rendering.json.json_diagnostics import (
     ACTIONS,
     TERRAFORM_VERSION,
     build_address_keys,
@@ -39,7 +39,7 @@ from nexusform.rendering.notation.json_values import (
     redact_value,
     write_json,
 )
-from nexusform.rendering.report.entries import collect_findings
+from nexusform.rendering.report.finding_entries import collect_findings
 from nexusform.rendering.report.placement_rows import PlacementDetail
 from nexusform.resources.address import (
     Address,
@@ -82,13 +82,13 @@ def build_plan_document(
         nexusform_version=plan.nexusform_version,
         variables=_build_variables(plan, show_sensitive),
         planned_values=_build_planned_values(plan, show_sensitive),
-        resource_drift=LazyArray(lambda: _build_drifts(plan, show_sensitive)),
+        resource_drift=LazyArray(lambda: _list_drift_documents(plan, show_sensitive)),
         resource_changes=LazyArray(lambda: (_build_resource_change(change, show_sensitive) for change in changes)),
         output_changes={output.name: _build_output_change(output, show_sensitive) for output in plan.outputs},
         prior_state=_build_state(prior, show_sensitive),
         configuration=build_configuration_document(configuration, registries) if configuration else {},
-        relevant_attributes=_collect_relevant(plan, changes, configuration, prior),
-        checks=_build_checks(plan.checks, _list_unchecked(plan, configuration)),
+        relevant_attributes=_collect_relevant_attributes(plan, changes, configuration, prior),
+        checks=_build_checks(plan.checks, _list_unchecked_conditions(plan, configuration)),
         timestamp=plan.timestamp,
         applyable=plan.has_changes and not plan.is_rejected,
         complete=not (plan.errored or plan.targets or plan.excludes or plan.is_from_state),
@@ -102,7 +102,7 @@ def build_plan_document(
     )
 
 
-def _collect_relevant(
+def _collect_relevant_attributes(
     plan: Plan, changes: Sequence[Change], configuration: Configuration | None, prior: State
 ) -> list[dict[str, Any]]:
     if configuration is None:
@@ -159,7 +159,7 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
 
 def _build_change(change: Change, show: bool) -> dict[str, Any]:
     """Build the `change` of a resource change: actions, both sides and their masks."""
-    document = _build_sides(
+    document = _build_change_sides(
         ACTIONS[change.action],
         change.before,
         change.after,
@@ -174,7 +174,7 @@ def _build_change(change: Change, show: bool) -> dict[str, Any]:
     return document
 
 
-def _build_sides(
+def _build_change_sides(
     actions: list[str], before: Any, after: Any, *, before_marks: Any, after_marks: Any, show: bool
 ) -> dict[str, Any]:
     """Build both sides of a change with masks of unknown and sensitive parts."""
@@ -194,7 +194,7 @@ def _build_sides(
     }
 
 
-def _build_drifts(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
+def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
     """Build the drift with current addresses; in a refresh-only plan also moves."""
     current_addresses = dict(plan.address_moves)
     providers = {change.address: change.provider for change in plan.changes} if plan.drift else {}
@@ -217,7 +217,7 @@ def _build_drift(drift: Drift, address: Address, provider: str, show: bool) -> d
         document["module_address"] = format_module(address.module)
     marks = build_path_trie(drift.sensitive)
     actions = ["delete"] if drift.after is None else ["update"]
-    change = _build_sides(actions, drift.before, drift.after, before_marks=marks, after_marks=marks, show=show)
+    change = _build_change_sides(actions, drift.before, drift.after, before_marks=marks, after_marks=marks, show=show)
     keys = build_address_keys(address) | {"provider_name": format_provider_name(provider)}
     return document | keys | {"change": change}
 
@@ -225,7 +225,7 @@ def _build_drift(drift: Drift, address: Address, provider: str, show: bool) -> d
 def _build_output_change(output: OutputChange, show: bool) -> dict[str, Any]:
     """Build a value of `output_changes`."""
     marks = True if output.sensitive else None
-    document = _build_sides(
+    document = _build_change_sides(
         ACTIONS[output.action], output.before, output.after, before_marks=marks, after_marks=marks, show=show
     )
     # An output is sensitive as a whole, even if it does not exist.
@@ -367,7 +367,7 @@ _STATUSES_BY_SEVERITY: Final = ("error", "fail", "unknown", "pass")
 _KINDS: Final = {"input_variable": "var"}
 
 
-def _list_unchecked(plan: Plan, configuration: Configuration | None) -> Iterator[tuple[str, str]]:
+def _list_unchecked_conditions(plan: Plan, configuration: Configuration | None) -> Iterator[tuple[str, str]]:
     """Yield the kinds and addresses of the unchecked conditions of a destroy plan."""
     if plan.mode is not Mode.DESTROY or configuration is None:
         return
@@ -419,12 +419,12 @@ def _build_stored_checks(stored: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     """Build the check results of a state, unchanged if they have another form."""
     try:
         checks = convert([dict(check) for check in stored], list[_StoredCheck])
-        return _build_checks([result for check in checks for result in _convert_results(check)])
+        return _build_checks([result for check in checks for result in _convert_stored_results(check)])
     except (ValidationError, AddressProblem):
         return [dict(check) for check in stored]
 
 
-def _convert_results(check: _StoredCheck) -> Iterator[CheckResult]:
+def _convert_stored_results(check: _StoredCheck) -> Iterator[CheckResult]:
     for instance in check.instances:
         problems = tuple(problem.message for problem in instance.problems)
         yield CheckResult(check.address.kind, instance.address.to_display, instance.status, problems)

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from nexusform.json_data.record_forms import RecordForm, round_to_significant_digits
-from nexusform.placement_kinds.kinds import build_location_document
+from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.placements.prediction_scores import RecordScore
 from nexusform.plans.maintenance import LeavingVm, MachineAction, PoolUpgrade, Upgrade
 from nexusform.plans.plan import (
@@ -28,19 +28,19 @@ from nexusform.plans.plan import (
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.plans.site_capacity.occupancy import Capacity, OutOfService, SiteCapacity, list_out_of_service
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind
-from nexusform.rendering.notation.json_bounds import INTERVAL_FORM, SAMPLES_FORM
+from nexusform.rendering.notation.json_sampled_capacity import INTERVAL_FORM, SAMPLES_FORM
 from nexusform.rendering.notation.json_values import drop_unknown_values
 from nexusform.rendering.report.placement_rows import PlacementDetail
 from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
-from nexusform.scheduling.decision import Rejection
+from nexusform.scheduling.placement_decision import Rejection
 
 
 def build_placement_changes(plan: Plan, detail: PlacementDetail) -> Iterator[dict[str, Any]]:
     """Build one object per listed row."""
-    return (_build_row(row, detail) for row in select_rows(plan, detail))
+    return (_build_row(row, detail) for row in select_placement_rows(plan, detail))
 
 
-def select_rows(plan: Plan, detail: PlacementDetail) -> Iterator[PlacementChange]:
+def select_placement_rows(plan: Plan, detail: PlacementDetail) -> Iterator[PlacementChange]:
     """Yield the rows for documents: kept rows only with `all`, observations always."""
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP or row.trigger or detail is PlacementDetail.ALL:
@@ -65,7 +65,7 @@ def _build_row(row: PlacementChange, detail: PlacementDetail) -> dict[str, Any]:
     if row.platform_name:
         document["platform_name"] = row.platform_name
     if row.certainty is not None:
-        document["certainty"] = row.certainty.list_shares()
+        document["certainty"] = row.certainty.get_shares_by_name()
     if row.group:
         order = {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
         document |= order
@@ -77,7 +77,7 @@ def _build_row(row: PlacementChange, detail: PlacementDetail) -> dict[str, Any]:
 REJECTION_FORM: Final = RecordForm(Rejection, "candidate rule reason")
 
 
-def _build_totals(plan: Plan) -> dict[str, dict[str, int]]:
+def _build_placement_totals(plan: Plan) -> dict[str, dict[str, int]]:
     """Build the numbers of objects by kind and outcome."""
     documents: dict[str, dict[str, int]] = {}
     for total in plan.placement_totals:
@@ -154,7 +154,7 @@ _SITE_CAPACITY_FORM: Final = RecordForm(
 )
 
 
-def _is_captured(capacity: OtherCapacity) -> bool:
+def _is_capacity_captured(capacity: OtherCapacity) -> bool:
     return capacity.total is not None and (capacity.used is not None or capacity.kind is not OtherResourceKind.CLAIMS)
 
 
@@ -162,7 +162,7 @@ OTHER_CAPACITY_FORM: Final = RecordForm(
     OtherCapacity,
     "site_id site kind name? unit captured=. total used_before used_after=used "
     "free_before_at_most=free_before free_after_at_most=free surge lacks=is_insufficient",
-    captured=_is_captured,
+    captured=_is_capacity_captured,
 )
 
 
@@ -220,7 +220,7 @@ PLAN_FORM: Final = RecordForm(
     "placement_totals=. placement_tables separation_rules=separation_verdicts rollouts upgrades capacity "
     "[capacity_other=other_capacity] out_of_service=. [machine_actions] [feasibility] [untested_bindings] "
     "samples=numa_sampling [prediction_scores] [evaluation=basis.evaluation] [checks_by] [rejected]",
-    placement_totals=_build_totals,
+    placement_totals=_build_placement_totals,
     placement_tables=TABLE_FORM,
     separation_rules=_VERDICT_FORM,
     rollouts=_ROLLOUT_FORM,

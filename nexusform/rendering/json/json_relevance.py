@@ -12,7 +12,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration, Module, ResourceBlock
-from nexusform.language.bodies import BodySchema, decode_body
+from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.references import list_body_traversals, list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
 from nexusform.plans.plan import Action, Change, Mode, OutputChange, Plan

@@ -14,7 +14,7 @@ from nexusform.diagnostics.levels import Level
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import Action, Change, Drift, Mode, Plan, StepKind
 from nexusform.rendering.json.json_decision import build_decision_document
-from nexusform.rendering.json.json_parts import (
+from nexusform.rendering.json.json_diagnostics import (
     TERRAFORM_VERSION,
     build_diagnostic_document,
     build_finding_document,
@@ -22,14 +22,14 @@ from nexusform.rendering.json.json_parts import (
 )
 from nexusform.rendering.json.json_placements import build_placement_changes
 from nexusform.rendering.notation.json_values import build_visible_type, build_visible_value
-from nexusform.rendering.report import wording
+from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.decision_lines import build_decision_lines
-from nexusform.rendering.report.entries import Finding
+from nexusform.rendering.report.finding_entries import Finding
 from nexusform.rendering.report.placement_rows import (
     PlacementDetail,
     PlacementSummary,
     build_count_clauses,
-    build_summaries,
+    build_placement_summaries,
 )
 from nexusform.rendering.text.progress_text import format_end_line, format_progress_line, format_start_line
 from nexusform.resources.address import Address, AddressProblem, parse_address
@@ -115,7 +115,7 @@ def create_plan_events(plan: Plan, time: str, detail: PlacementDetail = Placemen
         for document in build_placement_changes(plan, detail):
             yield create_planned_placement_event(document, time)
     yield create_plan_summary_event(plan, time)
-    if build_summaries(plan)[0].has_objects:
+    if build_placement_summaries(plan)[0].has_objects:
         yield create_placement_summary_event(plan, time)
     yield create_decision_event(plan, time)
     if plan.outputs:
@@ -185,14 +185,14 @@ def _create_summary_event(message: str, time: str, changes: Mapping[str, Any]) -
 
 def create_plan_summary_event(plan: Plan, time: str) -> Event:
     """Create the event of the `Plan:` line."""
-    imports, add, change, destroy, forget = wording.count_changes(plan)
+    imports, add, change, destroy, forget = plan_sentences.count_changes(plan)
     counts = {"add": add, "change": change, "import": imports, "remove": destroy, "forget": forget}
-    return _create_summary_event(wording.format_plan_line(plan), time, {**counts, "operation": "plan"})
+    return _create_summary_event(plan_sentences.format_plan_line(plan), time, {**counts, "operation": "plan"})
 
 
 def create_placement_summary_event(plan: Plan, time: str) -> Event:
     """Create the event of the `Placements:` line, in total and by kind."""
-    by_kind = build_summaries(plan)
+    by_kind = build_placement_summaries(plan)
     message = f"Placements: {', '.join(build_count_clauses(by_kind[0]))}."
     counts = {summary.kind or "all": _COUNTS_FORM(summary) for summary in by_kind}
     return create_event("placement_summary", message, time, placements=counts)
@@ -255,12 +255,12 @@ _STEP_ACTIONS: Final = {
 
 def create_apply_start_event(step: StepEvent, time: str) -> Event:
     """Create the event of the start of a step."""
-    return create_event("apply_start", format_start_line(step), time, hook=_build_hook(step))
+    return create_event("apply_start", format_start_line(step), time, hook=_build_step_hook(step))
 
 
 def create_apply_progress_event(step: StepEvent, time: str) -> Event:
     """Create the event of the progress of a step."""
-    hook = _build_hook(step) | {"elapsed_seconds": int(step.elapsed)}
+    hook = _build_step_hook(step) | {"elapsed_seconds": int(step.elapsed)}
     return create_event("apply_progress", format_progress_line(step), time, hook=hook)
 
 
@@ -268,14 +268,14 @@ def create_apply_end_event(step: StepEvent, time: str) -> Event:
     """Create the event of the end of a step: apply_complete, or apply_errored with the error as message."""
     is_done = step.outcome is StepOutcome.DONE
     kind = "apply_complete" if is_done else "apply_errored"
-    hook = _build_hook(step) | {"elapsed_seconds": int(step.elapsed)}
+    hook = _build_step_hook(step) | {"elapsed_seconds": int(step.elapsed)}
     if not is_done:
         hook["error"] = step.error
     level = "info" if is_done else "warn" if step.outcome is StepOutcome.WAITING else "error"
     return create_event(kind, format_end_line(step), time, level=level, hook=hook)
 
 
-def _build_hook(step: StepEvent) -> Event:
+def _build_step_hook(step: StepEvent) -> Event:
     """Build the common part of step events: resource, action and, if known, id."""
     hook: Event = {"resource": _build_resource(step.address), "action": _STEP_ACTIONS[step.kind]}
     if step.id:

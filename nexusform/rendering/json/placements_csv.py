@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any, Final
 
-from nexusform.placement_kinds.kinds import build_location_document
+from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.plans.plan import PlacementChange, Plan
-from nexusform.rendering.json.json_placements import select_rows
+from nexusform.rendering.json.json_placements import select_placement_rows
 from nexusform.rendering.report.placement_rows import PlacementDetail
-from nexusform.scheduling.decision import Location
+from nexusform.scheduling.placement_decision import Location
 
 # Location columns of VMs, bindings and pods; other kinds may add more.
 _LOCATION_COLUMNS: Final = ("cluster", "state", "node", "rack", "machine", "availability_zone", "numa_cells")
@@ -26,7 +26,7 @@ def render_csv(plan: Plan, detail: PlacementDetail) -> str:
     column per field, including those of domain kinds. NUMA cells are separated by spaces. Text that looks
     like a spreadsheet formula begins with a quote. A failed plan gives the header only.
     """
-    rows = [] if plan.errored else list(select_rows(plan, detail))
+    rows = [] if plan.errored else list(select_placement_rows(plan, detail))
     names = _list_location_columns(rows)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")

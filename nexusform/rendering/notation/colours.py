@@ -108,7 +108,7 @@ def wrap_lines(text: str, width: int) -> list[str]:
             lines.append(line.rstrip())
         else:
             indent = list_item.end() if list_item is not None else 0
-            lines += _fill_lines(line[indent:].split(" "), width, line[:indent], " " * indent)
+            lines += _fill_wrapped_lines(line[indent:].split(" "), width, line[:indent], " " * indent)
     return lines
 
 
@@ -123,7 +123,7 @@ def wrap_hanging(text: str, width: int) -> str:
         if width < _MIN_WIDTH or count_columns(line) <= width:
             lines.append(line)
         else:
-            lines += _fill_lines(line[indent:].split(" "), width, line[:indent], " " * indent)
+            lines += _fill_wrapped_lines(line[indent:].split(" "), width, line[:indent], " " * indent)
     return "\n".join(lines)
 
 
@@ -132,10 +132,10 @@ def wrap_line(text: str, indent: int, width: int) -> list[str]:
     if width < _MIN_WIDTH or count_columns(text) <= width:
         return [text]
     start = len(text) - len(text.lstrip(" "))
-    return [*_fill_lines(text[start:].split(" "), width, text[:start], " " * indent)]
+    return [*_fill_wrapped_lines(text[start:].split(" "), width, text[:start], " " * indent)]
 
 
-def _fill_lines(words: Sequence[str], width: int, first_margin: str, margin: str) -> Iterable[str]:
+def _fill_wrapped_lines(words: Sequence[str], width: int, first_margin: str, margin: str) -> Iterable[str]:
     """Join words to lines of at most `width` columns, each after its margin."""
     content = ""
     for word in words:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from nexusform.json_data.plain_data import Path, PathStep
 from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
-from nexusform.values.value import UNKNOWN, build_number, format_number
+from nexusform.values.typed_value import UNKNOWN, build_number, format_number
 
 KNOWN_AFTER_APPLY = "(known after apply)"
 SENSITIVE = "(sensitive value)"
@@ -27,12 +27,12 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\
 _MAX_DEPTH = 100
 
 
-def is_too_deep(plain: Any, levels_left: int = _MAX_DEPTH) -> bool:
+def is_nested_too_deep(plain: Any, levels_left: int = _MAX_DEPTH) -> bool:
     """Return whether a value nests deeper than a hundred levels."""
     if plain.__class__ is not dict and plain.__class__ is not list:
         return False
     inner_values = plain.values() if plain.__class__ is dict else plain
-    return not levels_left or any(is_too_deep(inner, levels_left - 1) for inner in inner_values)
+    return not levels_left or any(is_nested_too_deep(inner, levels_left - 1) for inner in inner_values)
 
 
 def quote_string(text: str) -> str:
@@ -65,7 +65,7 @@ def render_hcl_value(plain: Any, value_type: Type = DYNAMIC) -> str:
     """Render plain data as HCL-like text, on several lines if nested. With a type, collections are labelled
     (`tolist([`, `toset([`, `tomap({`) as in OpenTofu outputs.
     """
-    return TOO_DEEP if is_too_deep(plain) else _render_value(plain, value_type, 0)
+    return TOO_DEEP if is_nested_too_deep(plain) else _render_value(plain, value_type, 0)
 
 
 def _render_value(plain: Any, value_type: Type, indent: int) -> str:

@@ -13,7 +13,7 @@ from nexusform.rendering.notation.colours import INVISIBLE_PATTERN, escape_contr
 from nexusform.rendering.notation.hcl_text import build_path_trie
 from nexusform.schemas.value_types import ListType, MapType, ObjectType, SetType, TupleType, Type, build_type_json
 from nexusform.state import json_codec
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 # Written as code points: invisible characters and prefixes of CI log commands.
 _ESCAPED_CHARACTERS: Final = re.compile(rf"{INVISIBLE_PATTERN}|(?<=#)#(?=\[|vso\[)")
@@ -156,16 +156,16 @@ def _write_value(value: Any, out: BinaryOutput, margin: bytes, *, pretty: bool) 
     if isinstance(value, LazyObject):
         colon = b": " if pretty else b":"
         pairs = ((encode_value(name) + colon, part) for name, part in value.items())
-        _write_enclosed(b"{}", pairs, out, margin, pretty=pretty)
+        _write_bracketed_parts(b"{}", pairs, out, margin, pretty=pretty)
     elif isinstance(value, LazyArray):
-        _write_enclosed(b"[]", ((b"", part) for part in value), out, margin, pretty=pretty)
+        _write_bracketed_parts(b"[]", ((b"", part) for part in value), out, margin, pretty=pretty)
     else:
         data = encode_value(value, pretty=pretty)
         # JSON strings contain no raw newline, so each newline ends a line.
         out.write(data.replace(b"\n", b"\n" + margin) if pretty and margin else data)
 
 
-def _write_enclosed(
+def _write_bracketed_parts(
     brackets: bytes, parts: Iterable[tuple[bytes, Any]], out: BinaryOutput, margin: bytes, *, pretty: bool
 ) -> None:
     """Write parts with their prefixes between brackets."""

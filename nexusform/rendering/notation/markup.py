@@ -36,17 +36,17 @@ def build_element(name: str, /, *parts: Part, **attributes: Any) -> Markup:
     (`class_`, `aria_label`). None and False omit an attribute, True gives it no value.
     """
     head = f"<{name}{_render_attributes(attributes)}>"
-    return Markup(head if name in _VOID else f"{head}{join_parts(*parts)}</{name}>")
+    return Markup(head if name in _VOID else f"{head}{join_markup(*parts)}</{name}>")
 
 
 def build_svg_element(name: str, /, *parts: Part, **attributes: Any) -> Markup:
     """Build an SVG element, self-closed if empty."""
     head = f"<{name}{_render_attributes(attributes)}"
-    inner = join_parts(*parts)
+    inner = join_markup(*parts)
     return Markup(f"{head}>{inner}</{name}>" if inner else f"{head}/>")
 
 
-def join_parts(*parts: Part) -> Markup:
+def join_markup(*parts: Part) -> Markup:
     """Join parts and escape their text."""
     return Markup("".join(_escape_parts(parts)))
 

@@ -18,7 +18,7 @@ def describe_fit(count: Interval) -> str:
     return verb if count.is_exact else f"{verb}, certain: {count.minimum:,}"
 
 
-def describe_samples(sampling: NumaSampling | None) -> str:
+def describe_numa_samples(sampling: NumaSampling | None) -> str:
     """Describe how far a plan depends on unknown NUMA cells; "" without unknown cells."""
     if sampling is None:
         return ""
@@ -38,9 +38,9 @@ def describe_samples(sampling: NumaSampling | None) -> str:
 def describe_sampled_capacity(sampled_capacity: SampledCapacity) -> str:
     """Describe how far a what-if depends on unknown NUMA cells, and the number of VMs without capacity."""
     if sampled_capacity.missing_count.is_exact and not sampled_capacity.missing_count.maximum:
-        return describe_samples(sampled_capacity.numa_sampling)
+        return describe_numa_samples(sampled_capacity.numa_sampling)
     scope = "in any layout" if sampled_capacity.is_exact else "in these samples"
     return (
-        f"{describe_samples(sampled_capacity.numa_sampling)} VMs without capacity {scope}: "
+        f"{describe_numa_samples(sampled_capacity.numa_sampling)} VMs without capacity {scope}: "
         f"{sampled_capacity.missing_count}."
     )

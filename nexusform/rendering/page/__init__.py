@@ -7,7 +7,7 @@ PUBLIC = {
     "page_data": "Playback PlaybackStep StepFigure",
     "rack_map": "MapVm ChangeMark OUTSIDE SiteMap build_site_map",
     "svg_map": "render_document render_text MARGIN translate_parts render_svg",
-    "svg_racks": "MAX_BYTES",
+    "svg_rack_overview": "MAX_BYTES",
     "report_page": "render_report_page",
     "page_elements": "build_section build_table",
     "page_shell": "render_page",

@@ -12,23 +12,23 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.placement_kinds.kinds import get_kind_title
+from nexusform.placement_kinds.placement_kind import get_kind_title
 from nexusform.plans.plan import Plan, is_fully_decided
-from nexusform.rendering.notation.markup import Markup, Part, build_element, join_parts
+from nexusform.rendering.notation.markup import Markup, Part, build_element, join_markup
 from nexusform.rendering.page.domain_parts import load_domain_parts
 from nexusform.rendering.page.page_data import build_page_data
 from nexusform.rendering.page.page_elements import build_section
 from nexusform.rendering.page.page_shell import build_script_placeholder, render_page
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
 from nexusform.rendering.page.report_page import IMPACT_STYLES, build_decision, build_plan_section
-from nexusform.rendering.report import plan_sections, wording
+from nexusform.rendering.report import plan_sections, plan_sentences
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
 from nexusform.rendering.report.decision_lines import DecisionLine
-from nexusform.rendering.report.evaluation_sentence import describe_evaluation
+from nexusform.rendering.report.evaluation_sentence import describe_plan_evaluation
 from nexusform.rendering.report.placement_rows import build_count_clauses
+from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
 from nexusform.rendering.report.plan_verdict import INVENTORY, count_findings, has_stale_inventory
-from nexusform.rendering.report.plan_view import PlanView, build_plan_report
-from nexusform.rendering.report.report_tree import Code, Report, Section
+from nexusform.rendering.report.report_tree import CodeBlock, Report, Section
 from nexusform.rendering.text.stanza_text import render_outputs, render_stanza
 
 
@@ -42,10 +42,10 @@ class PageContent(Struct, frozen=True):
 
 def build_page_content(plan: Plan, sources: Mapping[str, SourceFile], registries: PluginRegistries) -> PageContent:
     """Build the sections of a plan and their data."""
-    view = PlanView(plan, sources, registries)
+    view = PlanReportData(plan, sources, registries)
     maps = build_rack_maps(plan)
     report = build_plan_report(view, ())
-    main = join_parts(_build_sections(view, report, maps))
+    main = join_markup(_build_sections(view, report, maps))
     return PageContent(report.title, main, build_page_data(plan, () if plan.errored else view.stanzas, maps))
 
 
@@ -87,7 +87,7 @@ def _build_origin_links(origin: CodeOrigin) -> list[Part]:
 _COMMIT_LENGTH: Final = 7
 
 
-def _build_sections(view: PlanView, report: Report, maps: Sequence[SiteMap]) -> list[Part]:
+def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap]) -> list[Part]:
     """Build verdict and map, then explanations, then tables; for a failed plan the causes and the current placement."""
     plan = view.plan
     findings = build_plan_section(plan_sections.build_finding_section(view), "Findings")
@@ -112,7 +112,7 @@ def _build_sections(view: PlanView, report: Report, maps: Sequence[SiteMap]) -> 
         [part.after_map(plan) for part in domain_parts],
         build_plan_section(plan_sections.build_upgrade_section(view)),
         None if has_renames else findings,
-        _build_figures(view),
+        _build_capacity_and_counts(view),
         build_plan_section(plan_sections.build_all_pools_section(view)),
         vm_list,
         [part.after_vms(plan) for part in domain_parts],
@@ -120,14 +120,14 @@ def _build_sections(view: PlanView, report: Report, maps: Sequence[SiteMap]) -> 
         rules,
         _build_changes(view),
         build_plan_section(
-            Section("Changed outside of nexusform", code=Code(text, "diff"), name="drift") if text else None
+            Section("Changed outside of nexusform", code=CodeBlock(text, "diff"), name="drift") if text else None
         ),
         build_plan_section(_build_outputs(view), "Outputs"),
         build_plan_section(plan_sections.build_check_section(view)),
     ]
 
 
-def _build_figures(view: PlanView) -> Part:
+def _build_capacity_and_counts(view: PlanReportData) -> Part:
     """Build the spare capacity and the counts, side by side."""
     sections = [
         build_plan_section(plan_sections.build_capacity_section(view), "Capacity"),
@@ -136,7 +136,7 @@ def _build_figures(view: PlanView) -> Part:
     return build_element("div", sections, class_="parts") if any(sections) else None
 
 
-def _build_verdict(view: PlanView, report: Report) -> Markup:
+def _build_verdict(view: PlanReportData, report: Report) -> Markup:
     """Build the decision block with placements and changes, and the notes."""
     lines = [*report.decision, *_build_count_lines(view)]
     kind = "denied" if report.verdict else IMPACT_STYLES[report.impact][0] if report.impact is not None else "safe"
@@ -156,7 +156,7 @@ def _build_verdict(view: PlanView, report: Report) -> Markup:
     return build_decision(lines, kind, items)
 
 
-def _build_count_lines(view: PlanView) -> list[DecisionLine]:
+def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
     """Return the lines of placements by kind, and of changed objects."""
     plan = view.plan
     if plan.is_failed:
@@ -167,11 +167,11 @@ def _build_count_lines(view: PlanView) -> list[DecisionLine]:
         for summary in summaries
     ]
     placements = [DecisionLine("Placements", tuple(texts))] if texts else []
-    verdict = wording.format_plan_line(plan) if plan.has_changes else wording.describe_no_changes(plan)[0]
-    return [*placements, DecisionLine("Plan", (wording.format_thousands(verdict).removeprefix("Plan: "),))]
+    verdict = plan_sentences.format_plan_line(plan) if plan.has_changes else plan_sentences.describe_no_changes(plan)[0]
+    return [*placements, DecisionLine("Plan", (plan_sentences.format_thousands(verdict).removeprefix("Plan: "),))]
 
 
-def _build_changes(view: PlanView) -> Part:
+def _build_changes(view: PlanReportData) -> Part:
     """Build the changed objects, then each with its difference."""
     if not view.plan.changes:
         return None
@@ -181,9 +181,9 @@ def _build_changes(view: PlanView) -> Part:
     return build_plan_section(section, appendix=tree)
 
 
-def _build_outputs(view: PlanView) -> Section | None:
+def _build_outputs(view: PlanReportData) -> Section | None:
     text = "\n".join(render_outputs(view.outputs))
-    return Section("Outputs that change", code=Code(text, "diff"), name="outputs") if text else None
+    return Section("Outputs that change", code=CodeBlock(text, "diff"), name="outputs") if text else None
 
 
 def _build_footer(plan: Plan) -> Markup:
@@ -193,7 +193,7 @@ def _build_footer(plan: Plan) -> Markup:
     prediction_note = "Placements are predicted: Azure breaks ties."
     if is_fully_decided(plan.placement_tables):
         prediction_note = "nexusform decides the placements and sends them to the sites."
-    evaluation = describe_evaluation(plan) and f" Evaluation: {describe_evaluation(plan)}."
+    evaluation = describe_plan_evaluation(plan) and f" Evaluation: {describe_plan_evaluation(plan)}."
     return build_element(
         "footer", build_element("p", f"Made by {version}{catalogue}. {prediction_note}{evaluation}"), class_="quiet"
     )

@@ -11,20 +11,20 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.placement_kinds.kinds import KINDS, VM, format_location_text
-from nexusform.plans.impact.effects import Effect, compute_effect, describe_state
+from nexusform.placement_kinds.placement_kind import KINDS, VM, format_location_text
+from nexusform.plans.impact.object_effects import Effect, compute_effect, describe_state
 from nexusform.plans.plan import Change, PlacementChange, Plan
 from nexusform.rendering.notation.json_values import drop_unknown_values
+from nexusform.rendering.page.data_compression import compress_document
 from nexusform.rendering.page.domain_parts import load_domain_parts
-from nexusform.rendering.page.legend import ClusterStyle, build_cluster_styles
-from nexusform.rendering.page.packing import pack_document
+from nexusform.rendering.page.map_legend import ClusterStyle, build_cluster_styles
 from nexusform.rendering.page.rack_map import CertaintyLevel, ChangeMark, MapMachine, MapRack, MapVm, SiteMap
+from nexusform.rendering.report.change_stanzas import ChangeStanza
 from nexusform.rendering.report.placement_rows import RECREATION_VERBS, describe_outcome
-from nexusform.rendering.report.stanzas import Stanza
-from nexusform.rendering.report.wording import SYMBOLS, format_headline, format_headline_address
+from nexusform.rendering.report.plan_sentences import SYMBOLS, format_headline, format_headline_address
 from nexusform.rendering.text.stanza_text import pair_stanzas, render_stanza
 from nexusform.resources.address import format_module
-from nexusform.scheduling.decision import Location
+from nexusform.scheduling.placement_decision import Location
 from nexusform.scheduling.racks.vms import Placement, VmSku
 
 FIELDS: Final = {
@@ -38,7 +38,7 @@ _CERTAINTY_STEPS: Final = {CertaintyLevel.COUNT: 1, CertaintyLevel.LIKELY: 2, Ce
 _MARK_NUMBERS: Final = {ChangeMark.KEPT: 0, ChangeMark.PLACED: 1, ChangeMark.MOVED: 2, ChangeMark.REMOVED: 3}
 
 
-def build_page_data(plan: Plan, stanzas: Sequence[Stanza], maps: Sequence[SiteMap]) -> dict[str, Any]:
+def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[SiteMap]) -> dict[str, Any]:
     """Build the whole document; for a failed plan without its changes."""
     changes = () if plan.errored else pair_stanzas(plan, stanzas)
     placements = () if plan.errored else plan.placements
@@ -58,7 +58,7 @@ def build_page_data(plan: Plan, stanzas: Sequence[Stanza], maps: Sequence[SiteMa
         "denied": plan.is_rejected,
         "samples": plan.samples,
     }
-    return pack_document(document)
+    return compress_document(document)
 
 
 class StepFigure(Struct, frozen=True):
@@ -133,7 +133,7 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
             skus.setdefault(_build_sku(vm.sku), len(skus)),
         )
         locations = (_build_location(vm.before), _build_location(vm.after))
-        vms.append([vm.name, *numbers, _MARK_NUMBERS[vm.mark], *locations, _build_details(vm)])
+        vms.append([vm.name, *numbers, _MARK_NUMBERS[vm.mark], *locations, _build_vm_details(vm)])
     return {
         "id": site.id,
         "name": site.name,
@@ -185,9 +185,9 @@ def _build_location(placement: Placement | None) -> list[Any] | None:
     )
 
 
-def _build_details(vm: MapVm) -> dict[str, Any] | None:
+def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
     """Build further data of a VM from the plan, or None without any."""
-    document = _build_explanation(vm.row) if vm.row is not None else {}
+    document = _build_row_explanation(vm.row) if vm.row is not None else {}
     effect = compute_effect(vm.row) if vm.row is not None else Effect.UNCHANGED
     if vm.row is not None and (vm.mark is not ChangeMark.KEPT or effect is Effect.FORGOTTEN):
         outcome = _EFFECT_TEXTS.get(effect)
@@ -210,7 +210,7 @@ _RECREATED_WITH_POOL: Final = "re-created with its pool"
 _EFFECT_TEXTS: Final = {Effect.LOST: "host lost", Effect.FORGOTTEN: "forgotten, still runs"}
 
 
-def _build_explanation(row: PlacementChange) -> dict[str, Any]:
+def _build_row_explanation(row: PlacementChange) -> dict[str, Any]:
     """Build the explanation of a row: trigger, reason, certainty, scores and rejections."""
     document: dict[str, Any] = {}
     if row.trigger:
@@ -229,7 +229,7 @@ def _build_explanation(row: PlacementChange) -> dict[str, Any]:
 # --- changes -----------------------------------------------------------------------------------
 
 
-def _build_change(change: Change, stanza: Stanza | None) -> list[Any]:
+def _build_change(change: Change, stanza: ChangeStanza | None) -> list[Any]:
     """Build the fields of a change in the order of FIELDS."""
     text = render_stanza(stanza) if stanza is not None else ""
     span = change.source
@@ -251,7 +251,7 @@ def _build_change(change: Change, stanza: Stanza | None) -> list[Any]:
 
 def _build_row(row: PlacementChange) -> list[Any]:
     """Build the fields of a binding or a pod in the order of FIELDS."""
-    explanation = _build_explanation(row)
+    explanation = _build_row_explanation(row)
     explanation.pop("trigger", None)
     location = row.target or row.source
     return [

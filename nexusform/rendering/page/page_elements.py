@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level
-from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_parts
-from nexusform.rendering.report.entries import Finding, limit_per_id
+from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_markup
+from nexusform.rendering.report.finding_entries import Finding, limit_findings_per_id
 from nexusform.rendering.report.folding import format_instances
 from nexusform.rendering.text.diagnostic_text import extract_snippet
 from nexusform.rendering.text.stanza_text import mark_text_lines
@@ -102,14 +102,14 @@ def render_diff(text: str, label: str) -> Markup:
     for line, is_text in mark_text_lines(text):
         sign = "" if is_text else line.lstrip()[:1]
         kind = {"+": "added", "-": "removed", "~": "changed"}.get(sign)
-        spans.append(build_element("span", f"{line}\n", class_=kind) if kind else join_parts(f"{line}\n"))
+        spans.append(build_element("span", f"{line}\n", class_=kind) if kind else join_markup(f"{line}\n"))
     return build_element("pre", spans, class_="diff", tabindex="0", role="group", aria_label=label)
 
 
 def build_findings(findings: Sequence[Finding], sources: Mapping[str, SourceFile]) -> list[Markup]:
     """Build every finding with its source lines; of very many of one kind only the first."""
     errors = [finding for finding in findings if finding.level is Level.ERROR]
-    listed_findings, remaining_findings = limit_per_id(
+    listed_findings, remaining_findings = limit_findings_per_id(
         finding for finding in findings if finding.level is not Level.ERROR
     )
     articles = [_build_finding(finding, sources) for finding in (*errors, *listed_findings)]
@@ -176,5 +176,5 @@ def _build_source_lines(diagnostic: Diagnostic, sources: Mapping[str, SourceFile
     for number, (before, highlight, after) in enumerate(snippet.split_lines(), start=snippet.start_line):
         margin = build_element("span", f"{number:>4} ", class_="line-number")
         mark = build_element("mark", highlight) if highlight else None
-        lines.append(join_parts(margin, before, mark, after, "\n"))
+        lines.append(join_markup(margin, before, mark, after, "\n"))
     return build_element("pre", lines, class_="source", tabindex="0", role="group", aria_label="Source lines")

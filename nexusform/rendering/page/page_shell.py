@@ -46,7 +46,7 @@ def render_page(
     body = build_element(
         "body",
         build_element("a", "Skip to the content", href="#content", class_="skip"),
-        _build_bar(),
+        _build_navigation_bar(),
         header,
         build_element("main", main, id="content", tabindex="-1"),
         footer,
@@ -54,7 +54,7 @@ def render_page(
         [build_code_element("script", _read_asset(name)) for name in SCRIPTS],
         extra_scripts,
     )
-    page = build_element("html", _build_head(title, policy), body, lang="en")
+    page = build_element("html", _build_html_head(title, policy), body, lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
 
 
@@ -62,7 +62,7 @@ def _read_asset(name: str) -> str:
     return resources.files("nexusform.rendering.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _build_head(title: str, policy: str) -> Markup:
+def _build_html_head(title: str, policy: str) -> Markup:
     """Build title, policy and style sheets."""
     return build_element(
         "head",
@@ -75,7 +75,7 @@ def _build_head(title: str, policy: str) -> Markup:
     )
 
 
-def _build_bar() -> Markup:
+def _build_navigation_bar() -> Markup:
     """Build the fixed bar: sections (filled by a script), search and theme."""
     sections = build_element("nav", build_element("ul", id="sections"), aria_label="Sections")
     placeholder = "Find a VM, rack, site or placement"

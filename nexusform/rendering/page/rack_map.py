@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import compute_natural_key
-from nexusform.placement_kinds.kinds import VM
-from nexusform.placements.vm_demands import PlacedVm, compute_number_key
+from nexusform.diagnostics.phrases import compute_natural_sort_key
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placements.vm_demands import PlacedVm, compute_number_sort_key
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.plans.site_capacity.occupancy import PoolVms, SiteMachine, SiteRack, SiteVms
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
@@ -192,7 +192,7 @@ def build_site_map(
         machines_by_rack.setdefault(machine.facts.rack, []).append(map_machine)
     map_racks = tuple(
         _build_rack(racks_by_name.get(rack) or SiteRack(rack, ""), machines_by_rack[rack])
-        for rack in sorted(machines_by_rack, key=compute_natural_key)
+        for rack in sorted(machines_by_rack, key=compute_natural_sort_key)
     )
     return SiteMap(site_id, name, map_racks, tuple(vms), tuple(dict.fromkeys(vm.cluster for vm in vms)))
 
@@ -224,14 +224,14 @@ def _list_managed_vms(
     old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
     new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
     for pool in site.pools:
-        old.update((_build_key(pool, vm), (pool, vm)) for vm in pool.before)
-        new.update((_build_key(pool, vm), (pool, vm)) for vm in pool.after)
+        old.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.before)
+        new.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.after)
     for key in _list_vm_keys(site.pools):
         vm = _build_vm(old.get(key), new.get(key), rows.get(key, ()))
-        yield replace(vm, certainty=_compute_certainty(vm, certain))
+        yield replace(vm, certainty=_compute_location_certainty(vm, certain))
 
 
-def _compute_certainty(vm: MapVm, certain: AbstractSet[_PoolRack]) -> CertaintyLevel:
+def _compute_location_certainty(vm: MapVm, certain: AbstractSet[_PoolRack]) -> CertaintyLevel:
     """Compute the certainty of the new location of a VM."""
     if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is ChangeMark.KEPT:
         return CertaintyLevel.UNKNOWN
@@ -252,7 +252,7 @@ def _build_rack(rack: SiteRack, machines: Iterable[MapMachine]) -> MapRack:
     return MapRack(rack.name, rack.zone, rack.is_planned, tuple(by_slot))
 
 
-def _build_key(pool: PoolVms, vm: PlacedVm) -> _VmKey:
+def _build_vm_key(pool: PoolVms, vm: PlacedVm) -> _VmKey:
     return str(pool.address), vm.name
 
 
@@ -261,8 +261,8 @@ def _list_vm_keys(pools: Iterable[PoolVms]) -> dict[_VmKey, None]:
     keys: dict[_VmKey, None] = {}
     for pool in pools:
         vms = (*pool.unchanged, *pool.removed, *pool.added)
-        for vm in sorted(vms, key=lambda vm: compute_number_key(vm.number)):
-            keys[_build_key(pool, vm)] = None
+        for vm in sorted(vms, key=lambda vm: compute_number_sort_key(vm.number)):
+            keys[_build_vm_key(pool, vm)] = None
     return keys
 
 
@@ -276,7 +276,7 @@ def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> M
     pool, vm = present
     old = before[1].placement if before else None
     new = after[1].placement if after else None
-    row = _find_row(rows, old, new)
+    row = _find_vm_row(rows, old, new)
     return MapVm(
         name=vm.display_name,
         address=str(pool.address),
@@ -291,7 +291,7 @@ def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> M
     )
 
 
-def _find_row(
+def _find_vm_row(
     rows: Sequence[PlacementChange], before: Placement | None, after: Placement | None
 ) -> PlacementChange | None:
     """Find the row of a VM, or None."""

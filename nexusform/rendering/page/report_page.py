@@ -11,7 +11,7 @@ from nexusform.diagnostics.levels import Impact
 from nexusform.diagnostics.phrases import format_count
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.notation.colours import strip_colours
-from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_parts
+from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_markup
 from nexusform.rendering.page.page_data import Playback, build_simulation_data
 from nexusform.rendering.page.page_elements import (
     build_findings,
@@ -24,7 +24,7 @@ from nexusform.rendering.page.page_elements import (
 from nexusform.rendering.page.page_shell import build_script_placeholder, render_page
 from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.report_tree import (
-    Code,
+    CodeBlock,
     Item,
     ItemGroup,
     Report,
@@ -79,7 +79,7 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
     for is_folded, group in groupby(numbered, key=lambda pair: pair[1].is_folded):
         elements = [_build_answer_section(number, part) for number, part in group]
         blocks.append(build_element("div", elements, class_="folds" if is_folded else "parts"))
-    return join_parts(header, pictures, blocks, appendix)
+    return join_markup(header, pictures, blocks, appendix)
 
 
 def build_decision(lines: Iterable[DecisionLine], kind: str, facts: Sequence[Markup]) -> Markup:
@@ -121,11 +121,11 @@ def _build_body(section: Section) -> list[Part]:
         code = build_element("code", "\n".join(section.commands))
         body.append(build_element("pre", code, tabindex="0", role="group", aria_label="Commands"))
     body += [] if section.name else tables
-    body += map(_build_group, section.groups)
+    body += map(_build_item_group, section.groups)
     if section.findings is not None:
         body.append(build_findings(section.findings.findings, section.findings.sources))
     if section.code is not None:
-        body.append(_build_code(section.code, section.title))
+        body.append(_build_code_block(section.code, section.title))
     return body
 
 
@@ -163,7 +163,7 @@ def _build_table(table: Table, title: str) -> Markup:
     )
 
 
-def _build_group(group: ItemGroup) -> Markup:
+def _build_item_group(group: ItemGroup) -> Markup:
     """Build a list of items; a named one is folded."""
     items = [_build_item(item) for item in group.items[:_MAX_ITEMS]]
     hidden_count = sum(item.count for item in group.items[_MAX_ITEMS:])
@@ -184,7 +184,7 @@ def _build_item(item: Item) -> Markup:
     return build_element("li", sign, build_element("div", label, " " if label else None, build_text(item.text)))
 
 
-def _build_code(code: Code, title: str) -> Markup:
+def _build_code_block(code: CodeBlock, title: str) -> Markup:
     """Build lines of fixed width, folded if there are many."""
     text = strip_colours(code.text)
     content = render_diff(text, title)

@@ -13,11 +13,11 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count
-from nexusform.placement_kinds.kinds import format_location_text
+from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.plans.plan import Plan
-from nexusform.rendering.notation.markup import Markup, build_svg_element, join_parts
+from nexusform.rendering.notation.markup import Markup, build_svg_element, join_markup
 from nexusform.rendering.page.domain_parts import load_domain_parts
-from nexusform.rendering.page.legend import (
+from nexusform.rendering.page.map_legend import (
     STYLE,
     ClusterStyle,
     build_cluster_styles,
@@ -26,7 +26,7 @@ from nexusform.rendering.page.legend import (
     render_mark_legend,
 )
 from nexusform.rendering.page.rack_map import ChangeMark, MapMachine, MapRack, MapVm, SiteMap, build_rack_maps
-from nexusform.rendering.page.svg_racks import MAX_BYTES, MAX_RACKS, NOTE, RackDrawing
+from nexusform.rendering.page.svg_rack_overview import MAX_BYTES, MAX_RACKS, NOTE, RackDrawing
 from nexusform.rendering.report.plan_verdict import describe_rejection
 from nexusform.scheduling.racks.vms import Placement
 
@@ -37,7 +37,7 @@ _HEADING_LETTER_WIDTH: Final = 9  # pixels
 _MIN_VM_BYTES: Final = 60  # bytes
 
 
-class _Scale(Struct, frozen=True):
+class _MapScale(Struct, frozen=True):
     """Sizes in pixels. The row of a machine has the height `row` with `gap` below and a `label` on the left."""
 
     row: int
@@ -48,8 +48,8 @@ class _Scale(Struct, frozen=True):
     has_texts: bool
 
 
-_FULL_SCALE: Final = _Scale(row=17, gap=3, cell=58, label=22, racks_per_line=8, has_texts=True)
-_CONDENSED_SCALE: Final = _Scale(row=5, gap=1, cell=24, label=0, racks_per_line=20, has_texts=False)
+_FULL_SCALE: Final = _MapScale(row=17, gap=3, cell=58, label=22, racks_per_line=8, has_texts=True)
+_CONDENSED_SCALE: Final = _MapScale(row=5, gap=1, cell=24, label=0, racks_per_line=20, has_texts=False)
 
 
 def render_svg(plan: Plan) -> str:
@@ -154,7 +154,7 @@ def _describe_site(site: SiteMap) -> str:
 # --- one site ----------------------------------------------------------------------------------
 
 
-class _Side(Struct, frozen=True):
+class _MapSide(Struct, frozen=True):
     """A site before or after the plan, with a title."""
 
     title: str
@@ -176,12 +176,12 @@ class _Side(Struct, frozen=True):
         return vm.mark if vm.mark in visible_marks else ChangeMark.KEPT
 
 
-_BEFORE_AND_AFTER: Final = (_Side("Before", is_after=False), _Side("After", is_after=True))
-_AFTER: Final = (_Side("After the plan", is_after=True),)
-_CURRENT: Final = (_Side("Current placement", is_after=True),)
+_BEFORE_AND_AFTER: Final = (_MapSide("Before", is_after=False), _MapSide("After", is_after=True))
+_AFTER: Final = (_MapSide("After the plan", is_after=True),)
+_CURRENT: Final = (_MapSide("Current placement", is_after=True),)
 
 
-def _select_sides(site: SiteMap, *, has_both: bool) -> Sequence[_Side]:
+def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_MapSide]:
     """Return both sides if VMs existed before and something changes."""
     if site.is_current_only:
         return _CURRENT
@@ -196,7 +196,7 @@ class _SiteDrawing:
     def __init__(self, site: SiteMap) -> None:
         self._map = site
         self._scale = _CONDENSED_SCALE if site.machine_count > LARGE else _FULL_SCALE
-        self._sides = _select_sides(site, has_both=self._scale.has_texts)
+        self._sides = _select_map_sides(site, has_both=self._scale.has_texts)
         self._styles = build_cluster_styles(site.clusters)
         # Mark the minority only, as on the page.
         self._unmarked = ChangeMark.PLACED if site.count_vms(ChangeMark.PLACED) * 2 > len(site.vms) else None
@@ -240,7 +240,7 @@ class _SiteDrawing:
                 y += self._compute_line_height(line)
         return parts
 
-    def _render_rack(self, rack: MapRack, side: _Side) -> list[Markup]:
+    def _render_rack(self, rack: MapRack, side: _MapSide) -> list[Markup]:
         """Render a rack: its name above its machines."""
         parts = [self._render_rack_name(rack)]
         for number, machine in enumerate(rack.machines):
@@ -258,7 +258,7 @@ class _SiteDrawing:
         note = " (planned)" if rack.planned else ""
         return render_text(0, 14, f"{rack.name}{zone}{note}", "rack")
 
-    def _render_machine(self, machine: MapMachine, side: _Side) -> list[Markup]:
+    def _render_machine(self, machine: MapMachine, side: _MapSide) -> list[Markup]:
         """Render a machine: tooltip, slot, cells and VMs."""
         facts, scale = machine.facts, self._scale
         vms = [self._map.vms[number] for number in side.list_vms(machine)]
@@ -329,7 +329,7 @@ _MARK_SIGNS: Final = {
 }
 
 
-def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float, scale: _Scale) -> list[Markup]:
+def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float, scale: _MapScale) -> list[Markup]:
     """Render the part of a cell used by a VM, with its key if it fits."""
     if not scale.has_texts:
         rectangle = _compute_rectangle(left, width, scale, 0.5)
@@ -338,13 +338,13 @@ def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float
     parts = [build_svg_element("rect", class_=f"vm {mark.value}", **inner_rectangle, fill=style.fill)]
     if style.pattern > 0:
         parts.append(build_svg_element("rect", **inner_rectangle, fill=f"url(#{style.pattern_name})"))
-    label = _select_label(f"{_MARK_SIGNS[mark]}{style.key}", _MARK_SIGNS[mark], width)
+    label = _select_box_label(f"{_MARK_SIGNS[mark]}{style.key}", _MARK_SIGNS[mark], width)
     if label:
         parts.append(render_text(left + width / 2, scale.row - 5, label, f"key {style.tone}"))
     return parts
 
 
-def _compute_rectangle(left: float, width: float, scale: _Scale, inset: float) -> dict[str, float]:
+def _compute_rectangle(left: float, width: float, scale: _MapScale, inset: float) -> dict[str, float]:
     """Compute the rectangle of a box without its outline."""
     return {
         "x": round(left + inset, 2),
@@ -354,7 +354,7 @@ def _compute_rectangle(left: float, width: float, scale: _Scale, inset: float) -
     }
 
 
-def _select_label(key: str, sign: str, width: float) -> str:
+def _select_box_label(key: str, sign: str, width: float) -> str:
     """Return the key, or only the sign if the key does not fit."""
     for text in (key, sign):
         if width >= 6 * len(text) + 4:
@@ -393,4 +393,4 @@ def _describe_hardware(machine: MapMachine) -> str:
 
 def render_text(left: float, top: float, text: str, kind: str) -> Markup:
     """Render text at a position with the style of its kind."""
-    return build_svg_element("text", join_parts(text), class_=kind, x=round(left, 2), y=top)
+    return build_svg_element("text", join_markup(text), class_=kind, x=round(left, 2), y=top)

@@ -3,8 +3,8 @@
 # Public names of the package, by module.
 PUBLIC = {
     "junit": "JunitCase render_suites render_junit",
-    "markdown": "render_markdown",
-    "review": "parse_diff build_review",
+    "plan_comment": "render_markdown",
+    "github_review": "parse_diff build_review",
     "sarif": "build_findings_document build_sarif_document",
     "report_markdown": "render_report_markdown",
 }

@@ -14,7 +14,7 @@ from nexusform.diagnostics.phrases import select_word_form
 from nexusform.plans.impact.guard_rails import GUARD_RAIL, get_limit_text
 from nexusform.plans.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, build_svg_element
-from nexusform.rendering.report.entries import PREEXISTING_NOTE, Finding, collect_findings
+from nexusform.rendering.report.finding_entries import PREEXISTING_NOTE, Finding, collect_findings
 from nexusform.rendering.report.plan_verdict import format_violation
 
 
@@ -46,7 +46,7 @@ def render_junit(plan: Plan) -> str:
             for diagnostic in violations
         ],
         "checks": [_build_check_case(check) for check in plan.checks],
-        "lint": [_build_lint_case(rule, findings, _explain_skip(rule, plan)) for rule in RULE_IDS],
+        "lint": [_build_lint_case(rule, findings, _explain_skipped_rule(rule, plan)) for rule in RULE_IDS],
         "warnings": _build_warning_cases(findings),
         "separation rules": [_build_separation_case(verdict) for verdict in plan.separation_verdicts],
     }
@@ -104,10 +104,10 @@ def _build_planning_cases(diagnostics: Iterable[Diagnostic]) -> list[JunitCase]:
     ]
     if not errors:
         return [JunitCase("plan", "planning")]
-    return [JunitCase("plan", _format_name(error), "error", error.summary, error.detail) for error in errors]
+    return [JunitCase("plan", _format_finding_name(error), "error", error.summary, error.detail) for error in errors]
 
 
-def _format_name(diagnostic: Diagnostic) -> str:
+def _format_finding_name(diagnostic: Diagnostic) -> str:
     """Return the summary with its address or line."""
     subject = diagnostic.subject
     line = f"{subject.filename}:{subject.start.line}" if subject else ""
@@ -115,7 +115,7 @@ def _format_name(diagnostic: Diagnostic) -> str:
     return f"{diagnostic.summary} {subject_text}".strip()
 
 
-def _explain_skip(rule: str, plan: Plan) -> str:
+def _explain_skipped_rule(rule: str, plan: Plan) -> str:
     """Return the reason why a lint rule was not evaluated, or ""."""
     if rule in plan.disabled_rules:
         return "disabled in the configuration"
@@ -136,7 +136,7 @@ def _format_count(findings: Sequence[Finding]) -> str:
 
 
 def _format_line(finding: Finding) -> str:
-    return f"{_format_name(finding.diagnostic)}: {_format_finding(finding)}"
+    return f"{_format_finding_name(finding.diagnostic)}: {_format_finding(finding)}"
 
 
 def _format_finding(finding: Finding) -> str:
@@ -152,7 +152,7 @@ def _build_warning_cases(findings: Iterable[Finding]) -> list[JunitCase]:
         diagnostic = finding.diagnostic
         if diagnostic.id in RULE_IDS or finding.level is Level.ERROR:
             continue
-        cases.append(JunitCase(diagnostic.id, _format_name(diagnostic), note=_format_finding(finding)))
+        cases.append(JunitCase(diagnostic.id, _format_finding_name(diagnostic), note=_format_finding(finding)))
     return cases
 
 

@@ -22,7 +22,7 @@ from nexusform.rendering.text.stanza_text import SIGN_PATTERN, mark_text_lines
 def format_code(text: str) -> str:
     """Format text as code, with any backticks inside."""
     escaped_text = escape_control_characters(text).replace("\n", " ")
-    fence = "`" * (1 + _measure_longest_run(escaped_text))
+    fence = "`" * (1 + _measure_longest_backtick_run(escaped_text))
     return f"{fence} {escaped_text} {fence}" if len(fence) > 1 else f"`{escaped_text}`"
 
 
@@ -72,7 +72,7 @@ _FENCE: Final = re.compile(r"\s*(`{3,})")
 _MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "  # as in the boxes of the terminal
 
 
-def disable_commands(markdown: str) -> str:
+def disable_bot_commands(markdown: str) -> str:
     """Disable lines that look like commands to a code host or its bots. An empty element precedes such a
     line, or a visible margin inside code blocks.
     """
@@ -93,7 +93,7 @@ def disable_commands(markdown: str) -> str:
 def format_code_block(body: str, language: str = "") -> str:
     """Format a code block with escaped control characters."""
     body = escape_control_characters(body)
-    fence = "`" * max(3, 1 + _measure_longest_run(body))
+    fence = "`" * max(3, 1 + _measure_longest_backtick_run(body))
     return f"{fence}{language}\n{body}\n{fence}"
 
 
@@ -107,7 +107,7 @@ def create_heading_renderer(title: str) -> Callable[[str], str]:
     return lambda body: f"**{escape_plain_text(title)}**\n\n{body}"
 
 
-def _measure_longest_run(text: str) -> int:
+def _measure_longest_backtick_run(text: str) -> int:
     return max((len(run) for run in re.findall(r"`+", text)), default=0)
 
 
@@ -157,7 +157,7 @@ class ReportPart(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The rendered part."""
-        return disable_commands(self.draw("\n".join(self.lines)))
+        return disable_bot_commands(self.draw("\n".join(self.lines)))
 
 
 def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
@@ -168,10 +168,10 @@ def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
         return "\n\n".join(texts.values()) + "\n"
     cuts: list[str] = []
     for part in sorted(nonempty_parts, key=lambda part: part.importance):
-        if cuts and _measure_size([*texts.values(), _format_cut_note(cuts, max_bytes)]) <= max_bytes:
+        if cuts and _measure_size([*texts.values(), _format_truncation_note(cuts, max_bytes)]) <= max_bytes:
             break
         # Reserve space for the note about this part.
-        longest_note = _format_cut_note([*cuts, f"{part.title} ({'0' * 24} lines shown)"], max_bytes)
+        longest_note = _format_truncation_note([*cuts, f"{part.title} ({'0' * 24} lines shown)"], max_bytes)
         excess = _measure_size([*texts.values(), longest_note]) - max_bytes
         truncated = _truncate_part(part, len(texts[id(part)].encode()) - excess)
         if truncated is None:
@@ -181,7 +181,7 @@ def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
             texts[id(part)] = truncated.text
             visible_count = len(truncated.lines) - 1
             cuts.append(f"{part.title} ({visible_count:,} of {len(part.lines):,} lines shown)")
-    text = "\n\n".join([*texts.values(), _format_cut_note(cuts, max_bytes)]) + "\n"
+    text = "\n\n".join([*texts.values(), _format_truncation_note(cuts, max_bytes)]) + "\n"
     data = text.encode()
     if len(data) <= max_bytes:
         return text
@@ -190,7 +190,7 @@ def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
     return f"{kept_text}\n" if max_bytes else ""
 
 
-def _format_cut_note(cuts: Sequence[str], max_bytes: int) -> str:
+def _format_truncation_note(cuts: Sequence[str], max_bytes: int) -> str:
     return f"_Cut to stay within {max_bytes:,} bytes: {'; '.join(cuts)}._"
 
 
@@ -205,14 +205,14 @@ def _truncate_part(part: ReportPart, max_bytes: int) -> ReportPart | None:
     low, high = 0, len(part.lines)
     while low < high:
         middle = (low + high + 1) // 2
-        if len(_limit_lines(part, middle).text.encode()) <= max_bytes:
+        if len(_limit_part_lines(part, middle).text.encode()) <= max_bytes:
             low = middle
         else:
             high = middle - 1
-    return _limit_lines(part, low) if low else None
+    return _limit_part_lines(part, low) if low else None
 
 
-def _limit_lines(part: ReportPart, count: int) -> ReportPart:
+def _limit_part_lines(part: ReportPart, count: int) -> ReportPart:
     hidden_count = len(part.lines) - count
     return replace(part, lines=(*part.lines[:count], f"... {hidden_count:,} more lines were cut"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from nexusform.diagnostics.phrases import compute_natural_key, format_count
+from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count
 from nexusform.plans.site_capacity.occupancy import RackCounts
 from nexusform.rendering.notation.colours import count_columns, escape_control_characters, fill_to_width
 
@@ -39,7 +39,7 @@ def render_rack_picture(racks: Sequence[RackCounts], *, has_several_sites: bool 
     has_several = len({rack.site for rack in racks}) > 1
     for rack in visible_racks:
         lines += _render_rack(rack, f"{rack.site}/{rack.name}" if has_several or has_several_sites else rack.name)
-    figures = "".join(_list_figures(visible_racks))
+    figures = "".join(_list_vm_counts(visible_racks))
     if len(racks) > len(visible_racks):
         lines.append(f"and {format_count(len(racks) - len(visible_racks), 'more rack')}")
     lines.append("digit: VMs on that machine")
@@ -48,15 +48,15 @@ def render_rack_picture(racks: Sequence[RackCounts], *, has_several_sites: bool 
 
 
 def _get_sort_key(rack: RackCounts) -> tuple[object, ...]:
-    return rack.site, compute_natural_key(rack.name)
+    return rack.site, compute_natural_sort_key(rack.name)
 
 
-def _list_figures(racks: Iterable[RackCounts]) -> Iterable[str]:
+def _list_vm_counts(racks: Iterable[RackCounts]) -> Iterable[str]:
     for rack in racks:
         for machine in rack.machines:
-            yield _format_figure(machine.after, is_closed=machine.is_closed)
+            yield _format_vm_count(machine.after, is_closed=machine.is_closed)
             if rack.existed_before:
-                yield _format_figure(machine.before, is_closed=False)
+                yield _format_vm_count(machine.before, is_closed=False)
 
 
 def _render_rack(rack: RackCounts, display_name: str) -> list[str]:
@@ -69,11 +69,11 @@ def _render_rack(rack: RackCounts, display_name: str) -> list[str]:
         name = ""
     for first in range(0, len(rack.machines), _GROUP_SIZE * _GROUPS_PER_LINE):
         machines = rack.machines[first : first + _GROUP_SIZE * _GROUPS_PER_LINE]
-        after = _render_row([_format_figure(machine.after, is_closed=machine.is_closed) for machine in machines])
+        after = _render_row([_format_vm_count(machine.after, is_closed=machine.is_closed) for machine in machines])
         if not rack.existed_before:
             lines.append(fill_to_width(f"from {first + 1}" if first else name, _MARGIN_WIDTH) + after)
             continue
-        before = _render_row([_format_figure(machine.before, is_closed=False) for machine in machines])
+        before = _render_row([_format_vm_count(machine.before, is_closed=False) for machine in machines])
         numbers = range(first + 1, first + len(machines) + 1, _GROUP_SIZE)
         lines.append(
             (fill_to_width(name, _MARGIN_WIDTH) + "  ".join(f"{number:<{_GROUP_SIZE}}" for number in numbers)).rstrip()
@@ -87,7 +87,7 @@ def _render_row(figures: Sequence[str]) -> str:
     return "  ".join(groups)
 
 
-def _format_figure(vms: int | None, *, is_closed: bool) -> str:
+def _format_vm_count(vms: int | None, *, is_closed: bool) -> str:
     if vms is None:
         return _NO_MACHINE
     if is_closed and not vms:

@@ -14,7 +14,7 @@ from nexusform.rendering.notation.colours import escape_control_characters, stri
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
     create_heading_renderer,
-    disable_commands,
+    disable_bot_commands,
     escape_plain_text,
     escape_prose,
     fold_details,
@@ -26,16 +26,16 @@ from nexusform.rendering.pull_request.markdown_parts import (
     render_table,
 )
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
-from nexusform.rendering.report.entries import (
+from nexusform.rendering.report.finding_entries import (
     FindingEntries,
     FindingEntry,
-    limit_per_id,
+    limit_findings_per_id,
+    list_finding_subjects,
     list_shortened_texts,
-    list_subjects,
 )
 from nexusform.rendering.report.folding import format_instances
 from nexusform.rendering.report.report_tree import (
-    Code,
+    CodeBlock,
     ItemGroup,
     Report,
     Row,
@@ -59,7 +59,7 @@ def render_report_markdown(report: Report) -> str:
     if report.facts:
         blocks.append("\n".join(f"- {escape_prose(fact)}" for fact in report.facts))
     blocks += ["\n\n".join(_render_section(section)) for section in report.sections]
-    return disable_commands("\n\n".join(blocks) + "\n")
+    return disable_bot_commands("\n\n".join(blocks) + "\n")
 
 
 def _render_verdict(report: Report) -> str:
@@ -130,13 +130,13 @@ def build_parts(
     if section.code is not None:
         yield _build_code_part(section, section.code, importance)
         return
-    lines = list(_render_lines(section, origin, has_all=section.is_folded))
+    lines = list(_render_section_lines(section, origin, has_all=section.is_folded))
     if section.is_folded:
         yield ReportPart(title, importance, tuple(lines), lambda text: fold_details(title, text))
         return
     heading = create_heading_renderer(title) if has_title else str
     yield ReportPart(title, importance, tuple(lines), heading)
-    every_line = list(_render_lines(section, origin, has_all=True))
+    every_line = list(_render_section_lines(section, origin, has_all=True))
     if every_line != lines:
         all_title = f"{title}: all"
         yield ReportPart(
@@ -144,7 +144,7 @@ def build_parts(
         )
 
 
-def _build_code_part(section: Section, code: Code, importance: int) -> ReportPart:
+def _build_code_part(section: Section, code: CodeBlock, importance: int) -> ReportPart:
     """Build a part of fixed width; a diff has its signs in the first column."""
     text = render_diff(strip_colours(code.text)) if code.language == "diff" else strip_colours(code.text)
 
@@ -156,7 +156,7 @@ def _build_code_part(section: Section, code: Code, importance: int) -> ReportPar
     return ReportPart(section.title, importance, lines, render_block, is_atomic=not section.is_folded)
 
 
-def _render_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
+def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
     """Yield the lines of a section; without `has_all` only the first rows of tables and lists."""
     blocks = [_render_notes(section)]
     tables = [table.compact or table for table in section.all_tables]
@@ -166,7 +166,7 @@ def _render_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Ite
         blocks.append(_limit_rows(_render_table(table, origin), len(table.headers), has_all=has_all))
     blocks += _render_groups(section, origin, has_all=has_all)
     if section.entries is not None:
-        blocks.append(_render_caused(section.entries, origin))
+        blocks.append(_render_new_findings(section.entries, origin))
     if section.findings is not None:
         for finding in section.findings.findings:
             blocks.append(_render_diagnostic(finding.diagnostic, origin))
@@ -224,9 +224,9 @@ _MAX_TEXT_LENGTH: Final = 280  # the remaining text is in the box below
 _ITEM: Final = re.compile(r" *(\d+\.) (.*)")
 
 
-def _render_caused(entries: FindingEntries, origin: CodeOrigin) -> list[str]:
+def _render_new_findings(entries: FindingEntries, origin: CodeOrigin) -> list[str]:
     """Render new warnings and advice, one line each; beyond the first few of a kind only their subjects."""
-    listed_entries, remaining_entries = limit_per_id(entries.caused)
+    listed_entries, remaining_entries = limit_findings_per_id(entries.caused)
     lines: list[str] = []
     for entry in listed_entries:
         mark = "**Warning**" if entry.level is Level.WARNING else entry.level.value.capitalize()
@@ -235,7 +235,7 @@ def _render_caused(entries: FindingEntries, origin: CodeOrigin) -> list[str]:
         lines.append(f"- {mark} {escape_plain_text(entry.id)}: {_render_entry_text(entry)}{location_note}")
         lines += indent(format_code_block(entry.write, "hcl"), "  ").splitlines() if entry.write else []
     for kind, similar in remaining_entries.items():
-        subjects = list_subjects(similar)
+        subjects = list_finding_subjects(similar)
         subject_note = f": {escape_plain_text(format_instances(subjects, _MAX_NAMES))}" if subjects else ""
         lines.append(f"- {len(similar):,} more {escape_plain_text(kind)}{subject_note}")
     return lines
@@ -248,11 +248,11 @@ def _render_entry_text(entry: FindingEntry) -> str:
     return f"{subject_prefix}{escape_prose(text.rstrip())}"
 
 
-def render_existing(entries: Sequence[FindingEntry]) -> tuple[str, ...]:
+def render_existing_findings(entries: Sequence[FindingEntry]) -> tuple[str, ...]:
     """Render pre-existing findings in one line."""
     if not entries:
         return ()
-    listed_entries, remaining_entries = limit_per_id(entries)
+    listed_entries, remaining_entries = limit_findings_per_id(entries)
     texts = [_render_entry_text(entry).rstrip(".") for entry in listed_entries]
     texts += [f"{len(similar):,} more {escape_plain_text(kind)}" for kind, similar in remaining_entries.items()]
     return (f"Not caused by this plan: {'; '.join(texts)}.",)

@@ -13,7 +13,7 @@ from nexusform.diagnostics.levels import Level, get_level
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.colours import escape_control_characters
-from nexusform.rendering.report.entries import PREEXISTING_NOTE, Finding, collect_findings
+from nexusform.rendering.report.finding_entries import PREEXISTING_NOTE, Finding, collect_findings
 
 VERSION: Final = "2.1.0"
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -39,7 +39,7 @@ def _build_document(findings: Sequence[Finding], version: str, blocks: Mapping[s
     first_diagnostics: dict[str, Diagnostic] = {}
     for finding in findings:
         first_diagnostics.setdefault(finding.diagnostic.id, finding.diagnostic)
-    rules = [_build_rule(first_diagnostics[rule_id]) for rule_id in sorted(first_diagnostics)]
+    rules = [_build_rule_descriptor(first_diagnostics[rule_id]) for rule_id in sorted(first_diagnostics)]
     numbers = {rule["id"]: number for number, rule in enumerate(rules)}
     driver: dict[str, Any] = {"name": "nexusform", "rules": rules}
     if version:
@@ -48,12 +48,12 @@ def _build_document(findings: Sequence[Finding], version: str, blocks: Mapping[s
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {"SRCROOT": {"description": {"text": "Directory of the nexusform run."}}},
-        "results": [_build_result(finding, numbers[finding.diagnostic.id], blocks) for finding in findings],
+        "results": [_build_finding_result(finding, numbers[finding.diagnostic.id], blocks) for finding in findings],
     }
     return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
 
 
-def _build_rule(diagnostic: Diagnostic) -> dict[str, Any]:
+def _build_rule_descriptor(diagnostic: Diagnostic) -> dict[str, Any]:
     """Build a rule for the driver of a run."""
     # The summary of a lint rule starts with its id. Figures belong to a result, not to the rule.
     text = get_summary(diagnostic.id).removeprefix(f"{diagnostic.id}: ")
@@ -70,10 +70,10 @@ def _build_help_uri(rule: str) -> dict[str, str]:
     """Build the address of a rule's page, if the project has a repository."""
     if not PROJECT_URL:
         return {}
-    return {"helpUri": f"{PROJECT_URL}/blob/main/docs/reference/{_format_page(rule)}"}
+    return {"helpUri": f"{PROJECT_URL}/blob/main/docs/reference/{_format_rule_page(rule)}"}
 
 
-def _format_page(rule: str) -> str:
+def _format_rule_page(rule: str) -> str:
     """Return the documentation page of a rule: lint rules have a section, other ids a row."""
     return f"{'lint' if rule in _RULE_HELP else 'diagnostics'}.md#{rule}"
 
@@ -90,7 +90,7 @@ def _build_help(rule: str, summary: str) -> dict[str, str]:
     }
 
 
-def _build_result(finding: Finding, number: int, blocks: Mapping[str, Span]) -> dict[str, Any]:
+def _build_finding_result(finding: Finding, number: int, blocks: Mapping[str, Span]) -> dict[str, Any]:
     """Build one finding; `number` is the index of its rule."""
     diagnostic = finding.diagnostic
     detail = f"\n\n{diagnostic.detail}" if diagnostic.detail else ""

@@ -3,15 +3,15 @@
 # Public names of the package, by module.
 PUBLIC = {
     "code_origin": "CodeOrigin",
-    "entries": "Finding collect_findings",
-    "evaluation_sentence": "describe_evaluation",
+    "finding_entries": "Finding collect_findings",
+    "evaluation_sentence": "describe_plan_evaluation",
     "folding": "fold_instances format_instances format_names",
     "object_rows": "build_object_folds create_schema_lookup",
     "placement_rows": "PlacementDetail",
     "availability_losses": "find_availability_losses find_weakened_rules",
     "upgrade_runbook": "build_upgrade_runbook",
-    "wording": "format_prediction_accuracy",
-    "report_tree": "Code Section Table Report Row",
+    "plan_sentences": "format_prediction_accuracy",
+    "report_tree": "CodeBlock Section Table Report Row",
     "plan_verdict": "compute_impact",
-    "conditions": "describe_candidate describe_feasibility describe_fixes",
+    "plan_conditions": "describe_candidate describe_feasibility describe_suggested_fixes",
 }

@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.placement_kinds.kinds import KINDS, VM
-from nexusform.placements.vm_demands import compute_number_key
-from nexusform.plans.impact.effects import (
+from nexusform.placement_kinds.placement_kind import KINDS, VM
+from nexusform.placements.vm_demands import compute_number_sort_key
+from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     Effect,
     Node,
@@ -92,7 +92,7 @@ def _find_lost_workloads(plan: Plan) -> Iterator[str]:
     workloads: dict[tuple[str, str], _Replicas] = {}
     for row in plan.placements:
         if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:
-            _count_pod(workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times)
+            _count_pod_effect(workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times)
     protected_workloads = {
         f"{upgrade.cluster}/{name}" for upgrade in plan.upgrades for name in upgrade.protected_workloads
     }
@@ -104,7 +104,7 @@ def _find_lost_workloads(plan: Plan) -> Iterator[str]:
             yield f"{name} is down for some time: {replica_text} re-created"
         if replicas.up or not replicas.effects:
             continue
-        text = _describe_effects(replicas.effects)
+        text = _describe_replica_effects(replicas.effects)
         if not (replicas.effects[Effect.MOVED] or replicas.effects[Effect.RECREATED]):
             yield f"{name} has no replica left: {text}"
         elif len(replicas.removal_times) == 1 and not (
@@ -113,7 +113,7 @@ def _find_lost_workloads(plan: Plan) -> Iterator[str]:
             yield f"{name} is down for some time: {text}"
 
 
-def _count_pod(replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]) -> None:
+def _count_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]) -> None:
     effect = compute_effect(pod)
     if effect in (Effect.UNCHANGED, Effect.UPDATED) or (
         pod.trigger in _ROLLING_TRIGGERS and effect is not Effect.UNPLACED
@@ -140,7 +140,7 @@ def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
     batches: dict[int, _RemovalTime] = {}
     nodes = {node: row for node, row in index_upgrade_nodes(plan).items() if row.trigger in _ROLLING_TRIGGERS}
     rows = {id(row): row for row in nodes.values()}
-    for row in sorted(rows.values(), key=lambda row: compute_number_key(row.number)):
+    for row in sorted(rows.values(), key=lambda row: compute_number_sort_key(row.number)):
         pool = (row.site_id, row.cluster, row.pool)
         batches[id(row)] = (*pool, removed_counts[pool] // sizes[pool])
         removed_counts[pool] += 1
@@ -155,7 +155,7 @@ _VERBS: Final = {
 }
 
 
-def _describe_effects(effects: Mapping[Effect, int]) -> str:
+def _describe_replica_effects(effects: Mapping[Effect, int]) -> str:
     """Return `its only replica moves`, `all of its 3 replicas move` or `of its 3 replicas 1 moves and 2 lose ...`."""
     verbs: Counter[tuple[str, str]] = Counter()
     for effect, count in effects.items():

@@ -22,7 +22,7 @@ from nexusform.rendering.report.report_tree import Row, Span, Style, Table
 _MAX_NAMES: Final = 3
 
 
-class _Figure(Struct, frozen=True):
+class _CapacityFigure(Struct, frozen=True):
     """One figure of a site as text, before and after the plan."""
 
     label: str
@@ -42,9 +42,9 @@ def build_capacity_table(
         rows_by_site.setdefault(row.site_id, []).append(row)
     if not rows_by_site:
         return None, ""
-    figures = _build_figures(rows_by_site, other_capacity)
+    figures = _build_site_figures(rows_by_site, other_capacity)
     changed = [site for site in figures if any(figure.before != figure.after for figure in figures[site])]
-    sites_by_figures: dict[tuple[str, tuple[_Figure, ...]], list[str]] = {}
+    sites_by_figures: dict[tuple[str, tuple[_CapacityFigure, ...]], list[str]] = {}
     for site in figures if has_unchanged else changed or figures:
         sites_by_figures.setdefault((rows_by_site[site][0].sku, figures[site]), []).append(site)
     ordered = sorted(sites_by_figures.items(), key=lambda group: not any(figure.is_worse for figure in group[0][1]))
@@ -59,15 +59,15 @@ def build_capacity_table(
     return Table((scope, "before", "after"), tuple(table_rows), frozenset({1, 2}), "Capacity before and after"), note
 
 
-def _build_table_row(prefix: str, figure: _Figure) -> Row:
+def _build_table_row(prefix: str, figure: _CapacityFigure) -> Row:
     """Build the cells of one figure of a site; less capacity is highlighted."""
     after = Span(figure.after, Style.STRONG) if figure.is_worse else figure.after
     return Row((f"{prefix}{figure.label}", figure.before, after))
 
 
-def _build_figures(
+def _build_site_figures(
     rows_by_site: Mapping[str, Sequence[SiteCapacity]], other_capacity: Sequence[OtherCapacity]
-) -> dict[str, tuple[_Figure, ...]]:
+) -> dict[str, tuple[_CapacityFigure, ...]]:
     """Build the figures of every site, in plan order."""
     skus = {rows[0].sku for rows in rows_by_site.values()}
     free_label = f"spare capacity for {skus.pop() if len(skus) == 1 else 'the largest SKU'}"
@@ -79,14 +79,14 @@ def _build_figures(
     return figures
 
 
-def _list_figures(rows: Sequence[SiteCapacity], free_label: str) -> Iterator[_Figure]:
+def _list_figures(rows: Sequence[SiteCapacity], free_label: str) -> Iterator[_CapacityFigure]:
     """Yield the figures of a site by its capacities per SKU, largest first; a greater deficit is worse."""
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]
     for label, (format_figure, compute_deficit) in {free_label: _FREE, **_FURTHER_MEASURES}.items():
         old, new = (format_figure(side) if side else "-" for side in (before, after))
         is_worse = bool(before and after) and compute_deficit(after) > compute_deficit(before)
-        yield _Figure(label, old, new, is_worse)
+        yield _CapacityFigure(label, old, new, is_worse)
 
 
 def _list_surge_clusters(capacities: Sequence[Capacity]) -> tuple[list[str], list[str]]:
@@ -96,7 +96,7 @@ def _list_surge_clusters(capacities: Sequence[Capacity]) -> tuple[list[str], lis
     return list(insufficient), [cluster for cluster in uncertain if cluster not in insufficient]
 
 
-def _format_surge(capacities: Sequence[Capacity]) -> str:
+def _format_surge_capacity(capacities: Sequence[Capacity]) -> str:
     """Return "yes", or the clusters without certain surge capacity."""
     insufficient, uncertain = _list_surge_clusters(capacities)
     if insufficient or uncertain:
@@ -118,7 +118,7 @@ _FURTHER_MEASURES: Final[Mapping[str, _Measure]] = {
         lambda side: str(side[0].free_interval_after_rack_loss),
         lambda side: -side[0].free_after_rack_loss,
     ),
-    "surge capacity for every cluster": (_format_surge, _compute_surge_deficit),
+    "surge capacity for every cluster": (_format_surge_capacity, _compute_surge_deficit),
 }
 
 # Labels of the figures of other kinds of capacity.
@@ -130,12 +130,12 @@ _OTHER_LABELS: Final[Mapping[OtherResourceKind, str]] = {
 }
 
 
-def _list_other_figures(other_capacity: Sequence[OtherCapacity]) -> Iterator[_Figure]:
+def _list_other_figures(other_capacity: Sequence[OtherCapacity]) -> Iterator[_CapacityFigure]:
     """Yield the scarcest capacity of a site for each kind other than machines."""
     for kind, label in _OTHER_LABELS.items():
         row = find_scarcest_resource(other_capacity, kind)
         if row is None:
-            yield _Figure(label, "-", "-", is_worse=False)
+            yield _CapacityFigure(label, "-", "-", is_worse=False)
             continue
         old, new = (format_spare_resources(row, free) for free in (row.free_before, row.free))
-        yield _Figure(label, old, new, row.free is not None and row.free < (row.free_before or 0))
+        yield _CapacityFigure(label, old, new, row.free is not None and row.free < (row.free_before or 0))

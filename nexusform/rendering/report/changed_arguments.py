@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from nexusform.interfaces.plugins import UNFINISHED_KEY
-from nexusform.placement_kinds.kinds import MAPS
+from nexusform.placement_kinds.placement_kind import MAPS
 from nexusform.plans.plan import Change, Drift
 from nexusform.rendering.notation.hcl_text import SENSITIVE, PathMarks, build_path_trie, format_scalar
 from nexusform.rendering.report.difference_tree import (
@@ -52,14 +52,14 @@ def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str
     names = [child.name for child in tree.children if child.kind in kinds and child.symbol == CHANGED]
     if not names:
         return {}
-    from nexusform.rendering.report.manifest_changes import compare_manifests, describe_changes
+    from nexusform.rendering.report.manifest_changes import compare_manifests, describe_manifest_changes
 
     old_attributes, new_attributes = change.before or {}, change.after or {}
     clauses = {}
     for name in names:
         fields = compare_manifests(old_attributes.get(name), new_attributes.get(name))
         attribute = "" if any(field.title for field in fields) else f"{name} "
-        clauses[name] = tuple(f"{attribute}{clause}" for clause in describe_changes(fields))
+        clauses[name] = tuple(f"{attribute}{clause}" for clause in describe_manifest_changes(fields))
     return clauses
 
 

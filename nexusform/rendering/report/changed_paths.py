@@ -16,7 +16,7 @@ from nexusform.rendering.notation.hcl_text import (
     format_scalar,
     quote_string,
 )
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 _ABSENT: Final = object()
 _MAX_VALUE_LENGTH: Final = 60

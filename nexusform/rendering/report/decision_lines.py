@@ -10,14 +10,14 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.diagnostics.phrases import (
-    compute_natural_key,
+    compute_natural_sort_key,
     format_count,
     format_first_items,
     format_list,
     select_word_form,
 )
-from nexusform.placement_kinds.kinds import VM, get_kind_noun
-from nexusform.plans.impact.decision import (
+from nexusform.placement_kinds.placement_kind import VM, get_kind_noun
+from nexusform.plans.impact.decision_figures import (
     INSUFFICIENT,
     SUFFICIENT,
     CapacityFigures,
@@ -26,7 +26,8 @@ from nexusform.plans.impact.decision import (
     ImpactFigures,
     build_decision,
 )
-from nexusform.plans.impact.effects import (
+from nexusform.plans.impact.guard_rails import BLOCKED, GUARD_RAIL, PASSED, format_limit
+from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     Effect,
     EffectCount,
@@ -35,9 +36,8 @@ from nexusform.plans.impact.effects import (
     format_effect_clauses,
     select_rows_outside_upgrades,
 )
-from nexusform.plans.impact.guard_rails import BLOCKED, GUARD_RAIL, PASSED, format_limit
 from nexusform.plans.plan import Action, PlacementAction, Plan, SeparationVerdict, is_fully_decided
-from nexusform.plans.plan_checks import GuardRailResult, ProgramCheck, SincePrevious
+from nexusform.plans.plan_checks import GuardRailResult, PreviousPlanDifferences, ProgramCheck
 from nexusform.rendering.report.availability_losses import find_availability_losses, find_weakened_rules
 from nexusform.rendering.report.folding import format_names
 from nexusform.scheduling.racks.vms import Interval
@@ -68,12 +68,12 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Partial plan", tuple(_describe_selection(plan))),
         DecisionLine("Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))),
         DecisionLine("Risk", (*find_weakened_rules(plan), *_find_further_losses(plan))),
-        DecisionLine("Blocked", tuple(list_reasons(plan))),
+        DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
         DecisionLine("Capacity", tuple(_describe_capacity(decision.capacity))),
         DecisionLine("Upgrades", tuple(_describe_upgrade_capacity(decision))),
         DecisionLine("Confidence", tuple(_describe_confidence(plan, decision.confidence))),
         DecisionLine("Guard rails", tuple(_describe_guard_rails(decision.guard_rails))),
-        *_build_since_line(plan.since),
+        *_build_previous_plan_line(plan.since),
         DecisionLine("Checked by", tuple(map(_describe_check, plan.checks_by))),
     )
     return tuple(line for line in lines if line.texts)
@@ -120,7 +120,7 @@ def _describe_impact(plan: Plan, figures: ImpactFigures) -> str:
     elif plan.upgrades:
         clauses.append("capacity never drops")
     if figures.minutes is not None:
-        clauses.append(f"drains up to {_format_minutes(figures.minutes.max)}")
+        clauses.append(f"drains up to {_format_drain_minutes(figures.minutes.max)}")
     further_clauses = [*stopped, *format_effect_clauses(counts, [Effect.WAITING])]
     if plan.to_destroy:
         further_clauses.append(describe_destroyed(plan))
@@ -140,7 +140,7 @@ def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
     if len(changed) == total > _MIN_CLUSTERS:
         yield f"{verb} in all {total:,} clusters"
     elif changed and total > _MIN_CLUSTERS:
-        names = format_names(sorted(changed, key=compute_natural_key), _MAX_CLUSTERS)
+        names = format_names(sorted(changed, key=compute_natural_sort_key), _MAX_CLUSTERS)
         yield f"{verb} in {len(changed):,} of {total:,} clusters: {names}"
 
 
@@ -173,7 +173,7 @@ def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -
     return clauses
 
 
-def _format_minutes(minutes: int) -> str:
+def _format_drain_minutes(minutes: int) -> str:
     return f"{minutes} min" if minutes <= _MAX_MINUTES else f"{-(-minutes // _MINUTES_PER_HOUR):,} h"
 
 
@@ -208,14 +208,14 @@ def _describe_capacity(rows: Sequence[CapacityFigures]) -> Iterator[str]:
 
 def format_capacity(row: CapacityFigures) -> str:
     """Return `46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)`, or one figure each if unchanged."""
-    free = _format_change(row.before, row.after)
-    rack_down = _format_change(row.rack_down_before, row.rack_down_after)
+    free = _format_figure_change(row.before, row.after)
+    rack_down = _format_figure_change(row.rack_down_before, row.rack_down_after)
     bound = "at most " if row.lacks_data else ""
     note = "; data is missing" if row.lacks_data else ""
     return f"{bound}{free} x {row.vm_sku_name} ({rack_down} with one rack down){note}"
 
 
-def _format_change(before: Interval | None, after: Interval | None) -> str:
+def _format_figure_change(before: Interval | None, after: Interval | None) -> str:
     assert after is not None, "only existing sites have figures"
     if before is None or before == after:
         return _format_amount(after)
@@ -311,7 +311,7 @@ def _describe_check(check: ProgramCheck) -> str:
     return f"{text}, {format_count(len(check.differences), 'difference')}" if check.differences else text
 
 
-def _build_since_line(since: SincePrevious | None) -> list[DecisionLine]:
+def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[DecisionLine]:
     """Return the line `Since 0123abc: 2 fewer moves; cluster-d no longer affected`; none without an earlier plan."""
     if since is None:
         return []
@@ -331,7 +331,7 @@ def _build_since_line(since: SincePrevious | None) -> list[DecisionLine]:
 # --- reasons that block the plan ---------------------------------------------------------------
 
 
-def list_reasons(plan: Plan) -> list[str]:
+def list_blocking_reasons(plan: Plan) -> list[str]:
     """Return the violated separation rules and the blocking errors, without guard rails."""
     if not plan.is_rejected:
         return []

@@ -18,12 +18,12 @@ from nexusform.rendering.notation.hcl_text import (
     PathMarks,
     format_attribute_name,
     get_element_type,
-    is_too_deep,
+    is_nested_too_deep,
     quote_string,
 )
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, get_order_attribute
 from nexusform.schemas.value_types import DYNAMIC, MapType, ObjectType, SetType, Type
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 CREATED, DELETED, CHANGED, SAME = "+", "-", "~", ""
 # A labelled block (an agent pool) with all VMs deleted and created again.
@@ -117,7 +117,7 @@ class Comparison(Struct, frozen=True):
         blocks: list[DifferenceNode] = []
         for name in sorted({**old, **new}.keys() & schema.blocks.keys()):
             blocks += self._compare_blocks(name, old, new, schema.blocks[name], marks.select_part(name, name))
-        visible_blocks = tuple(filter(self._is_visible, blocks))
+        visible_blocks = tuple(filter(self._is_node_visible, blocks))
         return body._replace(
             symbol=CHANGED if any(part.symbol for part in (*body.children, *visible_blocks)) else SAME,
             blocks=visible_blocks,
@@ -128,7 +128,7 @@ class Comparison(Struct, frozen=True):
         self, name: str, old: Any, new: Any, value_type: Type, marks: PathMarks = NO_MARKS
     ) -> DifferenceNode:
         """Compare two values and return their node; ABSENT means a missing value."""
-        if is_too_deep(old) or is_too_deep(new):
+        if is_nested_too_deep(old) or is_nested_too_deep(new):
             return DifferenceNode(NodeKind.CONDENSED, _compute_symbol(old, new, value_type), name, new=TOO_DEEP)
         return self._compare_named(name, old, new, value_type, marks)
 
@@ -137,7 +137,7 @@ class Comparison(Struct, frozen=True):
         forces_replacement = marks.replacement is True and node.symbol != SAME
         return node._replace(name=name, forces_replacement=forces_replacement) if name or forces_replacement else node
 
-    def _is_visible(self, node: DifferenceNode) -> bool:
+    def _is_node_visible(self, node: DifferenceNode) -> bool:
         """Return whether a node is part of the tree: it differs, or unchanged parts are requested."""
         return self.show_unchanged or node.symbol != SAME
 
@@ -251,7 +251,7 @@ class Comparison(Struct, frozen=True):
                 hidden_count += 1
                 continue
             child = compare(name, old_value, new_value, part_type, part_marks)
-            if is_important or self._is_visible(child):
+            if is_important or self._is_node_visible(child):
                 children.append(child)
             else:
                 hidden_count += 1
@@ -269,7 +269,7 @@ class Comparison(Struct, frozen=True):
             part_marks = NO_MARKS if is_set else marks.select_part(i, j)
             children.append(self._build_node(old_element, new_element, element_type, part_marks))
         if is_set:
-            visible = tuple(filter(self._is_visible, children))
+            visible = tuple(filter(self._is_node_visible, children))
             return DifferenceNode(NodeKind.SET, symbol, children=visible, hidden=len(children) - len(visible))
         visible, hidden_count = (tuple(children), 0) if self.show_unchanged else _select_with_context(children)
         return DifferenceNode(NodeKind.LIST, _merge_symbols(symbol, children), children=visible, hidden=hidden_count)
@@ -330,15 +330,15 @@ def _is_equal(old: Any, new: Any, value_type: Type = DYNAMIC) -> bool:
         return True
     if old != new:
         return False
-    return value_type is not DYNAMIC or _has_same_booleans(old, new)
+    return value_type is not DYNAMIC or _is_equal_with_booleans(old, new)
 
 
-def _has_same_booleans(old: Any, new: Any) -> bool:
+def _is_equal_with_booleans(old: Any, new: Any) -> bool:
     """Return whether equal values have booleans at the same positions. Python treats 1 and True as equal."""
     if old.__class__ is dict:
-        return all(_has_same_booleans(old[name], new[name]) for name in old)
+        return all(_is_equal_with_booleans(old[name], new[name]) for name in old)
     if old.__class__ is list:
-        return all(map(_has_same_booleans, old, new))
+        return all(map(_is_equal_with_booleans, old, new))
     return (old.__class__ is bool) == (new.__class__ is bool)
 
 
@@ -366,7 +366,7 @@ def _parse_json(text: Any) -> Any:
         structure = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return None if is_too_deep(structure) else structure
+    return None if is_nested_too_deep(structure) else structure
 
 
 # --- blocks and elements -----------------------------------------------------------------------

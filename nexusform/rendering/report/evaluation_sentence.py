@@ -8,7 +8,7 @@ from nexusform.plans.plan import Plan
 _MAX_NAMES = 5
 
 
-def describe_evaluation(plan: Plan) -> str:
+def describe_plan_evaluation(plan: Plan) -> str:
     """Describe how a plan was evaluated, or return "" if it is not recorded."""
     evaluation = plan.basis.evaluation
     if evaluation is None:

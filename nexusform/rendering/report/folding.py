@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_first_items, group_ranges, select_word_form
-from nexusform.placement_kinds.kinds import KINDS
+from nexusform.placement_kinds.placement_kind import KINDS
 from nexusform.plans.plan import PlacementTable, Plan, is_fully_decided
 from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine
 from nexusform.resources.address import Address
@@ -217,7 +217,7 @@ def _build_key_spans(keys: Sequence[int | str]) -> list[tuple[str, int]]:
 _Shape: TypeAlias = tuple[object, ...]
 
 
-class AddressFold(Struct, frozen=True):
+class FoldedAddresses(Struct, frozen=True):
     """Addresses that differ in one part: their positions in the folded list and one text. `keys` lists the
     instances when the text only counts them.
     """
@@ -227,7 +227,7 @@ class AddressFold(Struct, frozen=True):
     keys: str = ""
 
 
-def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> list[AddressFold]:
+def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> list[FoldedAddresses]:
     """Fold addresses of the same kind that differ in one instance key or in the final number of their name.
     Addresses fold only with an equal element of `kinds`. Every position is in one fold; folds are ordered by
     first member.
@@ -235,19 +235,19 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
     with_keys: dict[object, list[int]] = {}
     without_keys: dict[object, list[int]] = {}
     for position, address in enumerate(addresses):
-        slot = _find_key_slot(address)
+        slot = _find_folded_key_position(address)
         if slot is None:
             group = (kinds[position], address.mode, address.type, address.module)
             without_keys.setdefault(group, []).append(position)
         else:
-            with_keys.setdefault((kinds[position], _remove_key(address, slot), slot), []).append(position)
+            with_keys.setdefault((kinds[position], _remove_folded_key(address, slot), slot), []).append(position)
     folds = [_fold_by_key(members, addresses) for members in with_keys.values()]
     for members in without_keys.values():
         folds += _fold_by_name(members, addresses)
     return sorted(folds, key=lambda fold: fold.members[0])
 
 
-def _find_key_slot(address: Address) -> int | None:
+def _find_folded_key_position(address: Address) -> int | None:
     """Return the slot of the key to fold by: -1 = own key, 0, 1, ... = key of a module, None = no key. The
     own key has priority, then the innermost module.
     """
@@ -259,18 +259,18 @@ def _find_key_slot(address: Address) -> int | None:
     return None
 
 
-def _remove_key(address: Address, slot: int) -> _Shape:
+def _remove_folded_key(address: Address, slot: int) -> _Shape:
     """Return the address without the key of that slot."""
     modules = [(step.name, None if position == slot else step.key) for position, step in enumerate(address.module)]
     return (tuple(modules), address.mode, address.type, address.name, None if slot == -1 else address.key)
 
 
-def _fold_by_key(members: Sequence[int], addresses: Sequence[Address]) -> AddressFold:
+def _fold_by_key(members: Sequence[int], addresses: Sequence[Address]) -> FoldedAddresses:
     """Fold instances of one block, or of one block in instances of one module."""
     first_address = addresses[members[0]]
     if len(members) == 1:
-        return AddressFold(tuple(members), str(first_address))
-    slot = _find_key_slot(first_address)
+        return FoldedAddresses(tuple(members), str(first_address))
+    slot = _find_folded_key_position(first_address)
     assert slot is not None, "folded by a key"
     keys: list[int | str] = []
     for member in members:
@@ -280,8 +280,8 @@ def _fold_by_key(members: Sequence[int], addresses: Sequence[Address]) -> Addres
         keys.append(key)
     text = format_keys(keys)
     if len(text) <= _MAX_KEYS_LENGTH:
-        return AddressFold(tuple(members), _format_address(first_address, slot, text))
-    return AddressFold(
+        return FoldedAddresses(tuple(members), _format_address(first_address, slot, text))
+    return FoldedAddresses(
         tuple(members), _format_address(first_address, slot, f"[{len(keys):,} keys]"), format_names(map(str, keys))
     )
 
@@ -301,17 +301,17 @@ def _format_key(key: Key) -> str:
     return "" if key is None else format_keys([key])
 
 
-def _fold_by_name(members: Sequence[int], addresses: Sequence[Address]) -> list[AddressFold]:
+def _fold_by_name(members: Sequence[int], addresses: Sequence[Address]) -> list[FoldedAddresses]:
     """Fold blocks of one type without keys by runs of names."""
     by_name: Mapping[str, int] = {addresses[member].name: member for member in members}
     if len(by_name) < len(members):  # deposed objects share an address
-        return [AddressFold((member,), str(addresses[member])) for member in members]
-    folds: list[AddressFold] = []
+        return [FoldedAddresses((member,), str(addresses[member])) for member in members]
+    folds: list[FoldedAddresses] = []
     for run in build_name_runs(by_name):
         positions = tuple(by_name[f"{run.prefix}{number}"] for number in run.numbers)
         first_address = addresses[positions[0]]
         front = str(first_address).removesuffix(first_address.name)
-        folds.append(AddressFold(positions, f"{front}{run.prefix}{run.span}"))
+        folds.append(FoldedAddresses(positions, f"{front}{run.prefix}{run.span}"))
     return folds
 
 
@@ -361,7 +361,7 @@ def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int 
     sites = []
     for site_id, site_tables in by_site.items():
         members = _group_pools(site_tables) if is_folded else [[table] for table in site_tables]
-        rows = [_build_row(pool_tables, plan.samples) for pool_tables in members]
+        rows = [_build_pool_row(pool_tables, plan.samples) for pool_tables in members]
         visible_rows = rows[:MAX_ROWS]
         hidden_pools = sum(row.pools for row in rows[MAX_ROWS:])
         name, is_decided = names.get(site_id, site_id), is_fully_decided(site_tables)
@@ -380,7 +380,7 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
         sites_by_rows.setdefault(replace(site, site="", names=(), rows=rows), []).append(site)
     folded_sites: list[SitePools] = []
     for general_site, members in sites_by_rows.items():
-        if (named_rows := _restore_names(general_site.rows, members)) is not None:
+        if (named_rows := _restore_site_names(general_site.rows, members)) is not None:
             folded_sites.append(_merge_sites(general_site, named_rows, members))
             continue
         members_by_clusters: dict[tuple[str, ...], list[SitePools]] = {}
@@ -388,7 +388,7 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
             clusters = tuple(_replace_site(row.cluster, member.site) for row in member.rows)
             members_by_clusters.setdefault(clusters, []).append(member)
         for same_clusters in members_by_clusters.values():
-            rows = _restore_names(general_site.rows, same_clusters) or general_site.rows
+            rows = _restore_site_names(general_site.rows, same_clusters) or general_site.rows
             folded_sites.append(_merge_sites(general_site, rows, same_clusters))
     return tuple(folded_sites)
 
@@ -414,7 +414,7 @@ def _normalize_row(row: PoolRow, site: SitePools) -> PoolRow:
     )
 
 
-def _restore_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
+def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
     """Name the racks with the same names on every site, and the clusters. Return None for clusters without a
     common name or a common prefix.
     """
@@ -442,7 +442,7 @@ def _group_pools(tables: Iterable[PlacementTable]) -> list[list[PlacementTable]]
     return list(tables_by_pool.values())
 
 
-def _build_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
+def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     """Build one row of several similar pools."""
     first_table = tables[0]
     is_single = len(tables) == 1
@@ -455,8 +455,8 @@ def _build_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         count=f"{first_table.total_count:,}" if is_single else f"{len(tables):,} x {first_table.total_count:,}",
         racks=format_names(racks) if is_single else _format_rack_counts(tables),
         per_rack=format_range(per_rack),
-        exact_counts=_format_exact(tables, [table.racks_certain for table in tables], samples),
-        exact_machines=_format_exact(tables, [table.machines_certain for table in tables], samples),
+        exact_counts=_format_certain_count(tables, [table.racks_certain for table in tables], samples),
+        exact_machines=_format_certain_count(tables, [table.machines_certain for table in tables], samples),
         note=_describe_expected(first_table) if is_single else _describe_expected_clusters(tables),
         pools=len(tables),
         rack_count=len(racks),
@@ -478,7 +478,7 @@ def _format_rack_counts(tables: Iterable[PlacementTable]) -> str:
     return f"{format_range(counts)} {select_word_form(max(counts), 'rack', 'racks')} each"
 
 
-def _format_exact(tables: Iterable[PlacementTable], certain: Iterable[int], samples: int) -> str:
+def _format_certain_count(tables: Iterable[PlacementTable], certain: Iterable[int], samples: int) -> str:
     """Format a number of certain placed VMs; "" without samples or placed VMs."""
     placed = sum(table.placed for table in tables)
     return f"{sum(certain):,} of {placed:,}" if samples and placed else ""
@@ -493,7 +493,7 @@ def format_range(numbers: Iterable[int]) -> str:
     return str(low) if low == high else f"{low}..{high}"
 
 
-def _is_unexpected(table: PlacementTable) -> bool:
+def _has_unexpected_spread(table: PlacementTable) -> bool:
     """Return whether the spread of a pool differs from the expected one."""
     numbers = set(table.actual_vms_per_rack.values())
     return table.actual_racks != table.expected_racks or not numbers <= set(table.expected_vms_per_rack)
@@ -501,7 +501,7 @@ def _is_unexpected(table: PlacementTable) -> bool:
 
 def _describe_expected(table: PlacementTable) -> str:
     """Describe the expected spread and deviating racks: `expected 4 per rack; rack3,6 get 5, rack7,8 get 3`."""
-    if not _is_unexpected(table):
+    if not _has_unexpected_spread(table):
         return ""
     per_rack = format_range(table.expected_vms_per_rack)
     rack_count = (
@@ -522,7 +522,7 @@ def _describe_expected(table: PlacementTable) -> str:
 
 def _describe_expected_clusters(tables: Iterable[PlacementTable]) -> str:
     """Describe the expected spread of several pools that deviate from it."""
-    unexpected_tables = [table for table in tables if _is_unexpected(table)]
+    unexpected_tables = [table for table in tables if _has_unexpected_spread(table)]
     if not unexpected_tables:
         return ""
     per_rack = format_range(chain.from_iterable(table.expected_vms_per_rack for table in unexpected_tables))

@@ -93,7 +93,7 @@ def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) 
     changes: list[FieldChange] = []
     is_secret = old.get("kind") == "Secret"
     for path, before, after in _find_differences((), old, new):
-        format_side = _hide_value if is_secret and path[0] in _SECRET_FIELDS else _format_value
+        format_side = _replace_by_sensitive if is_secret and path[0] in _SECRET_FIELDS else _format_value
         last_list = max((at for at, step in enumerate(path) if step.startswith("[")), default=0)
         visible_steps = path[max(last_list - 1, 0) :] if last_list else path
         if len(visible_steps) > 1 and visible_steps[0] == "spec":
@@ -113,7 +113,7 @@ def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
     """Return the innermost differences."""
     if old == new and (old.__class__ is bool) == (new.__class__ is bool):
         return []
-    before, after = _split_parts(old), _split_parts(new)
+    before, after = _split_into_parts(old), _split_into_parts(new)
     if not before or not after or isinstance(old, dict) != isinstance(new, dict):
         return [(path, old, new)]
     differences: list[_Difference] = []
@@ -122,7 +122,7 @@ def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
     return differences
 
 
-def _split_parts(value: Any) -> dict[str, Any] | None:
+def _split_into_parts(value: Any) -> dict[str, Any] | None:
     """Return the fields of a mapping or the items of a list by name or position; None for other values."""
     if isinstance(value, dict):
         return value
@@ -134,7 +134,7 @@ def _split_parts(value: Any) -> dict[str, Any] | None:
     return {f"[{position}]": item for position, item in enumerate(value)}
 
 
-def _hide_value(value: Any) -> str:
+def _replace_by_sensitive(value: Any) -> str:
     return "" if value is _ABSENT else SENSITIVE
 
 
@@ -155,7 +155,7 @@ def _format_value(value: Any) -> str:
 _MAX_FIELDS: Final = 3
 
 
-def describe_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]:
+def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]:
     """Return a clause per object: `+Service web`, or `Deployment web` with its changed fields."""
     by_object: dict[str, list[FieldChange]] = {}
     for change in changes:

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import format_count
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path
-from nexusform.placement_kinds.kinds import KINDS, get_kind_order
-from nexusform.plans.impact.effects import compute_effect, describe_state
+from nexusform.placement_kinds.placement_kind import KINDS, get_kind_order
+from nexusform.plans.impact.object_effects import compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Drift, Mode, PlacementAction, Plan
-from nexusform.rendering.report import wording
+from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.folding import fold_addresses, format_names
 from nexusform.rendering.report.placement_rows import OUTCOMES, describe_outcome
 from nexusform.resources.address import Address
@@ -165,22 +165,22 @@ def _format_shared_clauses(row_clauses: tuple[str, ...]) -> tuple[str, ...]:
 def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> ObjectRow:
     """Build the row of a change: its symbol, its name and its changed attributes."""
     if change.after is None or change.action is Action.FORGET:
-        attributes = _select_visible(change.before, change.sensitive_before)
+        attributes = _select_visible_attributes(change.before, change.sensitive_before)
     else:
-        attributes = _select_visible(change.after, change.sensitive_after)
+        attributes = _select_visible_attributes(change.after, change.sensitive_after)
     if change.action in _WHOLE_OBJECT_ACTIONS:
-        clauses = _collect_facts(attributes)
+        clauses = _collect_object_descriptions(attributes)
     else:
         from nexusform.rendering.report.changed_arguments import describe_changes
 
         clauses = describe_changes(change, schema, placement_clauses)
-    note = _format_note(change)
+    note = _format_change_note(change)
     if clauses and note.startswith("("):
         # A bracketed note belongs to the last clause, not on its own line.
         clauses, note = (*clauses[:-1], f"{clauses[-1]} {note}"), ""
     return ObjectRow(
         address=change.address,
-        symbol=wording.SYMBOLS[change.action],
+        symbol=plan_sentences.SYMBOLS[change.action],
         name=_find_name(change.address, attributes),
         clauses=(*clauses, note) if note else clauses,
         deposed=change.deposed,
@@ -191,7 +191,7 @@ def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tu
 _WHOLE_OBJECT_ACTIONS: Final = (Action.CREATE, Action.READ, Action.DELETE, Action.FORGET)
 
 
-def _select_visible(attributes: _Attributes | None, sensitive: Iterable[Path]) -> _Attributes:
+def _select_visible_attributes(attributes: _Attributes | None, sensitive: Iterable[Path]) -> _Attributes:
     """Return the attributes without sensitive values."""
     hidden_names = {path[0] for path in sensitive if path}
     if () in sensitive:
@@ -201,7 +201,7 @@ def _select_visible(attributes: _Attributes | None, sensitive: Iterable[Path]) -
 
 def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
     """Build the row of a change made outside of nexusform."""
-    name = _find_name(drift.address, _select_visible(drift.before, drift.sensitive))
+    name = _find_name(drift.address, _select_visible_attributes(drift.before, drift.sensitive))
     if drift.after is None:
         return ObjectRow(drift.address, "-", name, ("has been deleted",))
     from nexusform.rendering.report.changed_arguments import describe_drift
@@ -234,7 +234,7 @@ _REASON_NOTES: Final = {
 }
 
 
-def _format_note(change: Change) -> str:
+def _format_change_note(change: Change) -> str:
     """Format the reason of the change, its import id and its previous address."""
     notes = []
     if change.action is Action.FORGET:
@@ -273,7 +273,7 @@ def _describe_machines(attributes: _Attributes) -> str:
     return format_count(count, "machine") if isinstance(count, int) and count else ""
 
 
-def _make_text_fact(name: str) -> Callable[[_Attributes], str]:
+def _make_text_reader(name: str) -> Callable[[_Attributes], str]:
     """Return a function that reads the attribute of that name if it is a text."""
 
     def read_text(attributes: _Attributes) -> str:
@@ -325,8 +325,8 @@ def _describe_manifests(attributes: _Attributes) -> str:
 _FACTS: Final[tuple[Callable[[_Attributes], str], ...]] = (
     _describe_vms,
     _describe_machines,
-    _make_text_fact("vm_sku_name"),
-    _make_text_fact("machine_sku"),
+    _make_text_reader("vm_sku_name"),
+    _make_text_reader("machine_sku"),
     _describe_machine_action,
     _describe_policy,
     _describe_location,
@@ -335,7 +335,7 @@ _FACTS: Final[tuple[Callable[[_Attributes], str], ...]] = (
 )
 
 
-def _collect_facts(attributes: _Attributes) -> tuple[str, ...]:
+def _collect_object_descriptions(attributes: _Attributes) -> tuple[str, ...]:
     """Return the nonempty facts of an object."""
     facts = (fact(attributes) for fact in _FACTS)
     return tuple(fact for fact in facts if fact)

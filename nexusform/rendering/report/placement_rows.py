@@ -10,21 +10,21 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count, group_ranges, select_word_form
-from nexusform.placement_kinds.kinds import KINDS, MAXIMUM_NAMES, VM, format_location_text, get_kind_order
-from nexusform.plans.impact.effects import (
+from nexusform.placement_kinds.placement_kind import KINDS, MAXIMUM_NAMES, VM, format_location_text, get_kind_order
+from nexusform.plans.impact.object_effects import (
     Effect,
     EffectCount,
     compute_effect,
     count_effects,
     describe_state,
-    format_verb,
+    format_effect_verb,
     get_host_noun,
 )
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter
-from nexusform.rendering.report.wording import describe_alternative, describe_doubt, describe_trigger
+from nexusform.rendering.report.plan_sentences import describe_other_location, describe_trigger, format_uncertainty_mark
 from nexusform.resources.address import Address
-from nexusform.scheduling.decision import Location
+from nexusform.scheduling.placement_decision import Location
 from nexusform.scheduling.racks.vms import Placement
 
 # More moves than this are folded.
@@ -135,7 +135,7 @@ class PlacementSummary(Struct, frozen=True):
                 effect = Effect.WAITING if is_still_waiting else effect_count.effect
                 state = effect_count.state if effect in (Effect.WAITING, Effect.RECREATED) else ""
                 counts[effect, state] += effect_count.count
-        return [f"{count:,} {format_verb(*key, count)}" for key, count in counts.items()]
+        return [f"{count:,} {format_effect_verb(*key, count)}" for key, count in counts.items()]
 
 
 OUTCOMES: Mapping[Effect, str] = {
@@ -182,11 +182,11 @@ def describe_outcome(effect: Effect, state: str) -> str:
 _NOTE_EFFECTS = frozenset({Effect.RECREATED, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING})
 
 
-def build_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
+def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     """Return the total, then one summary per kind if there are several kinds."""
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
-        counts[row.kind][_get_action(row)] += compute_effect(row) is not Effect.NOT_CREATED
+        counts[row.kind][_get_displayed_action(row)] += compute_effect(row) is not Effect.NOT_CREATED
     # The plan counts kept objects; rows for them exist on request only. Objects without a row are VMs.
     rows_kept = sum(actions[PlacementAction.KEEP] for actions in counts.values())
     unlisted = max(0, plan.unchanged_count - rows_kept)
@@ -203,7 +203,7 @@ def build_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     return (total, *by_kind) if len(by_kind) > 1 else (total,)
 
 
-def _get_action(row: PlacementChange) -> PlacementAction:
+def _get_displayed_action(row: PlacementChange) -> PlacementAction:
     """Return the action on an object. A VM without a machine exists, so its row is a move; it is placed."""
     is_placed = row.kind == VM and compute_effect(row) is Effect.PLACED
     return PlacementAction.PLACE if is_placed else row.action
@@ -247,7 +247,7 @@ def build_placement_groups(
     pools = dict.fromkeys([*tables, *rows])
     simultaneous_pools = find_simultaneous_pools(plan)
     groups = [
-        _build_group(rows.get(pool, []), tables.get(pool), detail, location_formatter, simultaneous_pools)
+        _build_pool_group(rows.get(pool, []), tables.get(pool), detail, location_formatter, simultaneous_pools)
         for pool in pools
     ]
     # VM lines have no group name, so they precede those of bindings and pods.
@@ -268,7 +268,7 @@ def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, poo
     return ("", str(address), kind, pool)
 
 
-def _build_group(
+def _build_pool_group(
     rows: Sequence[PlacementChange],
     table: PlacementTable | None,
     detail: PlacementDetail,
@@ -283,7 +283,7 @@ def _build_group(
     )
     for row in rows:
         effect = Effect.MOVED if row.kind == VM and row.trigger in recreation_triggers else compute_effect(row)
-        doubt = describe_doubt(row)
+        doubt = format_uncertainty_mark(row)
         run_key = (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
         runs.setdefault(run_key, []).append(row)
     lines: list[PlacementLine] = []
@@ -292,7 +292,7 @@ def _build_group(
         lines += (
             [_build_recreation_line(run, simultaneous_pools)]
             if is_recreation
-            else _build_lines(run, detail, location_formatter)
+            else _build_run_lines(run, detail, location_formatter)
         )
     kind = rows[0].kind if rows else VM
     name = f"{table.cluster}/{table.pool}" if table else _get_group_name(rows[0])
@@ -307,7 +307,7 @@ def _get_group_name(row: PlacementChange) -> str:
     return "/".join(names) or str(row.address)
 
 
-def _build_lines(
+def _build_run_lines(
     run: Sequence[PlacementChange], detail: PlacementDetail, location_formatter: LocationFormatter
 ) -> list[PlacementLine]:
     """Build the lines of a run: one per row, or one for all."""
@@ -331,8 +331,8 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     if origin == target and source_racks and source_racks == target_racks:
         target = "the same racks"
     return PlacementLine(
-        symbol=_SYMBOLS[_get_action(first_row)],
-        action=_get_action(first_row),
+        symbol=_SYMBOLS[_get_displayed_action(first_row)],
+        action=_get_displayed_action(first_row),
         label=_format_run_label(run),
         effect=effect,
         origin=state_before or origin,
@@ -340,7 +340,7 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
         trigger=describe_trigger(first_row),
         count=len(run),
         state=state,
-        doubt=describe_doubt(first_row),
+        doubt=format_uncertainty_mark(first_row),
     )
 
 
@@ -385,11 +385,11 @@ def _get_states(row: PlacementChange) -> _States:
 
 def _get_sort_key(row: PlacementChange) -> tuple[int, int, str]:
     """Return the sort key of a row: numbers by value, then keys."""
-    number = _get_number(row)
+    number = _get_number_or_key(row)
     return (0, number, "") if isinstance(number, int) else (1, 0, number)
 
 
-def _get_number(row: PlacementChange) -> int | str:
+def _get_number_or_key(row: PlacementChange) -> int | str:
     """Return the number in the pool, or the instance key of a plain VM."""
     key = row.address.key
     if key is None or row.cluster != str(row.address.config_address):
@@ -409,7 +409,7 @@ _UNSCHEDULED_STATES = ("Pending", "SchedulingGated", "Failed")
 _PENDING_DEPARTURE = ("is forgotten and stays", "are forgotten and stay")
 
 
-def get_departure_verb(line: PlacementLine) -> str:
+def get_leaving_verb(line: PlacementLine) -> str:
     """Return `leaves` or `lose` for objects without a new location, else ""."""
     verbs = _DEPARTURE_VERBS.get(line.effect)
     if line.effect is Effect.FORGOTTEN and line.origin.partition(":")[0] in _UNSCHEDULED_STATES:
@@ -429,15 +429,15 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
     if not (is_location_updated or effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(row)):
         origin = ""
     return PlacementLine(
-        symbol=_SYMBOLS[_get_action(row)],
-        action=_get_action(row),
+        symbol=_SYMBOLS[_get_displayed_action(row)],
+        action=_get_displayed_action(row),
         effect=effect,
         label=f"{row.object} [{row.platform_name}]" if row.platform_name else row.object,
         origin=origin,
         target=target,
         trigger=describe_trigger(row),
         state=describe_state(row),
-        doubt=describe_alternative(row),
+        doubt=describe_other_location(row),
         machine_share=row.certainty.machine if row.certainty is not None else None,
     )
 
@@ -454,7 +454,7 @@ def get_action_text(line: PlacementLine) -> str:
         case Effect.WAITING | Effect.STILL_WAITING:
             return select_word_form(line.count, "stays", "stay")
         case Effect.NOT_CREATED:
-            return format_verb(line.effect, "", line.count)
+            return format_effect_verb(line.effect, "", line.count)
         case _:
             return select_word_form(line.count, "stays:", "stay:")
 
@@ -479,19 +479,19 @@ def _format_run_label(rows: Sequence[PlacementChange]) -> str:
     run_noun = KINDS[rows[0].kind].run_noun
     if run_noun:
         return format_count(len(rows), run_noun)
-    prefixes = {_get_prefix(row) for row in rows}
+    prefixes = {_get_name_prefix(row) for row in rows}
     prefix = prefixes.pop()
     if prefix is not None and not prefixes:
-        numbers = [number for number in map(_get_number, rows) if isinstance(number, int)]
+        numbers = [number for number in map(_get_number_or_key, rows) if isinstance(number, int)]
         return f"{prefix}{_format_ranges(numbers)}"
     if len(rows) <= MAXIMUM_NAMES:
         return ", ".join(row.object for row in rows)
     return f"{rows[0].object} and {len(rows) - 1} more"
 
 
-def _get_prefix(row: PlacementChange) -> str | None:
+def _get_name_prefix(row: PlacementChange) -> str | None:
     """Return the name of an object without its final number, or None without one."""
-    number = _get_number(row)
+    number = _get_number_or_key(row)
     if isinstance(number, int) and row.object.endswith(str(number)):
         return row.object[: -len(str(number))]
     return None

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count
-from nexusform.placement_kinds.kinds import get_kind_order, get_kind_title
+from nexusform.placement_kinds.placement_kind import get_kind_order, get_kind_title
 from nexusform.plans.maintenance import PoolUpgrade
 from nexusform.plans.plan import Action, PlacementAction, Plan, SeparationVerdict
-from nexusform.rendering.report.entries import list_destructive_renames
+from nexusform.rendering.report.finding_entries import list_destructive_renames
 from nexusform.rendering.report.object_rows import ObjectFold
+from nexusform.rendering.report.plan_report_data import PlanReportData
 from nexusform.rendering.report.plan_verdict import build_notes, count_findings, format_violation
-from nexusform.rendering.report.plan_view import PlanView
 from nexusform.rendering.report.report_tree import Findings, Item, ItemGroup, Row, Section, Span, Style, Table, Text
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ from itertools import chain, groupby
 
 from msgspec.structs import replace
 
-from nexusform.placement_kinds.kinds import VM
-from nexusform.plans.impact.effects import Effect
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.plans.impact.object_effects import Effect
 from nexusform.plans.plan import Change, PlacementChange
-from nexusform.rendering.report.entries import format_location
+from nexusform.rendering.report.finding_entries import format_location
 from nexusform.rendering.report.folding import PoolRow, SitePools, build_site_pools, format_names, merge_equal_groups
 from nexusform.rendering.report.placement_rows import (
     PlacementDetail,
@@ -36,7 +36,7 @@ from nexusform.rendering.report.placement_rows import (
     PlacementLine,
     build_placement_groups,
     get_action_text,
-    get_departure_verb,
+    get_leaving_verb,
 )
 from nexusform.rendering.report.report_tree import ARROW
 from nexusform.scheduling.racks.vms import Placement
@@ -45,25 +45,25 @@ CHANGES_TITLE: Final = "nexusform will perform the following actions:"
 ROLLOUT_NOTE: Final = "Earliest start; update time not included."
 
 
-def build_note_section(view: PlanView) -> Section | None:
+def build_note_section(view: PlanReportData) -> Section | None:
     """Build the notes about upgrades, samples, rules and inputs."""
     notes = () if view.plan.is_failed else tuple(build_notes(view.plan))
     return Section("", notes=notes, name="notes") if notes else None
 
 
-def build_condition_section(view: PlanView) -> Section | None:
+def build_condition_section(view: PlanReportData) -> Section | None:
     """Build the lines about machines out of service and feasible placements."""
     plan = view.plan
     has_statuses = any(machine.facts.status is not None for site in plan.sites for machine in site.machines)
     if not (has_statuses or plan.machine_actions or plan.feasibility):
         return None
-    from nexusform.rendering.report.conditions import describe_conditions
+    from nexusform.rendering.report.plan_conditions import describe_plan_conditions
 
-    lines = describe_conditions(plan)
+    lines = describe_plan_conditions(plan)
     return Section("", lines, name="conditions") if lines else None
 
 
-def build_site_section(view: PlanView) -> Section | None:
+def build_site_section(view: PlanReportData) -> Section | None:
     """Build a row per changed site and a line for the others; none for a single site."""
     if not view.sites:
         return None
@@ -84,12 +84,12 @@ def _link_site(row: SiteRow) -> Text:
 # --- objects -----------------------------------------------------------------------------------
 
 
-def build_change_section(view: PlanView) -> Section | None:
+def build_change_section(view: PlanReportData) -> Section | None:
     """Build an item per changed object, similar ones together."""
     return Section("Changes", groups=_build_items(view.objects), name="changes") if view.objects else None
 
 
-def build_drift_section(view: PlanView) -> Section | None:
+def build_drift_section(view: PlanReportData) -> Section | None:
     """Build an item per object changed outside of nexusform."""
     if not view.drift:
         return None
@@ -114,7 +114,7 @@ _ADDING: Final = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _DESTROYING: Final = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
-def build_count_section(view: PlanView) -> Section | None:
+def build_count_section(view: PlanReportData) -> Section | None:
     """Build tables of changed objects by type and of placements by trigger."""
     by_type: dict[str, Counter[str]] = {}
     for change in view.plan.changes:
@@ -147,7 +147,7 @@ def build_count_section(view: PlanView) -> Section | None:
 # --- consequences ------------------------------------------------------------------------------
 
 
-def build_capacity_section(view: PlanView) -> Section | None:
+def build_capacity_section(view: PlanReportData) -> Section | None:
     """Build the spare capacity of the changed sites, or of all sites without changes."""
     from nexusform.rendering.report.capacity_table import build_capacity_table
 
@@ -157,7 +157,7 @@ def build_capacity_section(view: PlanView) -> Section | None:
     return Section("Spare capacity", (other_note,) if other_note else (), table=table, name="capacity")
 
 
-def build_all_capacity_section(view: PlanView) -> Section | None:
+def build_all_capacity_section(view: PlanReportData) -> Section | None:
     """Build the folded spare capacity of every site, if some do not change."""
     from nexusform.rendering.report.capacity_table import build_capacity_table
 
@@ -166,7 +166,7 @@ def build_all_capacity_section(view: PlanView) -> Section | None:
     return Section("Spare capacity of every site", table=table, is_folded=True) if other_note else None
 
 
-def build_upgrade_section(view: PlanView) -> Section | None:
+def build_upgrade_section(view: PlanReportData) -> Section | None:
     """Build tables of upgraded clusters and of clusters with re-created pools."""
     if not view.plan.upgrades:
         return None
@@ -193,7 +193,7 @@ def _build_upgrade_row(pool: PoolUpgrade) -> Row:
     return Row((pool.pool, pool.sku, f"{pool.vms:,}", batches, unavailable, f"{pool.minimum_up:,}"))
 
 
-def build_rule_section(view: PlanView) -> Section | None:
+def build_rule_section(view: PlanReportData) -> Section | None:
     """Build an item per separation rule with its result, then its violations."""
     verdicts = view.plan.separation_verdicts
     rules = tuple(Item("", str(verdict.address), _describe_rule(verdict)) for verdict in verdicts)
@@ -219,7 +219,7 @@ def _describe_rule(verdict: SeparationVerdict) -> str:
     return f"{rule}{runs}; {format_count(len(verdict.violations), verdict.scope)} shared"
 
 
-def build_check_section(view: PlanView) -> Section | None:
+def build_check_section(view: PlanReportData) -> Section | None:
     """Build the conditions and their results."""
     rows = tuple(
         Row((check.address, check.kind.replace("_", " "), check.status, "; ".join(check.messages)))
@@ -229,7 +229,7 @@ def build_check_section(view: PlanView) -> Section | None:
     return Section("Checks", table=table, name="checks") if rows else None
 
 
-def build_rollout_section(view: PlanView) -> Section | None:
+def build_rollout_section(view: PlanReportData) -> Section | None:
     """Build the steps of rollouts; times are the earliest."""
     if not view.plan.rollouts:
         return None
@@ -241,13 +241,13 @@ def build_rollout_section(view: PlanView) -> Section | None:
 # --- findings ----------------------------------------------------------------------------------
 
 
-def build_entry_section(view: PlanView) -> Section | None:
+def build_entry_section(view: PlanReportData) -> Section | None:
     """Build the warnings and advice in short form."""
     entries = view.entries
     return Section("Warnings and advice", entries=entries, name="entries") if entries != type(entries)() else None
 
 
-def build_finding_section(view: PlanView) -> Section | None:
+def build_finding_section(view: PlanReportData) -> Section | None:
     """Build every finding with its source lines."""
     if not view.findings:
         return None
@@ -255,13 +255,13 @@ def build_finding_section(view: PlanView) -> Section | None:
     return Section(title, findings=Findings(view.findings, view.sources), name="diagnostics")
 
 
-def build_error_section(view: PlanView) -> Section | None:
+def build_error_section(view: PlanReportData) -> Section | None:
     """Build the errors of a plan."""
     errors = tuple(finding for finding in view.findings if finding.level is Level.ERROR)
     return Section("Errors", findings=Findings(errors, view.sources), name="errors") if errors else None
 
 
-def build_rename_section(view: PlanView) -> Section | None:
+def build_rename_section(view: PlanReportData) -> Section | None:
     """Build the renames with VMs to destroy; reports show them before everything else."""
     renames = list_destructive_renames(view.plan)
     selected = tuple(finding for finding in view.findings if finding.diagnostic in renames)
@@ -279,13 +279,13 @@ _HEADERS: Final = ("cluster", "pool", "SKU", "VMs", "racks", "per rack")
 _CERTAINTY_HEADERS: Final = ("exact racks", "exact machines")
 
 
-def build_pool_section(view: PlanView) -> Section | None:
+def build_pool_section(view: PlanReportData) -> Section | None:
     """Build a table per site with a row per changed pool; equal sites share a table."""
     tables = [group.table for group in view.groups if group.table is not None]
     return _build_pools(view, build_site_pools(view.plan, tables))
 
 
-def build_new_pool_section(view: PlanView) -> Section | None:
+def build_new_pool_section(view: PlanReportData) -> Section | None:
     """Build the pools with many new VMs; with fewer, the pools with an unexpected spread."""
     tables = [group.table for group in view.groups if group.table is not None]
     section = _build_pools(view, build_site_pools(view.plan, tables, MAX_LISTED_VMS))
@@ -296,7 +296,7 @@ def build_new_pool_section(view: PlanView) -> Section | None:
     return replace(section, tables=unexpected) if unexpected else None
 
 
-def build_all_pools_section(view: PlanView) -> Section | None:
+def build_all_pools_section(view: PlanReportData) -> Section | None:
     """Build a table per site with a row per pool, changed or not, those of changed sites first."""
     changed_sites = {row.name for row in view.sites if row.has_changes}
     sites = build_site_pools(view.plan, view.plan.placement_tables)
@@ -304,7 +304,7 @@ def build_all_pools_section(view: PlanView) -> Section | None:
     return _build_pools(view, ordered)
 
 
-def _build_pools(view: PlanView, sites: Sequence[SitePools]) -> Section | None:
+def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section | None:
     tables = tuple(
         _build_pool_table(site, has_placed=view.placed_vms > 0, is_only=len(view.plan.sites) < 2) for site in sites
     )
@@ -346,16 +346,16 @@ def _build_compact_row(row: PoolRow) -> Row:
 # --- changes one by one ------------------------------------------------------------------------
 
 
-def build_vm_section(view: PlanView) -> Section | None:
+def build_vm_section(view: PlanReportData) -> Section | None:
     """Build the changed VMs, similar ones together. Many new VMs appear in the table of pools only."""
     groups = [group for group in view.groups if group.kind == VM]
     return _build_groups("VMs", "vm-changes", _select_listed(view, groups), ("VM", "from → to"))
 
 
-def build_listed_vm_section(view: PlanView) -> Section | None:
+def build_listed_vm_section(view: PlanReportData) -> Section | None:
     """Build the changed VMs, moved and new ones one by one unless there are many."""
     section = build_vm_section(view)
-    single_view = PlanView(view.plan, detail=PlacementDetail.ALL)
+    single_view = PlanReportData(view.plan, detail=PlacementDetail.ALL)
     groups = [group for group in single_view.groups if group.kind == VM]
     moves = [line for group in groups for line in group.lines if line.action is PlacementAction.MOVE]
     new = [line for group in groups for line in group.lines if line.action is PlacementAction.PLACE]
@@ -367,20 +367,20 @@ def build_listed_vm_section(view: PlanView) -> Section | None:
     return replace(section, groups=items)
 
 
-def build_workload_section(view: PlanView) -> Section | None:
+def build_workload_section(view: PlanReportData) -> Section | None:
     """Build the changed clusters of placements, and the changed pods by workload."""
     groups = [group for group in view.groups if group.kind != VM]
     return _build_groups("Placements", "workloads", groups)
 
 
-def build_placement_section(view: PlanView) -> Section | None:
+def build_placement_section(view: PlanReportData) -> Section | None:
     """Build the changed VMs, then the changed clusters of placements and pods."""
     sections = (build_vm_section(view), build_workload_section(view))
     groups = [group for section in sections if section is not None for group in section.groups]
     return Section("Placement changes", groups=tuple(groups), name="placements") if groups else None
 
 
-def build_single_vm_section(view: PlanView) -> Section | None:
+def build_single_vm_section(view: PlanReportData) -> Section | None:
     """Build the moved and few new VMs one by one, with the share of samples with the same machine."""
     listed = (PlacementAction.MOVE, PlacementAction.PLACE)
     groups = build_placement_groups(view.plan, PlacementDetail.ALL, view.location_formatter)
@@ -397,7 +397,7 @@ def _format_share(line: PlacementLine) -> str:
     return f"{line.machine_share * 100:.0f} %" if line.machine_share is not None else "-"
 
 
-def _select_listed(view: PlanView, groups: Sequence[PlacementGroup]) -> list[PlacementGroup]:
+def _select_listed(view: PlanReportData, groups: Sequence[PlacementGroup]) -> list[PlacementGroup]:
     """Return the groups without lines that a table of pools replaces."""
     new_vms = sum(row.kind == VM and row.action is PlacementAction.PLACE for row in view.plan.placements)
     if new_vms <= MAX_NEW_VMS or view.vm_detail is PlacementDetail.ALL or view.is_long:
@@ -443,8 +443,8 @@ def describe_line(line: PlacementLine) -> Text:
     match line.effect:
         case Effect.PLACED:
             return (ARROW, " ", target, remark)
-        case _ if get_departure_verb(line):
-            return f"{f'{get_departure_verb(line)} {line.origin}'.rstrip()}{remark}"
+        case _ if get_leaving_verb(line):
+            return f"{f'{get_leaving_verb(line)} {line.origin}'.rstrip()}{remark}"
         case _ if line.origin:
             return (f"{line.origin} ", ARROW, " ", target, remark)
         case _:
@@ -455,7 +455,7 @@ def describe_line(line: PlacementLine) -> Text:
 # --- causes ------------------------------------------------------------------------------------
 
 
-def build_cause_section(view: PlanView) -> Section | None:
+def build_cause_section(view: PlanReportData) -> Section | None:
     """Build the causes of moves: `Cause: main.nf.hcl:26.`."""
     moves = _list_moves(view.plan)
     changes = find_move_causes(view.plan) if moves else ()

@@ -11,31 +11,31 @@ from typing import Final
 
 from nexusform.diagnostics.levels import Impact, Level
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
-from nexusform.plans.impact.effects import (
+from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, list_broken_limits
+from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     REMOVAL_EFFECTS,
     Effect,
     count_effects,
-    count_objects,
+    count_objects_with_effects,
     describe_lost_vms,
     format_effect_clauses,
     select_rows_outside_upgrades,
 )
-from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, list_broken_limits
 from nexusform.plans.maintenance import describe_stopped_vms
 from nexusform.plans.plan import Mode, NumaSampling, Plan, PredictionScore, SeparationViolation
-from nexusform.rendering.report import wording
+from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.availability_losses import find_availability_losses, find_weakened_rules
 from nexusform.rendering.report.decision_lines import (
     describe_effects,
     format_title,
     is_blocking_verdict,
-    list_reasons,
+    list_blocking_reasons,
     select_own_errors,
 )
-from nexusform.rendering.report.entries import Finding
+from nexusform.rendering.report.finding_entries import Finding
 from nexusform.rendering.report.folding import format_names
-from nexusform.rendering.report.wording import count_changes
+from nexusform.rendering.report.plan_sentences import count_changes
 
 
 def build_headline(plan: Plan) -> str:
@@ -88,7 +88,7 @@ def describe_rejection(plan: Plan) -> str:
     """Return the rules, errors and guard rails that block applying, in this order, or ""."""
     if not plan.is_rejected:
         return ""
-    reasons = [reason.removeprefix("by ") for reason in list_reasons(plan)]
+    reasons = [reason.removeprefix("by ") for reason in list_blocking_reasons(plan)]
     limits = list_broken_limits(plan)
     if limits:
         reasons.append(f"{select_word_form(len(limits), 'guard rail')} {format_list(limits)}")
@@ -173,14 +173,14 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
 def compute_impact(plan: Plan) -> Impact:
     """Compute the impact of a plan."""
     counts = count_effects(plan.placements)
-    if plan.is_rejected or count_objects(counts, Effect.LOST, Effect.UNPLACED, *REMOVAL_EFFECTS) > 0:
+    if plan.is_rejected or count_objects_with_effects(counts, Effect.LOST, Effect.UNPLACED, *REMOVAL_EFFECTS) > 0:
         return Impact.LOSES
     if any(find_availability_losses(plan)) or any(find_weakened_rules(plan)):
         return Impact.LOSES
     if any(action.stopped_vms and action.leaves_off for action in plan.machine_actions):
         return Impact.LOSES
     has_risk = (
-        count_objects(counts, *LOSS_EFFECTS, Effect.WAITING) > 0
+        count_objects_with_effects(counts, *LOSS_EFFECTS, Effect.WAITING) > 0
         or plan.to_destroy > 0
         or any(action.stopped_vms for action in plan.machine_actions)
         or has_stale_inventory(plan)
@@ -226,7 +226,7 @@ _GUESSES: Final = "This site does not follow the placement rule; the locations b
 def _describe_accuracy(score: PredictionScore) -> str:
     """Return a sentence about verified predictions: hits, share, certain hits and unverified VMs."""
     prediction_text = (
-        f"{wording.format_prediction_accuracy(score.predictions)}." if score.predictions is not None else ""
+        f"{plan_sentences.format_prediction_accuracy(score.predictions)}." if score.predictions is not None else ""
     )
     if score.predictions is not None and score.predictions.is_no_better_than_chance:
         prediction_text = f"{_GUESSES} {prediction_text}"

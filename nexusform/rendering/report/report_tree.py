@@ -16,7 +16,7 @@ from nexusform.diagnostics.levels import Impact
 if TYPE_CHECKING:  # they build parts of the tree
     from nexusform.rendering.notation.markup import Part
     from nexusform.rendering.report.decision_lines import DecisionLine
-    from nexusform.rendering.report.entries import Finding, FindingEntries
+    from nexusform.rendering.report.finding_entries import Finding, FindingEntries
 
 
 class Style(StrEnum):
@@ -94,7 +94,7 @@ class ItemGroup(Struct, frozen=True):
     items: tuple[Item, ...]
 
 
-class Code(Struct, frozen=True):
+class CodeBlock(Struct, frozen=True):
     """Lines of fixed width. The `language` is "diff", "text", "hcl" or ""."""
 
     text: str
@@ -125,7 +125,7 @@ class Section(Struct, frozen=True):
     groups: tuple[ItemGroup, ...] = ()
     item_headers: tuple[str, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
-    code: Code | None = None
+    code: CodeBlock | None = None
     entries: FindingEntries | None = None
     findings: Findings | None = None
     picture: Part = None

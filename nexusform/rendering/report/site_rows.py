@@ -9,9 +9,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first_items
-from nexusform.placement_kinds.kinds import VM
-from nexusform.plans.impact.effects import Effect, compute_effect
+from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import Plan
 from nexusform.rendering.report.folding import format_names
 
@@ -101,7 +101,7 @@ def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
         if row.has_changes:
             names_by_figures.setdefault(replace(row, name=""), []).append(row.name)
     return [
-        replace(row, name=format_names(sorted(names, key=compute_natural_key)), sites=len(names))
+        replace(row, name=format_names(sorted(names, key=compute_natural_sort_key)), sites=len(names))
         for row, names in names_by_figures.items()
     ]
 
@@ -118,5 +118,5 @@ def describe_other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
     if unchanged_names:
         yield (
             f"{format_count(len(unchanged_names), 'site')} unchanged: "
-            f"{format_first_items(sorted(unchanged_names, key=compute_natural_key), _MAX_NAMES)}"
+            f"{format_first_items(sorted(unchanged_names, key=compute_natural_sort_key), _MAX_NAMES)}"
         )

@@ -15,10 +15,10 @@ def build_upgrade_runbook(upgrade: Upgrade) -> tuple[str, ...]:
     """Build the steps in order: obstacles to remove first, then every pool. Nothing for pools re-created at once."""
     if not upgrade.is_rolling:
         return ()
-    return (*_build_preparations(upgrade), *map(_describe_pool, upgrade.pools))
+    return (*_build_preparation_steps(upgrade), *map(_describe_pool, upgrade.pools))
 
 
-def _build_preparations(upgrade: Upgrade) -> Iterator[str]:
+def _build_preparation_steps(upgrade: Upgrade) -> Iterator[str]:
     if upgrade.budgets:
         yield f"Let {format_list(upgrade.budgets)} allow one eviction, or drains time out."
     for pool in upgrade.blocked_pools:

@@ -32,7 +32,7 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     upgrades_by_version: dict[str, list[Upgrade]] = {}
     blocked_clauses = describe_blocked_upgrades(upgrades)
     for upgrade in upgrades:
-        if is_blocked(upgrade):
+        if is_upgrade_blocked(upgrade):
             continue
         upgrades_by_version.setdefault(upgrade.after if upgrade.is_rolling else "", []).append(upgrade)
     recreations = upgrades_by_version.pop("", [])
@@ -49,14 +49,14 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     return [*clauses, f"{format_count(nodes, 'node')} of {format_count(clusters, 'cluster')} are re-created"]
 
 
-def is_blocked(upgrade: Upgrade) -> bool:
+def is_upgrade_blocked(upgrade: Upgrade) -> bool:
     """Return whether the upgrade is known to stop halfway."""
     return upgrade.is_rolling and (bool(upgrade.budgets) or any(pool.failed_batch for pool in upgrade.pools))
 
 
 def describe_blocked_upgrades(upgrades: Iterable[Upgrade]) -> list[str]:
     """Return clauses about blocked upgrades: `the upgrade of amf to 1.30.5 is held up`."""
-    blocked_upgrades = [upgrade for upgrade in upgrades if is_blocked(upgrade)]
+    blocked_upgrades = [upgrade for upgrade in upgrades if is_upgrade_blocked(upgrade)]
     if len(blocked_upgrades) > _MAX_TITLE_NAMES:
         return [f"the upgrades of {len(blocked_upgrades):,} clusters cannot complete"]
     return [
@@ -79,7 +79,7 @@ def format_versions(upgrade: Upgrade) -> str:
 
 def describe_upgrade_course(upgrade: Upgrade) -> str:
     """Return sentences about the course of an upgrade and its disruptions."""
-    sentences = [_describe_rolling(upgrade) if upgrade.is_rolling else _describe_recreation(upgrade)]
+    sentences = [_describe_rolling_upgrade(upgrade) if upgrade.is_rolling else _describe_pool_recreation(upgrade)]
     if upgrade.budgets:
         names = format_first_items(upgrade.budgets, _MAX_NAMES)
         sentences.append(f"{select_word_form(len(upgrade.budgets), 'Budget')} {names}: no pod may be evicted.")
@@ -90,13 +90,13 @@ def describe_upgrade_course(upgrade: Upgrade) -> str:
     return " ".join(sentences)
 
 
-def _describe_rolling(upgrade: Upgrade) -> str:
+def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
     batches = sum(pool.batches for pool in upgrade.pools)
     nodes = f"{format_count(upgrade.vms, 'node')} in {format_count(batches, 'batch', 'batches')}"
-    return f"{format_versions(upgrade)} {_format_verdict(upgrade)}: {nodes}, {_describe_pace(upgrade)}."
+    return f"{format_versions(upgrade)} {_format_verdict(upgrade)}: {nodes}, {_describe_unavailable_nodes(upgrade)}."
 
 
-def _describe_recreation(upgrade: Upgrade) -> str:
+def _describe_pool_recreation(upgrade: Upgrade) -> str:
     """Return `pool2: all 24 nodes are away at once (sku_changed).`."""
     pools = []
     for pool in upgrade.pools:
@@ -120,14 +120,14 @@ def _format_verdict(upgrade: Upgrade) -> str:
     return "is blocked" if upgrade.budgets else "fits"
 
 
-def _describe_pace(upgrade: Upgrade) -> str:
+def _describe_unavailable_nodes(upgrade: Upgrade) -> str:
     """Return the number of simultaneously unavailable nodes and the minimum available."""
     pools_without_surge = [pool for pool in upgrade.pools if not pool.surges]
     if not pools_without_surge:
         maximum_surge = max((pool.concurrent_vms for pool in upgrade.pools), default=0)
         return f"max surge {maximum_surge:,}, capacity never drops"
-    return "; ".join(_describe_unavailable(pool) for pool in pools_without_surge[:_MAX_NAMES])
+    return "; ".join(_describe_pool_availability(pool) for pool in pools_without_surge[:_MAX_NAMES])
 
 
-def _describe_unavailable(pool: PoolUpgrade) -> str:
+def _describe_pool_availability(pool: PoolUpgrade) -> str:
     return f"{pool.pool}: at most {pool.concurrent_vms:,} down at a time, at least {pool.minimum_up:,} up"

@@ -225,7 +225,7 @@ def _decode_source(part: bytes) -> str:
 
 
 @lru_cache(maxsize=32)
-def _index_lines(file: SourceFile) -> tuple[bytes, tuple[int, ...]]:
+def _index_line_starts(file: SourceFile) -> tuple[bytes, tuple[int, ...]]:
     """Return the bytes of a file and the start of each line, cached per file."""
     data = file.text.encode()
     starts = [0]
@@ -242,7 +242,7 @@ def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> 
     file = files.get(subject.filename) if subject else None
     if subject is None or file is None:
         return None
-    data, starts = _index_lines(file)
+    data, starts = _index_line_starts(file)
     if subject.start.byte > len(data):
         return None
     first_line, last_line = _find_line_range(subject, diagnostic.context, data, starts)

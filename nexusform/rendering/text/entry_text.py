@@ -10,12 +10,12 @@ from typing import Final
 
 from nexusform.diagnostics.levels import Level
 from nexusform.rendering.notation.colours import Painter, count_columns, escape_control_characters
-from nexusform.rendering.report.entries import (
+from nexusform.rendering.report.finding_entries import (
     FindingEntries,
     FindingEntry,
-    limit_per_id,
+    limit_findings_per_id,
+    list_finding_subjects,
     list_shortened_texts,
-    list_subjects,
 )
 from nexusform.rendering.report.folding import format_instances, format_names
 from nexusform.rendering.text.report_text import render_labelled_text, truncate_lines
@@ -66,10 +66,10 @@ def render_entries(entries: FindingEntries, width: int, paint: Painter) -> list[
 
 def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painter) -> list[str]:
     """Render warnings; beyond a dozen of one id only the first few, with the subjects of the others."""
-    listed_entries, remaining_entries = limit_per_id(warnings)
+    listed_entries, remaining_entries = limit_findings_per_id(warnings)
     lines = list(chain.from_iterable(render_entry(entry, width, paint) for entry in listed_entries))
     for kind, entries in remaining_entries.items():
-        subjects = list_subjects(entries)
+        subjects = list_finding_subjects(entries)
         text = f"{len(entries):,} more: {kind} {format_instances(subjects, len(subjects))}".rstrip()
         lines += truncate_lines(
             render_labelled_text(paint("!", "bold", "red"), escape_control_characters(text), 2, width, gap=1),

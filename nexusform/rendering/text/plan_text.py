@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.diagnostics.phrases import format_list
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.placement_kinds.kinds import get_kind_title
+from nexusform.placement_kinds.placement_kind import get_kind_title
 from nexusform.plans.plan import Action, Mode, Plan, is_fully_decided
 from nexusform.rendering.notation.colours import (
     Painter,
@@ -19,12 +19,12 @@ from nexusform.rendering.notation.colours import (
     render_symbol,
     wrap_lines,
 )
-from nexusform.rendering.report import plan_sections, wording
+from nexusform.rendering.report import plan_sections, plan_sentences
 from nexusform.rendering.report.decision_lines import build_decision_lines
-from nexusform.rendering.report.entries import list_destructive_renames
+from nexusform.rendering.report.finding_entries import list_destructive_renames
 from nexusform.rendering.report.placement_rows import PlacementDetail, PlacementSummary, build_count_clauses
+from nexusform.rendering.report.plan_report_data import PlanReportData
 from nexusform.rendering.report.plan_verdict import describe_scale_in
-from nexusform.rendering.report.plan_view import PlanView
 from nexusform.rendering.report.report_tree import Section
 from nexusform.rendering.text.entry_text import build_entry_hint, render_entries
 from nexusform.rendering.text.report_text import (
@@ -98,7 +98,7 @@ def _render_boxes(
 
 def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> tuple[str, str]:
     """Render the parts before and after the boxes of errors, without final newlines."""
-    view = PlanView(plan, sources, options.registries, options.placements)
+    view = PlanReportData(plan, sources, options.registries, options.placements)
     paint = Painter(options.colour)
     # Changes planned before an error may result from it and would hide it.
     before = [FAILED]
@@ -109,18 +109,18 @@ def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options:
     lines = render_entries(view.entries, options.width, paint) if options.diagnostics else []
     if lines and options.hints:
         lines += render_labelled_text("", build_entry_hint(view.entries, options.saved_path), 2, options.width)
-    after = ["\n".join(lines), *_render_closing(view, options, paint)]
+    after = ["\n".join(lines), *_render_final_part(view, options, paint)]
     return _join_parts(before), _join_parts(after)
 
 
-_SectionRenderer: TypeAlias = Callable[[PlanView, int, Painter], list[str]]
+_SectionRenderer: TypeAlias = Callable[[PlanReportData, int, Painter], list[str]]
 
 
-def _create_section_renderer(build: Callable[[PlanView], Section | None]) -> _SectionRenderer:
+def _create_section_renderer(build: Callable[[PlanReportData], Section | None]) -> _SectionRenderer:
     return lambda view, width, paint: render_plan_section(build(view), width, paint)
 
 
-def _render_objects(view: PlanView, width: int, paint: Painter) -> list[str]:
+def _render_objects(view: PlanReportData, width: int, paint: Painter) -> list[str]:
     """Render the changed objects, or the sentence for no changes."""
     section = plan_sections.build_change_section(view)
     if section is None:
@@ -133,31 +133,31 @@ def _render_objects(view: PlanView, width: int, paint: Painter) -> list[str]:
 
 def _render_no_changes(plan: Plan, width: int, paint: Painter) -> list[str]:
     """Render the sentence for no changes and a description of the comparison."""
-    sentence, detail = wording.describe_no_changes(plan)
+    sentence, detail = plan_sentences.describe_no_changes(plan)
     head, _, second_sentence = sentence.partition(". ")
     return [f"{paint(f'{head}.', 'bold', 'green')} {paint(second_sentence, 'bold')}", _wrap_paragraph(detail, width)]
 
 
-def _render_changed_outputs(view: PlanView, width: int, paint: Painter) -> list[str]:
+def _render_changed_outputs(view: PlanReportData, width: int, paint: Painter) -> list[str]:
     if not view.outputs:
         return []
     from nexusform.rendering.text.output_text import render_short_outputs
 
     lines = [paint("Changes to Outputs:", "bold"), *render_short_outputs(view.outputs, width, paint)]
-    return ["\n".join(lines), *([] if view.objects else [_wrap_paragraph(wording.ONLY_OUTPUTS, width)])]
+    return ["\n".join(lines), *([] if view.objects else [_wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)])]
 
 
-def _render_drift_items(view: PlanView, width: int, paint: Painter) -> list[str]:
+def _render_drift_items(view: PlanReportData, width: int, paint: Painter) -> list[str]:
     """Render changes made outside of nexusform, one object per line."""
     section = plan_sections.build_drift_section(view)
     if section is None:
         return []
     items = render_items(section.groups, width, paint, "; -details shows each")
-    note = [_wrap_paragraph(wording.ONLY_REFRESH, width)] if view.is_refresh_only else []
-    return ["\n".join([paint(wording.DRIFT_NOTE, "bold", "cyan"), *items]), *note]
+    note = [_wrap_paragraph(plan_sentences.ONLY_REFRESH, width)] if view.is_refresh_only else []
+    return ["\n".join([paint(plan_sentences.DRIFT_NOTE, "bold", "cyan"), *items]), *note]
 
 
-def render_placement_text(view: PlanView, width: int, paint: Painter, *, has_details: bool = True) -> list[str]:
+def render_placement_text(view: PlanReportData, width: int, paint: Painter, *, has_details: bool = True) -> list[str]:
     """Render the tables of pools and the changes of placements, each as a part."""
     pools = plan_sections.build_pool_section(view)
     parts = render_plan_section(pools, width, paint, hint="; -details shows each", has_details=has_details)
@@ -166,7 +166,7 @@ def render_placement_text(view: PlanView, width: int, paint: Painter, *, has_det
     return [*parts, *_describe_certainty(view, width)]
 
 
-def _render_placements(view: PlanView, width: int, paint: Painter) -> list[str]:
+def _render_placements(view: PlanReportData, width: int, paint: Painter) -> list[str]:
     """Render the placements with a hint about flags with more detail."""
     pools = render_plan_section(plan_sections.build_pool_section(view), width, paint)
     if pools and view.placed_vms:
@@ -187,7 +187,7 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
 )
 
 
-def _render_closing(view: PlanView, options: PlanTextOptions, paint: Painter) -> list[str]:
+def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Painter) -> list[str]:
     """Render the notes, the next step, the decision block, and the counts."""
     plan, width = view.plan, options.width
     # There is something to decide: a change, or a result that was requested.
@@ -196,7 +196,7 @@ def _render_closing(view: PlanView, options: PlanTextOptions, paint: Painter) ->
     if plan.is_failed:
         return ["\n".join(lines)]
     notes = render_notes(plan_sections.build_note_section(view), width, paint) if plan.has_changes else []
-    lines += _render_summaries(view, width, paint)
+    lines += _render_placement_summaries(view, width, paint)
     lines += [_render_plan_line(plan, paint)] if plan.has_changes else []
     return ["\n".join(notes), _build_next_step(plan, options), "\n".join(lines)]
 
@@ -217,21 +217,21 @@ def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
 # --- counts ------------------------------------------------------------------------------------
 
 
-def render_counts(view: PlanView, width: int, paint: Painter) -> list[str]:
+def render_counts(view: PlanReportData, width: int, paint: Painter) -> list[str]:
     """Render the counts of placements and of objects; nothing for a failed plan."""
     plan = view.plan
     if plan.is_failed:
         return []
-    verdict = wording.format_plan_line(plan) if plan.has_changes else wording.describe_no_changes(plan)[0]
-    return [*_render_summaries(view, width, paint), wording.format_thousands(verdict)]
+    verdict = plan_sentences.format_plan_line(plan) if plan.has_changes else plan_sentences.describe_no_changes(plan)[0]
+    return [*_render_placement_summaries(view, width, paint), plan_sentences.format_thousands(verdict)]
 
 
 def _render_plan_line(plan: Plan, paint: Painter) -> str:
-    title, _, counts = wording.format_plan_line(plan).partition(" ")
+    title, _, counts = plan_sentences.format_plan_line(plan).partition(" ")
     return f"{paint(title, 'bold')} {counts}"
 
 
-def _render_summaries(view: PlanView, width: int, paint: Painter) -> list[str]:
+def _render_placement_summaries(view: PlanReportData, width: int, paint: Painter) -> list[str]:
     return render_placement_counts(view.summaries, paint, width) if view.summaries[0].has_objects else []
 
 
@@ -241,8 +241,8 @@ def render_placement_counts(summaries: Sequence[PlacementSummary], paint: Painte
     lines = _wrap_clauses(paint("Placements:", "bold"), build_count_clauses(total, paint), width)
     for kind in summaries[1:]:
         lines += _wrap_clauses(f"  {get_kind_title(kind.kind)}:", build_count_clauses(kind, paint), width)
-        lines += _render_effects(kind, "    ", width)
-    return lines if len(summaries) > 1 else [*lines, *_render_effects(total, "  ", width)]
+        lines += _render_effect_notes(kind, "    ", width)
+    return lines if len(summaries) > 1 else [*lines, *_render_effect_notes(total, "  ", width)]
 
 
 def _wrap_clauses(label: str, clauses: Sequence[str], width: int) -> list[str]:
@@ -258,7 +258,7 @@ def _wrap_clauses(label: str, clauses: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def _render_effects(summary: PlacementSummary, margin: str, width: int) -> list[str]:
+def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> list[str]:
     text = f"Of these, {format_list(summary.notes)}."
     return [f"{margin}{line}" for line in wrap_lines(text, width - len(margin))] if summary.notes else []
 
@@ -268,10 +268,10 @@ def _render_effects(summary: PlacementSummary, margin: str, width: int) -> list[
 
 def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
     """Render every argument, the placements, the findings and the decision block."""
-    view = PlanView(plan, sources, options.registries, options.placements, is_long=True)
+    view = PlanReportData(plan, sources, options.registries, options.placements, is_long=True)
     paint, width = Painter(options.colour), options.width
     parts = [] if options.terraform else ["\n".join(plan.provider_titles)]
-    parts += [*_render_drift(view, paint, options), *_render_actions(view, paint, options)]
+    parts += [*_render_drift(view, paint, options), *_render_changes(view, paint, options)]
     parts += [] if plan.is_failed else _render_verdict(view, paint, width)
     parts += render_plan_section(plan_sections.build_condition_section(view), width, paint)
     if not plan.is_failed:
@@ -287,7 +287,7 @@ def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: Pl
     return f"{_join_parts(parts)}\n"
 
 
-def _render_findings(view: PlanView, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> list[str]:
+def _render_findings(view: PlanReportData, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> list[str]:
     """Render the boxes of findings; pre-existing ones come last under a title."""
     if options.terraform:  # Terraform's text has errors and warnings only.
         return [_render_boxes(view.plan.diagnostics, sources, options)]
@@ -301,31 +301,31 @@ def _wrap_paragraph(text: str, width: int) -> str:
     return "\n".join(wrap_lines(text, width))
 
 
-def _draw_rule(paint: Painter, width: int) -> str:
+def _render_horizontal_rule(paint: Painter, width: int) -> str:
     return paint("─" * max(20, min(width, 78)), "grey")
 
 
-def _render_drift(view: PlanView, paint: Painter, options: PlanTextOptions) -> list[str]:
+def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions) -> list[str]:
     """Render changes made outside of nexusform and their consequences."""
     if not view.drift_stanzas:
         return []
     from nexusform.rendering.text.stanza_text import render_stanza
 
     width = options.width
-    note = wording.DRIFT_NOTE
+    note = plan_sentences.DRIFT_NOTE
     # Parsers of Terraform's text look for this note at the start of a part that ends with DRIFT_RESPONSE.
     if options.terraform and view.stanzas and not view.is_refresh_only:
         note = note.replace("nexusform", "Terraform")
-    parts = [paint(note, "bold", "cyan"), _wrap_paragraph(f"{wording.DRIFT_DETAIL}:", width)]
+    parts = [paint(note, "bold", "cyan"), _wrap_paragraph(f"{plan_sentences.DRIFT_DETAIL}:", width)]
     parts += [render_stanza(stanza, paint) for stanza in view.drift_stanzas]
     if view.is_refresh_only:
-        parts.append(_wrap_paragraph(wording.ONLY_REFRESH, width))
+        parts.append(_wrap_paragraph(plan_sentences.ONLY_REFRESH, width))
     elif view.stanzas:
-        parts += [_wrap_paragraph(wording.DRIFT_RESPONSE, width), _draw_rule(paint, width)]
+        parts += [_wrap_paragraph(plan_sentences.DRIFT_RESPONSE, width), _render_horizontal_rule(paint, width)]
     return parts
 
 
-def _render_actions(view: PlanView, paint: Painter, options: PlanTextOptions) -> list[str]:
+def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptions) -> list[str]:
     """Render the legend and every stanza; one sentence for a failed plan."""
     if view.plan.is_failed:
         # Changes planned before an error may result from it and would hide it.
@@ -343,15 +343,17 @@ def _render_actions(view: PlanView, paint: Painter, options: PlanTextOptions) ->
 def _render_legend(plan: Plan, paint: Painter) -> list[str]:
     actions = {change.action for change in plan.changes} - {Action.NO_OP}
     lines = [
-        f"{render_symbol(wording.SYMBOLS[action], paint)}{text}" for action, text in wording.LEGEND if action in actions
+        f"{render_symbol(plan_sentences.SYMBOLS[action], paint)}{text}"
+        for action, text in plan_sentences.LEGEND
+        if action in actions
     ]
     return ["\n".join(["Resource actions are indicated with the following symbols:", *lines])] if lines else []
 
 
-def _render_verdict(view: PlanView, paint: Painter, width: int) -> list[str]:
+def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[str]:
     """Render the `Plan:` or `No changes.` line, then the placements."""
     plan = view.plan
-    counts = _render_summaries(view, width, paint)
+    counts = _render_placement_summaries(view, width, paint)
     placements = render_placement_text(view, width, paint) if counts else []
     placements += [_wrap_paragraph(describe_scale_in(plan), width)] if view.placed_vms or counts else []
     if view.stanzas or plan.has_changes:
@@ -359,13 +361,13 @@ def _render_verdict(view: PlanView, paint: Painter, width: int) -> list[str]:
         return ["\n".join([*lines, *counts]), *placements]
     title, comparison = _render_no_changes(plan, width, paint)
     if view.drift_stanzas and plan.mode is Mode.NORMAL:
-        comparison = _wrap_paragraph(wording.ONLY_DRIFT, width)
+        comparison = _wrap_paragraph(plan_sentences.ONLY_DRIFT, width)
     return [title, comparison, "\n".join(counts), *placements]
 
 
-def _describe_certainty(view: PlanView, width: int) -> list[str]:
+def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
     """Return a sentence about the certainty of all VMs."""
-    from nexusform.rendering.notation.sample_text import describe_samples
+    from nexusform.rendering.notation.sample_text import describe_numa_samples
 
     plan, tables = view.plan, view.plan.placement_tables
     if not view.placed_vms:
@@ -377,17 +379,17 @@ def _describe_certainty(view: PlanView, width: int) -> list[str]:
     racks, machines = sum(table.racks_certain for table in tables), sum(table.machines_certain for table in tables)
     text = f"Predicted. Confidence over {plan.samples} samples: rack counts exact for {racks:,} of "
     text += f"{view.placed_vms:,}, machines for {machines:,} of {view.placed_vms:,}."
-    text += f" NUMA cells: {describe_samples(plan.numa_sampling)}" if plan.numa_sampling is not None else ""
+    text += f" NUMA cells: {describe_numa_samples(plan.numa_sampling)}" if plan.numa_sampling is not None else ""
     return ["\n".join(f"  {line}" for line in wrap_lines(text, width - 2))]
 
 
-def _render_full_outputs(view: PlanView, paint: Painter, width: int) -> list[str]:
+def _render_full_outputs(view: PlanReportData, paint: Painter, width: int) -> list[str]:
     if not view.outputs or view.plan.is_failed:
         return []
     from nexusform.rendering.text.stanza_text import render_outputs
 
     lines = [paint("Changes to Outputs:", "bold"), *render_outputs(view.outputs, paint)]
-    return ["\n".join(lines), *([] if view.stanzas else [_wrap_paragraph(wording.ONLY_OUTPUTS, width)])]
+    return ["\n".join(lines), *([] if view.stanzas else [_wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)])]
 
 
 def render_next_step(options: PlanTextOptions, paint: Painter) -> str:
@@ -397,6 +399,6 @@ def render_next_step(options: PlanTextOptions, paint: Painter) -> str:
         name = escape_control_characters(options.saved_path)
         text = f"Saved the plan to: {name}\n\n"
         text += "To perform exactly these actions, run the following command to apply:"
-        return f'{_draw_rule(paint, width)}\n\n{text}\n    nexusform {options.apply_command} "{name}"'
-    advice = _wrap_paragraph(wording.UNSAVED.format(options.apply_command), width)
-    return f"{_draw_rule(paint, width)}\n\n{advice}"
+        return f'{_render_horizontal_rule(paint, width)}\n\n{text}\n    nexusform {options.apply_command} "{name}"'
+    advice = _wrap_paragraph(plan_sentences.UNSAVED.format(options.apply_command), width)
+    return f"{_render_horizontal_rule(paint, width)}\n\n{advice}"

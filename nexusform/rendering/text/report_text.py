@@ -43,7 +43,7 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
     lines = [paint(line, "bold") for line in _wrap_text(report.title, width)]
     lines += [paint(line, "bold", colour_name) for line in _wrap_text(report.verdict, width)]
     for fact in report.facts:
-        lines += _render_fact(fact, width)
+        lines += _render_fact_item(fact, width)
     details = [section for section in report.sections if section.is_folded and not section.is_finding]
     hidden_sections = details[MAX_FOLDED:]
     for section in report.sections:
@@ -91,10 +91,10 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
     widths = compute_column_widths([headers, *rows])
     is_too_wide = sum(widths) + 2 * (len(widths) - 1) > width
     if is_too_wide and table.details and has_details:
-        rows_with_notes = tuple(_move_details(table, row) for row in table.rows)
+        rows_with_notes = tuple(_move_details_to_note(table, row) for row in table.rows)
         return render_table(replace(table, rows=rows_with_notes), paint, width, has_details=False)
     if is_too_wide:
-        return _render_records(table, headers, rows, paint, width)
+        return _render_rows_as_records(table, headers, rows, paint, width)
     lines = [paint(_render_row(headers, widths, figures), "bold")]
     previous = ""
     for row, cells in zip(table.rows, rows, strict=True):
@@ -106,7 +106,7 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
     return lines
 
 
-def _move_details(table: Table, row: Row) -> Row:
+def _move_details_to_note(table: Table, row: Row) -> Row:
     """Return a row with the columns `details` in its note."""
     details = [
         f"{table.headers[column]}: {get_plain_text(row.cells[column])}"
@@ -126,7 +126,7 @@ def _render_row(cells: Sequence[str], widths: Sequence[int], figures: frozenset[
     return "  ".join(cell_texts).rstrip()
 
 
-def _render_records(
+def _render_rows_as_records(
     table: Table, headers: Sequence[str], rows: Sequence[Sequence[str]], paint: Painter, width: int
 ) -> list[str]:
     """Render a wide table as a few lines per row."""
@@ -157,7 +157,7 @@ def _wrap_text(text: str, width: int) -> list[str]:
     return wrap_lines(escape_control_characters(text), width)
 
 
-def _render_fact(text: str, width: int) -> Iterable[str]:
+def _render_fact_item(text: str, width: int) -> Iterable[str]:
     """Render a fact as a list item with indented further lines."""
     first_line, *further_lines = _wrap_text(text, width - 4)
     yield f"{_INDENT}- {first_line}"

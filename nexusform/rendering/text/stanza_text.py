@@ -12,9 +12,9 @@ from nexusform.diagnostics.phrases import select_word_form
 from nexusform.plans.plan import Change, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_characters, fill_to_width, render_symbol
 from nexusform.rendering.notation.hcl_text import SENSITIVE, format_attribute_name, format_scalar, quote_string
+from nexusform.rendering.report.change_stanzas import ChangeStanza
 from nexusform.rendering.report.difference_tree import REPLACED, DifferenceNode, NodeKind, measure_name_width
-from nexusform.rendering.report.stanzas import Stanza
-from nexusform.rendering.report.wording import format_headline, format_headline_address
+from nexusform.rendering.report.plan_sentences import format_headline, format_headline_address
 
 _BLANK: Final = "    "
 
@@ -30,7 +30,7 @@ _NOTES: Final = {
 }
 
 
-def render_stanza(stanza: Stanza, paint: Painter = PLAIN) -> str:
+def render_stanza(stanza: ChangeStanza, paint: Painter = PLAIN) -> str:
     """Render comment lines, header and body without a final newline."""
     lines = [(f"{paint(f'  # {escape_control_characters(stanza.address)}', 'bold')} {_render_headline(stanza, paint)}")]
     lines += [f"  # {escape_control_characters(text)}" for text in stanza.comments]
@@ -40,7 +40,7 @@ def render_stanza(stanza: Stanza, paint: Painter = PLAIN) -> str:
     return "\n".join(lines)
 
 
-def _render_headline(stanza: Stanza, paint: Painter) -> str:
+def _render_headline(stanza: ChangeStanza, paint: Painter) -> str:
     front, _, last_word = escape_control_characters(stanza.headline).rpartition(" ")
     if last_word in ("destroyed", "replaced") and "not" not in front:
         return f"{front} {paint(last_word, 'bold', 'red')}"
@@ -130,12 +130,12 @@ class _DifferenceRenderer:
         if node.kind is NodeKind.TYPE_CHANGED:
             old, new = (self.render_value(child, level, show_null=False) for child in node.children)
             return f"{old}{self._arrow}{new}{replacement_note}"
-        opening, lines, closing = self._render_parts(node, level)
+        opening, lines, closing = self._render_value_parts(node, level)
         if not lines:
             return f"{opening}{closing}{null_note}{replacement_note}"
         return "\n".join([f"{opening}{replacement_note}", *lines, f"{_BLANK * level}{_BLANK}{closing}{null_note}"])
 
-    def _render_parts(self, node: DifferenceNode, level: int) -> tuple[str, list[str], str]:
+    def _render_value_parts(self, node: DifferenceNode, level: int) -> tuple[str, list[str], str]:
         """Render the first line, the lines between, and the last one without its margin."""
         match node.kind:
             case NodeKind.LEAF:
@@ -202,14 +202,14 @@ class StanzaGroup(Struct, frozen=True):
     other_addresses: tuple[str, ...]
 
 
-def pair_stanzas(plan: Plan, stanzas: Iterable[Stanza]) -> list[tuple[Change, Stanza | None]]:
+def pair_stanzas(plan: Plan, stanzas: Iterable[ChangeStanza]) -> list[tuple[Change, ChangeStanza | None]]:
     """Return every change with its stanza, or None without one."""
     by_headline = {(stanza.address, stanza.headline): stanza for stanza in stanzas}
     keys = [(format_headline_address(change), format_headline(change)) for change in plan.changes]
     return [(change, by_headline.get(key)) for change, key in zip(plan.changes, keys, strict=True)]
 
 
-def group_stanzas(pairs: Iterable[tuple[Change, Stanza | None]]) -> list[StanzaGroup]:
+def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[StanzaGroup]:
     """Group stanzas that differ in the object's own names only."""
     texts: dict[str, str] = {}
     other_addresses: dict[str, list[str]] = {}
@@ -218,7 +218,7 @@ def group_stanzas(pairs: Iterable[tuple[Change, Stanza | None]]) -> list[StanzaG
             continue
         text = render_stanza(stanza)
         body = text.partition("\n")[2].replace(stanza.header, change.address.type, 1)
-        group_key = f"{stanza.headline}\n{_mask_names(body, _list_own_names(change))}"
+        group_key = f"{stanza.headline}\n{_mask_names_in_text(body, _list_own_names(change))}"
         if group_key in texts:
             other_addresses[group_key].append(stanza.address)
         else:
@@ -243,7 +243,7 @@ def _list_own_names(change: Change) -> list[str]:
     return sorted(texts, key=len, reverse=True)
 
 
-def _mask_names(text: str, names: Sequence[str]) -> str:
+def _mask_names_in_text(text: str, names: Sequence[str]) -> str:
     """Mask names in a text to compare it with that of other objects."""
     for name in names:
         text = text.replace(name, "\0")
@@ -263,7 +263,7 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
     """
     text_column = 0  # start column of the current text; 0 = outside of texts
     for line in text.split("\n"):
-        yield line, bool(text_column) and not _has_sign_at(line, text_column + _LEVEL_WIDTH // 2)
+        yield line, bool(text_column) and not _has_change_sign_at(line, text_column + _LEVEL_WIDTH // 2)
         if not text_column:
             match = _HEREDOC_START.fullmatch(line)
             text_column = (len(match.group(1)) // _LEVEL_WIDTH + 1) * _LEVEL_WIDTH if match else 0
@@ -271,6 +271,6 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
             text_column = 0
 
 
-def _has_sign_at(line: str, column: int) -> bool:
+def _has_change_sign_at(line: str, column: int) -> bool:
     match = SIGN_PATTERN.match(line)
     return match is not None and match.end(1) == column

@@ -4,16 +4,16 @@
 PUBLIC = {
     "engine": "RackScheduler",
     "explanation": "Explanation RankedCandidate MachineRanking",
-    "layout": "Share MachineCapacity Layout",
+    "layout": "Share MachineCapacity NumberedSite",
     "rule": (
-        "KeyPart MachineFilter CapacityFilter Filter Item MachineLoad RejectionCheck Weigh "
+        "RankingFigure MachineFilter CapacityFilter Filter RankedItem MachineLoad RejectionCheck Weigh "
         "ShortageContext CapacityCheck DemandFilter"
     ),
     "vms": (
         "build_standalone_demand NO_CONSTRAINTS find_common_constraints CONTROL_PLANE DEFAULT_SEED Demand "
         "convert_to_gib Hint HintScope Interval Machine MachineStatus MachineSku MIB_PER_GIB Placement "
-        "RackSpread CurrentVm PlacementConstraints sum_intervals VFS_PER_CELL VmName VmSku "
-        "round_up_to_mib Shortage"
+        "RackSpread CurrentVm PlacementConstraints sum_count_intervals VFS_PER_CELL VmName VmSku "
+        "round_up_to_mib CapacityShortage"
     ),
     "profile": "RACK_KEYS MACHINE_KEYS Profile",
 }

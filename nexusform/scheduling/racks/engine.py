@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from nexusform.scheduling.racks import open_rules
-from nexusform.scheduling.racks.layout import UNKNOWN_CELLS, Counts, Share
+from nexusform.scheduling.racks.layout import UNKNOWN_CELLS, Share, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.profile import Profile
 from nexusform.scheduling.racks.queues import CandidateQueues
-from nexusform.scheduling.racks.rule import CountFilter, Filter, Item
+from nexusform.scheduling.racks.rule import CountFilter, Filter, RankedItem
 from nexusform.scheduling.racks.session import NOWHERE, PoolSession
-from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, rank_cells
+from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, SiteTables, rank_cells
 from nexusform.scheduling.racks.vms import (
     DEFAULT_SEED,
     NONE_FITS,
+    CapacityShortage,
     CurrentVm,
     Demand,
     Interval,
     Machine,
     Placement,
     RackSpread,
-    Shortage,
     VmName,
     VmSku,
-    sum_intervals,
+    sum_count_intervals,
 )
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class RackScheduler:
         self.is_sample = is_sample
         self.split_choice = split_choice
         # A copy passes its ledger, and with it the site.
-        self._ledger = Ledger(Site(machines, profile)) if ledger is None else ledger
+        self._ledger = Ledger(SiteTables(machines, profile)) if ledger is None else ledger
         self._site = self._ledger.site
         self._queues = CandidateQueues(self._ledger)
         self._session: PoolSession | None = None
@@ -109,17 +109,17 @@ class RackScheduler:
     def release(self, handle: int) -> None:
         """Remove the VM."""
         self._close_session()
-        self._queues.mark_changed(self._ledger.remove(handle).machine, capacity_freed=True)
+        self._queues.mark_machine_changed(self._ledger.remove(handle).machine, capacity_freed=True)
 
-    def place(self, demand: Demand) -> tuple[int, Placement] | Shortage:
+    def place(self, demand: Demand) -> tuple[int, Placement] | CapacityShortage:
         """Place one more VM. Return its handle and placement, or why nothing fits."""
         return self.try_place(demand) or self._find_shortage(demand)
 
     def try_place(self, demand: Demand) -> tuple[int, Placement] | None:
         """Place one more VM, as `place`, but return None without reasons if nothing fits."""
         session = self._session
-        if session is None or not session.should_accept(demand):
-            self._prepare_read()
+        if session is None or not session.is_for_session(demand):
+            self._choose_missing_splits()
             session = self._session = self._open_session(demand)
             if session is None:
                 return self._place_by_scan(demand)
@@ -132,7 +132,7 @@ class RackScheduler:
             return self._ledger.write_without_cells(packed, number), self._site.get_placement(machine, UNKNOWN_CELLS)
         return self._ledger.write(packed, number), self._site.get_placement(machine, packed & CELLS_MASK)
 
-    def place_all(self, demands: Iterable[Demand]) -> list[tuple[int, Placement] | Shortage]:
+    def place_all(self, demands: Iterable[Demand]) -> list[tuple[int, Placement] | CapacityShortage]:
         """Place VMs one after the other, as by calls of `place`."""
         return [self.place(demand) for demand in demands]
 
@@ -142,7 +142,7 @@ class RackScheduler:
 
         If it does not fit there: the least used cells (at most as many as the machine has).
         """
-        self._prepare_read()
+        self._choose_missing_splits()
         if self._site.machine_index[machine] in self._ledger.unknown_cells:
             return ()
         number = self._ledger.capacities[self._site.machine_index[machine]]
@@ -154,14 +154,14 @@ class RackScheduler:
 
     def count_free_slots(self, demand: Demand) -> Interval:
         """Count how many more such VMs fit on the site alone, over all legal splits of unknown cells."""
-        return sum_intervals(self.count_free_slots_by_rack(demand).values())
+        return sum_count_intervals(self.count_free_slots_by_rack(demand).values())
 
     def count_free_slots_by_rack(self, demand: Demand) -> Mapping[str, Interval]:
         """Count how many more VMs like this one fit on each rack alone.
 
         The racks allowed by the demand, by name, in site order.
         """
-        self._prepare_read()
+        self._choose_missing_splits()
         usage = self._ledger.get_usage(demand.vm.owner, demand.vm.pool)
         filters = open_rules.prepare_filters(self._ledger, usage, demand)
         passes_rack = open_rules.build_combined_check(
@@ -176,11 +176,11 @@ class RackScheduler:
                 rack: Interval(min(minimum_counts[rack], maximum_counts[rack]), maximum_counts[rack]) for rack in racks
             }
         else:
-            machine_checks = [find_rejection for rule, find_rejection in filters if rule.item is Item.MACHINE]
-            intervals = self._count_by_capacity(demand.sku, open_rules.build_combined_check(machine_checks))
+            machine_checks = [find_rejection for rule, find_rejection in filters if rule.item is RankedItem.MACHINE]
+            intervals = self._count_slots_by_capacity(demand.sku, open_rules.build_combined_check(machine_checks))
         return {self._site.rack_name[rack]: intervals.get(rack, NONE_FITS) for rack in racks}
 
-    def _count_by_capacity(self, sku: VmSku, passes: Callable[[int], bool] | None) -> dict[int, Interval]:
+    def _count_slots_by_capacity(self, sku: VmSku, passes: Callable[[int], bool] | None) -> dict[int, Interval]:
         """Count by rack for demands without count filters, limited by capacity alone."""
         ledger, shape = self._ledger, self._site.get_shape(sku)
         known: dict[int, int] = {}
@@ -207,7 +207,7 @@ class RackScheduler:
         """Return two copies, with the split of each machine that fits the fewest VMs of a SKU, and the most."""
         shape = self._site.get_shape(sku)
         extremes = {
-            machine: self._ledger.find_split_capacities(machine).find_extremes(shape)
+            machine: self._ledger.find_split_capacities(machine).find_extreme_capacities(shape)
             for machine in self._ledger.unknown_cells
         }
         minimum_capacities = {machine: machine_extremes[0] for machine, machine_extremes in extremes.items()}
@@ -217,19 +217,19 @@ class RackScheduler:
     def _copy_with_capacities(self, capacities: Mapping[int, int]) -> RackScheduler:
         """Return a copy in which machines with unknown cells have these fixed capacities."""
         ledger = self._ledger.copy()
-        ledger.fix_capacities(capacities)
+        ledger.set_fixed_capacities(capacities)
         return RackScheduler(self.machines, self.spread, self.seed, ledger=ledger)
 
     def explain(self, demand: Demand) -> Explanation:
         """Explain where `place` would put this VM now, and why not elsewhere. Changes nothing."""
         from nexusform.scheduling.racks.explanation import explain_placement
 
-        self._prepare_read()
+        self._choose_missing_splits()
         return explain_placement(self._ledger, demand, self.spread, self.seed)
 
     def find_best_machines(self, demand: Demand) -> BestMachines:
         """Return the machines among which only samples decide, for any legal split."""
-        return self.rank_machines(demand).find_best()
+        return self.rank_machines(demand).find_best_excluding()
 
     def rank_machines(self, demand: Demand) -> MachineRanking:
         """Rank the machines for the VM now; supports the exclusion of machines."""
@@ -246,12 +246,12 @@ class RackScheduler:
         """List every filter that rejects this machine for the demand now, with the reason."""
         from nexusform.scheduling.racks.explanation import list_rejections
 
-        self._prepare_read()
+        self._choose_missing_splits()
         return list_rejections(self._ledger, demand, self._site.machine_index[machine])
 
     def find_rejections_by_vms(self, demand: Demand) -> Mapping[str, str]:
         """Return the machines rejected because of existing VMs, whatever their capacity, with the reason."""
-        self._prepare_read()
+        self._choose_missing_splits()
         usage = self._ledger.get_usage(demand.vm.owner, demand.vm.pool)
         rejections: dict[str, str] = {}
         for rule, find_rejection in open_rules.build_machine_checks(self._ledger, usage, demand):
@@ -325,7 +325,7 @@ class RackScheduler:
 
     def list_sampled_vms(self) -> Iterator[CurrentVm]:
         """List every VM with the cells of the chosen splits; without cells if no split is legal."""
-        self._prepare_read()
+        self._choose_missing_splits()
         for vm in self.list_vms():
             unknown_vms = self._ledger.unknown_cells.get(self._site.machine_index[vm.placement.machine])
             cells = (
@@ -343,8 +343,8 @@ class RackScheduler:
         if demand.last_resort is not None or self.profile.weigh is not None:
             return None
         usage = self._ledger.get_live_usage(demand.vm.owner, demand.vm.pool)
-        rules = open_rules.OpenRules(self._ledger, usage, demand, self.spread)
-        if not rules.keep_promises():
+        rules = open_rules.DemandRules(self._ledger, usage, demand, self.spread)
+        if not rules.may_use_session():
             return None
         tied_machines = self._get_tied_machines(demand)
         return PoolSession(
@@ -372,10 +372,10 @@ class RackScheduler:
         if record.machine not in self._ledger.unknown_cells:
             return self._add(record), self._site.get_placement(record.machine, record.cells)
         handle = self._ledger.add_sampled(record)
-        self._queues.mark_changed(record.machine, capacity_freed=False)
+        self._queues.mark_machine_changed(record.machine, capacity_freed=False)
         return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)
 
-    def _find_shortage(self, demand: Demand) -> Shortage:
+    def _find_shortage(self, demand: Demand) -> CapacityShortage:
         """Return why nothing fits; the reasons hold for all later VMs of the pool."""
         from nexusform.scheduling.racks.explanation import find_shortage
 
@@ -389,14 +389,14 @@ class RackScheduler:
     def _add(self, record: VmRecord) -> int:
         """Add a VM on known cells, and return its handle."""
         handle = self._ledger.add(record)
-        self._queues.mark_changed(record.machine, capacity_freed=False)
+        self._queues.mark_machine_changed(record.machine, capacity_freed=False)
         return handle
 
-    def _prepare_read(self) -> None:
+    def _choose_missing_splits(self) -> None:
         """Close the session and choose missing splits, before capacities are read."""
         self._close_session()
-        for machine in self._ledger.choose_splits(self.split_choice):
-            self._queues.mark_changed(machine, capacity_freed=True)
+        for machine in self._ledger.choose_cell_splits(self.split_choice):
+            self._queues.mark_machine_changed(machine, capacity_freed=True)
 
     def _close_session(self) -> None:
         if self._session is not None:
@@ -404,10 +404,10 @@ class RackScheduler:
             self._session = None
 
 
-def _fill(scheduler: RackScheduler, demand: Demand) -> Counts:
+def _fill(scheduler: RackScheduler, demand: Demand) -> VmCounts:
     """Count how many VMs like this one fit, by rack number, by placing them until none fits."""
     racks = {name: number for number, name in enumerate(scheduler.racks)}
-    counts = Counts()
+    counts = VmCounts()
     number = 0
     while True:
         vm = replace(demand.vm, number=f"{demand.vm.number}+{number}")

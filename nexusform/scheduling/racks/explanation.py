@@ -12,16 +12,16 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.scheduling.decision import Rejection
+from nexusform.scheduling.placement_decision import Rejection
 from nexusform.scheduling.racks import open_rules
 from nexusform.scheduling.racks.layout import MachineCapacity, Share
 from nexusform.scheduling.racks.ledger import Ledger
 from nexusform.scheduling.racks.open_rules import OpenKey, exclude_last_resort
-from nexusform.scheduling.racks.rule import CapacityFilter, Filter, KeyPart, MachineVm, RejectionCheck
+from nexusform.scheduling.racks.rule import CapacityFilter, Filter, MachineVm, RankingFigure, RejectionCheck
 from nexusform.scheduling.racks.rules.tie_break import compute_digest
-from nexusform.scheduling.racks.site import Site, rank_cells
-from nexusform.scheduling.racks.vms import Demand, Interval, Placement, RackSpread, Shortage
-from nexusform.scheduling.racks.weighing import select_heaviest, weigh_machines
+from nexusform.scheduling.racks.site import SiteTables, rank_cells
+from nexusform.scheduling.racks.vms import CapacityShortage, Demand, Interval, Placement, RackSpread
+from nexusform.scheduling.racks.weighing import select_heaviest_machines, weigh_machines
 
 NO_MACHINE: Final = "no_machine"
 
@@ -37,7 +37,7 @@ class _ShortageContext:
         self._steps = ledger.site.get_shape(demand.sku).steps
 
     @property
-    def layout(self) -> Site:
+    def layout(self) -> SiteTables:
         return self._ledger.site
 
     def get_capacity(self, machine: int) -> MachineCapacity:
@@ -54,7 +54,7 @@ class _ShortageContext:
             yield MachineVm(site.pools[record.pool], sku, record.machine, site.capacity_table.get_cells(record.cells))
 
 
-def find_shortage(ledger: Ledger, demand: Demand) -> Shortage:
+def find_shortage(ledger: Ledger, demand: Demand) -> CapacityShortage:
     """Evaluate the filters again and return the one that rejected the last machines.
 
     Rack filters of the demand are evaluated first: reasons and figures refer to the racks allowed by the
@@ -69,7 +69,7 @@ def find_shortage(ledger: Ledger, demand: Demand) -> Shortage:
         return shortage
     context.machines_in_requested_racks = context.machines
     if not context.machines_in_requested_racks:
-        return Shortage(NO_MACHINE, "There is no machine on the site.")
+        return CapacityShortage(NO_MACHINE, "There is no machine on the site.")
     machine_filters = [
         (rule, find_rejection) for rule, find_rejection in filters if not open_rules.is_rack_selection(rule)
     ]
@@ -80,14 +80,14 @@ def find_shortage(ledger: Ledger, demand: Demand) -> Shortage:
 
 def _find_exhausting_filter(
     context: _ShortageContext, filters: list[tuple[Filter, RejectionCheck | None]]
-) -> Shortage | None:
+) -> CapacityShortage | None:
     """Return the shortage of the first filter that leaves no machine; filters apply one after another."""
     for rule, find_rejection in filters:
         if find_rejection is None:
             continue
         passing = [machine for machine in context.machines if find_rejection(machine) is None]
         if not passing:
-            return Shortage(rule.binding or rule.name, rule.describe_shortage(context))
+            return CapacityShortage(rule.binding or rule.name, rule.describe_shortage(context))
         context.machines = passing
     return None
 
@@ -114,7 +114,7 @@ class RankedCandidate(Struct, frozen=True):
     """Rack or machine with its keys and, if it ties with the best, its tie-break digest (hex)."""
 
     name: str
-    keys: tuple[KeyPart, ...]
+    keys: tuple[RankingFigure, ...]
     digest: str = ""
 
 
@@ -205,14 +205,14 @@ def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed:
     """Rank the machines of all racks by weight; the only rack belongs to the chosen machine."""
     weights = weigh_machines(ledger, demand, candidates)
     names = [machine.name for machine in ledger.site.machines]
-    tied = set(select_heaviest(ledger, demand, candidates))
+    tied = set(select_heaviest_machines(ledger, demand, candidates))
     digests = {machine: compute_digest(seed, demand.vm, names[machine]) for machine in candidates}
     ranked = sorted(candidates, key=lambda machine: (machine not in tied, digests[machine]))
     ranked.sort(key=lambda machine: (machine not in tied, 0 if machine in tied else -weights[machine]))
     machines = tuple(
         RankedCandidate(
             names[machine],
-            (KeyPart("weight", -weights[machine], f"weight {weights[machine]:g}"),),
+            (RankingFigure("weight", -weights[machine], f"weight {weights[machine]:g}"),),
             digests[machine].hex() if machine in tied and len(tied) > 1 else "",
         )
         for machine in ranked
@@ -248,7 +248,7 @@ class MachineRanking:
         self._racks = _FigureCache(open_rules.prepare_sort_keys(self._site.profile.rack_keys[spread], usage, demand))
         self._machines = _FigureCache(open_rules.prepare_sort_keys(self._site.profile.machine_keys, usage, demand))
 
-    def find_best(self, excluded: Collection[str] = ()) -> BestMachines:
+    def find_best_excluding(self, excluded: Collection[str] = ()) -> BestMachines:
         """Return the best machines except the excluded ones."""
         fitting = self._exclude(self._fitting, excluded)
         if len(self._always_fitting) == len(self._fitting):
@@ -264,7 +264,7 @@ class MachineRanking:
     def _select_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
         """Return the names of the candidates that no rival outranks."""
         if self._site.profile.weigh is not None:
-            heaviest = select_heaviest(self._ledger, self._demand, candidates)
+            heaviest = select_heaviest_machines(self._ledger, self._demand, candidates)
             return frozenset(self._site.machines[machine].name for machine in heaviest)
         by_rack: dict[int, list[int]] = {}
         for machine in rivals:
@@ -274,16 +274,16 @@ class MachineRanking:
         first_machines: set[str] = set()
         for machine in candidates:
             number = self._site.rack_by_machine[machine]
-            if not _is_first(self._racks.compute(number), lowest_rack_figures):
+            if not _is_ranked_first(self._racks.compute(number), lowest_rack_figures):
                 continue
             if number not in lowest_figures:
                 lowest_figures[number] = self._machines.find_lowest(by_rack.get(number, ()))
-            if _is_first(self._machines.compute(machine), lowest_figures[number]):
+            if _is_ranked_first(self._machines.compute(machine), lowest_figures[number]):
                 first_machines.add(self._site.machines[machine].name)
         return frozenset(first_machines)
 
 
-def _is_first(figures: tuple[int, ...], lowest: tuple[int, ...] | None) -> bool:
+def _is_ranked_first(figures: tuple[int, ...], lowest: tuple[int, ...] | None) -> bool:
     return lowest is None or figures <= lowest
 
 
@@ -406,22 +406,22 @@ def _rank_candidates(
     parts_of = {number: tuple(_build_key_part(key, demand, number) for key in keys) for number in numbers}
 
     def compute_sort_key(number: int) -> tuple[tuple[float, ...], bytes]:
-        return _list_figures(parts_of[number]), compute_digest(seed, demand.vm, names[number])
+        return _list_key_figures(parts_of[number]), compute_digest(seed, demand.vm, names[number])
 
     ranked = sorted(parts_of, key=compute_sort_key)
-    best = _list_figures(parts_of[ranked[0]])
-    tied = [number for number in ranked if _list_figures(parts_of[number]) == best]
+    best = _list_key_figures(parts_of[ranked[0]])
+    tied = [number for number in ranked if _list_key_figures(parts_of[number]) == best]
     digests = {number: compute_digest(seed, demand.vm, names[number]).hex() for number in tied} if len(tied) > 1 else {}
     return tuple(RankedCandidate(names[number], parts_of[number], digests.get(number, "")) for number in ranked)
 
 
-def _build_key_part(opened_key: OpenKey, demand: Demand, number: int) -> KeyPart:
+def _build_key_part(opened_key: OpenKey, demand: Demand, number: int) -> RankingFigure:
     """Build one key of a rack or machine (its number), with text."""
     key, figure = opened_key
     value = figure(number) if figure is not None else 0
-    return KeyPart(key.rule, key.convert_figure(value), key.describe(demand, value))
+    return RankingFigure(key.rule, key.convert_figure(value), key.describe(demand, value))
 
 
-def _list_figures(parts: tuple[KeyPart, ...]) -> tuple[float, ...]:
+def _list_key_figures(parts: tuple[RankingFigure, ...]) -> tuple[float, ...]:
     """Return the figures of some keys, for the comparison of candidates."""
     return tuple(part.value for part in parts)

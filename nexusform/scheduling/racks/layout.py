@@ -14,7 +14,7 @@ from msgspec import Struct
 from nexusform.scheduling.racks.vms import Machine, VmSku
 
 
-class Layout:
+class NumberedSite:
     """Machines and racks of one site, numbered from 0; every list is indexed by one of the two."""
 
     __slots__ = (
@@ -57,7 +57,7 @@ class Layout:
 Figure = Callable[[int], int]
 
 
-class Counts(dict[int, int]):
+class VmCounts(dict[int, int]):
     """VM counts by the number of a machine or rack; 0 without an entry."""
 
     __slots__ = ()
@@ -65,13 +65,13 @@ class Counts(dict[int, int]):
     def __missing__(self, item: int) -> int:
         return 0
 
-    def copy(self) -> Counts:
+    def copy(self) -> VmCounts:
         """Return an independent copy."""
-        return Counts(self)
+        return VmCounts(self)
 
 
 # Figures by machine or rack number: a live list, live counts, or a function.
-Figures = list[int] | Counts | Figure
+Figures = list[int] | VmCounts | Figure
 
 
 class OwnerVmCounts:
@@ -79,7 +79,7 @@ class OwnerVmCounts:
 
     __slots__ = ("extra_large", "machines", "racks")
 
-    def __init__(self, machines: Counts, racks: Counts, extra_large: Counts) -> None:
+    def __init__(self, machines: VmCounts, racks: VmCounts, extra_large: VmCounts) -> None:
         self.machines = machines
         self.racks = racks
         self.extra_large = extra_large
@@ -87,7 +87,7 @@ class OwnerVmCounts:
     @classmethod
     def create_empty(cls) -> OwnerVmCounts:
         """Create a tally without counts."""
-        return cls(Counts(), Counts(), Counts())
+        return cls(VmCounts(), VmCounts(), VmCounts())
 
     def copy(self) -> OwnerVmCounts:
         """Return an independent copy."""
@@ -95,7 +95,7 @@ class OwnerVmCounts:
 
 
 # The counts of a cluster or pool that has no VM on the site. Never written.
-NO_COUNTS: Final = Counts()
+NO_COUNTS: Final = VmCounts()
 NO_VMS: Final = OwnerVmCounts(NO_COUNTS, NO_COUNTS, NO_COUNTS)
 
 
@@ -106,7 +106,7 @@ class Usage(Struct, frozen=True):
     `rack_memory`. All of it is live, so a rule may keep a list and read it later.
     """
 
-    layout: Layout
+    layout: NumberedSite
     memory: list[int]
     extra_large: list[int]
     rack_vms: list[int]

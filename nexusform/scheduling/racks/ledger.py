@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from nexusform.scheduling.racks.layout import NO_VMS, UNKNOWN_CELLS, Counts, OwnerVmCounts, Usage
+from nexusform.scheduling.racks.layout import NO_VMS, UNKNOWN_CELLS, OwnerVmCounts, Usage, VmCounts
 from nexusform.scheduling.racks.site import (
     CELLS_BITS,
     CELLS_MASK,
@@ -17,7 +17,7 @@ from nexusform.scheduling.racks.site import (
     MACHINE_MASK,
     SKU_BITS,
     SKU_MASK,
-    Site,
+    SiteTables,
     SplitCapacities,
     VmShape,
 )
@@ -95,15 +95,15 @@ class Ledger:
         "unknown_cells",
     )
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: SiteTables) -> None:
         racks = len(site.rack_name)
         self.site = site
         self.capacities = site.start_capacities.copy()
         self.memory = [0] * len(site.machines)
         self.extra_large = [0] * len(site.machines)
         # VMs by machine for weighers, and those placed by this plan: sessions do not count them.
-        self.machine_vms = Counts()
-        self.new_vms = Counts()
+        self.machine_vms = VmCounts()
+        self.new_vms = VmCounts()
         self.rack_vms = [0] * racks
         self.rack_memory = [0] * racks
         self.clusters: dict[str, OwnerVmCounts] = {}
@@ -146,7 +146,7 @@ class Ledger:
         ledger._removed = self._removed.copy()  # noqa: SLF001 - as above
         return ledger
 
-    def get_cluster_tally(self, owner: str) -> OwnerVmCounts:
+    def get_cluster_counts(self, owner: str) -> OwnerVmCounts:
         """Return the cluster's counts, safe to write."""
         tally = self.clusters.get(owner)
         if tally is None or id(tally) not in self._own:
@@ -154,7 +154,7 @@ class Ledger:
             self._own.add(id(tally))
         return tally
 
-    def get_pool_tally(self, owner: str, pool: str) -> OwnerVmCounts:
+    def get_pool_counts(self, owner: str, pool: str) -> OwnerVmCounts:
         """Return the pool's counts, safe to write."""
         key = (owner, pool)
         tally = self.pools.get(key)
@@ -169,7 +169,7 @@ class Ledger:
 
     def get_live_usage(self, owner: str, pool: str) -> Usage:
         """Return the live usage for this cluster and pool; valid until the ledger is copied."""
-        return self._build_usage(self.get_cluster_tally(owner), self.get_pool_tally(owner, pool))
+        return self._build_usage(self.get_cluster_counts(owner), self.get_pool_counts(owner, pool))
 
     def get_neutral_usage(self) -> Usage:
         """Return the live usage for a cluster without a VM on the site."""
@@ -260,7 +260,7 @@ class Ledger:
         shares = tuple(sorted(self.site.shapes[shape].share for shape in unknown_vms.shapes.values()))
         return self.site.find_splits(unknown_vms.known_capacity, shares)
 
-    def choose_splits(self, choice: SplitChoice) -> list[int]:
+    def choose_cell_splits(self, choice: SplitChoice) -> list[int]:
         """Choose a split for every machine that needs one, and return those machines."""
         stale = [machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale]
         for machine in stale:
@@ -297,14 +297,14 @@ class Ledger:
             return splits.sample_cells(text, lambda: [self._build_digest_text(handle) for handle in handles])
         # handles increase in the order of arrival
         arrival_order = sorted(range(len(handles)), key=handles.__getitem__)
-        return splits.assign_in_order(arrival_order, packed=choice != SPREAD)
+        return splits.assign_cells_in_order(arrival_order, packed=choice != SPREAD)
 
     def _build_digest_text(self, handle: int) -> str:
         """Return the text of a VM for the sampling of its cells."""
         vm = self.get_vm_name(self.get_record(handle))
         return f"{vm.owner}|{vm.pool}|{vm.number}"
 
-    def fix_capacities(self, capacities: Mapping[int, int]) -> None:
+    def set_fixed_capacities(self, capacities: Mapping[int, int]) -> None:
         """Set fixed capacities for these machines, and drop all unknown cells."""
         for machine, capacity in capacities.items():
             self.capacities[machine] = capacity
@@ -332,7 +332,7 @@ class Ledger:
         self.memory[machine] += sign * shape.memory
         self.rack_memory[rack] += sign * shape.memory
         self.rack_vms[rack] += sign
-        cluster, pool = self.get_cluster_tally(key.owner), self.get_pool_tally(key.owner, key.pool)
+        cluster, pool = self.get_cluster_counts(key.owner), self.get_pool_counts(key.owner, key.pool)
         for counts, index in (
             (cluster.machines, machine),
             (cluster.racks, rack),
@@ -392,7 +392,7 @@ def _unpack_record(packed: int, number: int | str) -> VmRecord:
     return VmRecord(upper >> SKU_BITS, upper & SKU_MASK, machine, packed & CELLS_MASK, number)
 
 
-def _change_count(counts: Counts, index: int, sign: int) -> None:
+def _change_count(counts: VmCounts, index: int, sign: int) -> None:
     """Increment (sign 1) or decrement (sign -1) a count; zeros are removed."""
     count = counts.get(index, 0) + sign
     if count:

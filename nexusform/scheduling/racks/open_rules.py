@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-from nexusform.scheduling.racks.layout import NO_COUNTS, Counts, Figure, Figures, Usage
+from nexusform.scheduling.racks.layout import NO_COUNTS, Figure, Figures, Usage, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.rule import (
     CapacityFilter,
     CountFilter,
     DemandFilter,
     Filter,
-    Item,
-    Key,
     KeyDependence,
     MachineFilter,
+    RankedItem,
+    RankingKey,
     RejectionCheck,
 )
 from nexusform.scheduling.racks.rules import tie_break
@@ -28,11 +28,11 @@ from nexusform.scheduling.racks.vms import Demand, RackSpread
 Passes = Callable[[int], bool]
 
 
-OpenKey = tuple[Key, Figure | None]  # None: 0 everywhere
+OpenKey = tuple[RankingKey, Figure | None]  # None: 0 everywhere
 OpenFilter = tuple[DemandFilter | CountFilter, RejectionCheck]
 
 
-class PackedKeys(NamedTuple):
+class PackedSortKeys(NamedTuple):
     """Keys in one whole number, the first in the highest bits.
 
     `dependence` is the widest of theirs; `active_keys` has one bit per key, set if the key applies to the
@@ -43,20 +43,20 @@ class PackedKeys(NamedTuple):
     dependence: KeyDependence
     active_keys: int
 
-    def select_counts(self, cluster: Counts, pool: Counts) -> Counts:
+    def select_counts(self, cluster: VmCounts, pool: VmCounts) -> VmCounts:
         """Return the counts of the items on which these keys may differ from the neutral ones."""
         if self.dependence is KeyDependence.NONE:
             return NO_COUNTS
         return pool if self.dependence is KeyDependence.POOL else cluster
 
 
-def prepare_sort_keys(keys: Iterable[Key], usage: Usage, demand: Demand) -> list[OpenKey]:
+def prepare_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> list[OpenKey]:
     """Open the keys for a demand."""
     opened_keys = [(key, key.build_figures(usage, demand)) for key in keys]
     return [(key, None if figures is None else _convert_figures(figures)) for key, figures in opened_keys]
 
 
-def prepare_packed_sort_keys(keys: Iterable[Key], usage: Usage, demand: Demand) -> PackedKeys:
+def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> PackedSortKeys:
     """Open the keys and pack them into one whole number, so that numbers compare as the keys do."""
     columns: list[Figures] = []
     shifts: list[int] = []  # how far each figure moves up for the next one
@@ -72,7 +72,7 @@ def prepare_packed_sort_keys(keys: Iterable[Key], usage: Usage, demand: Demand) 
             columns.append(figures)
             shifts.append(0)
             dependence = max(dependence, key.dependence)
-    return PackedKeys(_pack_columns(columns, shifts), dependence, active_keys)
+    return PackedSortKeys(_pack_columns(columns, shifts), dependence, active_keys)
 
 
 def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
@@ -87,7 +87,7 @@ def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
         return lambda _item: 0
     packed, shift = _convert_figures(columns[0]), shifts[0]
     for figures, next_shift in zip(columns[1:], shifts[1:], strict=True):
-        packed, shift = _combine_figures(packed, shift, _convert_figures(figures)), next_shift
+        packed, shift = _combine_two_figures(packed, shift, _convert_figures(figures)), next_shift
     return (lambda item: packed(item) << shift) if shift else packed
 
 
@@ -96,7 +96,7 @@ def _convert_figures(figures: Figures) -> Figure:
     return figures if callable(figures) else figures.__getitem__
 
 
-def _combine_figures(upper: Figure, shift: int, lower: Figure) -> Figure:
+def _combine_two_figures(upper: Figure, shift: int, lower: Figure) -> Figure:
     """Combine two figures in one number, the lower one in the lowest `shift` bits."""
     return lambda item: upper(item) << shift | lower(item)
 
@@ -117,7 +117,7 @@ def prepare_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFi
 
 def is_rack_selection(rule: Filter) -> bool:
     """Check whether the filter selects, once and for all, the racks allowed by the demand."""
-    return isinstance(rule, DemandFilter) and rule.item is Item.RACK
+    return isinstance(rule, DemandFilter) and rule.item is RankedItem.RACK
 
 
 def build_machine_checks(ledger: Ledger, usage: Usage, demand: Demand) -> list[tuple[Filter, RejectionCheck | None]]:
@@ -132,7 +132,7 @@ def build_machine_checks(ledger: Ledger, usage: Usage, demand: Demand) -> list[t
             find_rejection = _build_capacity_check(ledger, rule, demand)
         elif isinstance(rule, DemandFilter | CountFilter) and id(rule) in by_rule:
             find_rejection = by_rule[id(rule)]
-            if rule.item is Item.RACK:
+            if rule.item is RankedItem.RACK:
                 find_rejection = _build_rack_check(ledger, find_rejection)
         filters.append((rule, find_rejection))
     return filters
@@ -164,7 +164,7 @@ def _build_rack_check(ledger: Ledger, find_rejection: RejectionCheck) -> Rejecti
     return lambda number: find_rejection(rack_of[number])
 
 
-class OpenRules:
+class DemandRules:
     """Rules opened for one demand, beyond machine and capacity filters. As live as `usage`."""
 
     __slots__ = ("demand", "filters", "machine_keys", "rack_keys", "usage")
@@ -177,7 +177,7 @@ class OpenRules:
         self.rack_keys = prepare_packed_sort_keys(profile.rack_keys[spread], usage, demand)
         self.machine_keys = prepare_packed_sort_keys(profile.machine_keys, usage, demand)
 
-    def keep_promises(self) -> bool:
+    def may_use_session(self) -> bool:
         """Check whether all of them promise the conditions of a session (CountFilter, KeyDependence)."""
         for rule, _ in self.filters:
             if isinstance(rule, CountFilter) and not rule.is_monotonic:
@@ -194,7 +194,7 @@ def split_filters(filters: Sequence[OpenFilter]) -> tuple[list[OpenFilter], list
         if is_rack_selection(rule):
             rack_selections.append((rule, find_rejection))
         else:
-            (rack_checks if rule.item is Item.RACK else machine_checks).append(find_rejection)
+            (rack_checks if rule.item is RankedItem.RACK else machine_checks).append(find_rejection)
     return rack_selections, rack_checks, machine_checks
 
 
@@ -228,7 +228,7 @@ def choose_placement(
     tied_for_pool: set[int] | None = None,
 ) -> VmRecord | None:
     """Choose the placement of the VM; None if nothing fits. Counts nothing. `tied_for_pool` gets the tied machines."""
-    from nexusform.scheduling.racks.weighing import select_heaviest
+    from nexusform.scheduling.racks.weighing import select_heaviest_machines
 
     site = ledger.site
     # The machines that no filter rejects; the last resort only if it is alone.
@@ -243,17 +243,17 @@ def choose_placement(
     usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
     vm_text = tie_break.build_vm_digest(seed, demand.vm)
     if site.profile.weigh is not None:
-        tied_machines = select_heaviest(ledger, demand, passing)
+        tied_machines = select_heaviest_machines(ledger, demand, passing)
     else:
         rack_key = prepare_packed_sort_keys(site.profile.rack_keys[spread], usage, demand).figure
         machine_key = prepare_packed_sort_keys(site.profile.machine_keys, usage, demand).figure
-        tied_racks = _find_best({site.rack_by_machine[machine] for machine in passing}, rack_key)
+        tied_racks = _find_lowest_items({site.rack_by_machine[machine] for machine in passing}, rack_key)
         if is_sample:
             rack = tied_racks[tie_break.select_tied_rack(tie_break.draw_sample_number(vm_text), len(tied_racks))]
         else:
             rack = tied_racks[tie_break.find_lowest_digest(vm_text, site.encoded_rack_names, tied_racks)]
         machines = [machine for machine in passing if site.rack_by_machine[machine] == rack]
-        tied_machines = _find_best(machines, machine_key)
+        tied_machines = _find_lowest_items(machines, machine_key)
     if tied_for_pool is not None:
         tied_for_pool.update(tied_machines)
     if is_sample:
@@ -268,7 +268,7 @@ def choose_placement(
     return VmRecord(site.add_pool(demand.vm), shape.number, machine, step.cells, demand.vm.number)
 
 
-def _find_best(items: Iterable[int], key_of: Figure) -> list[int]:
+def _find_lowest_items(items: Iterable[int], key_of: Figure) -> list[int]:
     """Return the items of the lowest key, in site order."""
     keys = {item: key_of(item) for item in items}
     lowest = min(keys.values())

@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.scheduling.racks.rule import CellKey, Filter, Key, Weigh
+from nexusform.scheduling.racks.rule import CellKey, Filter, RankingKey, Weigh
 from nexusform.scheduling.racks.rules import cells, hints, machine_filters, spread_keys, zones
 from nexusform.scheduling.racks.vms import PlacementConstraints, RackSpread, VmSku
 
@@ -29,7 +29,7 @@ FILTERS: tuple[Filter, ...] = (
     hints.FILTER,
 )
 
-RACK_KEYS: Mapping[RackSpread, tuple[Key, ...]] = {
+RACK_KEYS: Mapping[RackSpread, tuple[RankingKey, ...]] = {
     RackSpread.POOL: (
         hints.RACK_KEY,
         spread_keys.RACK_POOL_VMS,
@@ -45,7 +45,7 @@ RACK_KEYS: Mapping[RackSpread, tuple[Key, ...]] = {
     ),
 }
 
-MACHINE_KEYS: tuple[Key, ...] = (
+MACHINE_KEYS: tuple[RankingKey, ...] = (
     hints.MACHINE_KEY,
     spread_keys.MACHINE_CLUSTER_VMS,
     spread_keys.MACHINE_POOL_VMS,
@@ -65,8 +65,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     """
 
     filters: tuple[Filter, ...] = FILTERS
-    rack_keys: Mapping[RackSpread, tuple[Key, ...]]
-    machine_keys: tuple[Key, ...]
+    rack_keys: Mapping[RackSpread, tuple[RankingKey, ...]]
+    machine_keys: tuple[RankingKey, ...]
     weigh: Weigh | None = None
     subset_size: int = 1
     platform: str = ""

@@ -16,9 +16,9 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from nexusform.scheduling.racks import open_rules
-from nexusform.scheduling.racks.layout import Counts, Figure
+from nexusform.scheduling.racks.layout import Figure, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger
-from nexusform.scheduling.racks.open_rules import OpenFilter, PackedKeys
+from nexusform.scheduling.racks.open_rules import OpenFilter, PackedSortKeys
 from nexusform.scheduling.racks.site import VmShape
 from nexusform.scheduling.racks.vms import Demand, PlacementConstraints, RackSpread
 
@@ -61,8 +61,8 @@ Passing = Callable[[list[int]], list[int]]
 class NeutralKeys(NamedTuple):
     """Neutral keys of racks and machines."""
 
-    rack_keys: PackedKeys
-    machine_keys: PackedKeys
+    rack_keys: PackedSortKeys
+    machine_keys: PackedSortKeys
 
 
 class CandidateQueues:
@@ -121,7 +121,7 @@ class CandidateQueues:
         """Return the racks without capacity for the SKU, as a set to be extended."""
         return self._full_racks.setdefault(shape.number, set())
 
-    def mark_changed(self, machine: int, *, capacity_freed: bool) -> None:
+    def mark_machine_changed(self, machine: int, *, capacity_freed: bool) -> None:
         """Record a changed machine (with `capacity_freed` its rack may fit VMs again)."""
         rack = self.ledger.site.rack_by_machine[machine]
         self.invalidate_machines(rack, (machine,))
@@ -167,7 +167,7 @@ class CandidateQueue:
         "ranking",
     )
 
-    def __init__(self, ranking: NeutralRanking, key_of: Figure, counted: Counts, passing: Passing) -> None:
+    def __init__(self, ranking: NeutralRanking, key_of: Figure, counted: VmCounts, passing: Passing) -> None:
         self.ranking = ranking
         self.front: list[int] = []
         self._entries = ranking.list_entries()
@@ -197,19 +197,19 @@ class CandidateQueue:
             self._removed.append(item)
         self._rejected.append(item)
 
-    def fill_front(self) -> list[int]:
+    def list_tied_items(self) -> list[int]:
         """Return the items that tie for the next VM; empty if none remains."""
         own_heap, entries = self._own, self._entries
         while not self.front:
             if self._next < len(entries) and (not own_heap or entries[self._next] <= own_heap[0] | INDEX_MASK):
-                self._take_neutral()
+                self._take_neutral_group()
             elif own_heap:
-                self._take_own()
+                self._take_own_group()
             else:
                 break
         return self.front
 
-    def _take_neutral(self) -> None:
+    def _take_neutral_group(self) -> None:
         """Take the next group of equal keys; counted items are pushed under their own keys."""
         if self._key != OWN:
             self._finish_group()
@@ -229,7 +229,7 @@ class CandidateQueue:
                     self.front.append(item)
         if self._own and self.front and self._own[0] < next_group:
             self._removed += self.front
-            self._take_own()
+            self._take_own_group()
 
     def _finish_group(self) -> None:
         """Finish the group: its items that were not removed were skipped."""
@@ -243,7 +243,7 @@ class CandidateQueue:
         self._first = self._next
         self._key = OWN
 
-    def _take_own(self) -> None:
+    def _take_own_group(self) -> None:
         """Take the first group of equal keys off the own heap, each item once."""
         if self._key != OWN:
             self._finish_group()

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from nexusform.scheduling.racks.layout import Figures, Layout, MachineCapacity, Usage
+from nexusform.scheduling.racks.layout import Figures, MachineCapacity, NumberedSite, Usage
 from nexusform.scheduling.racks.vms import Demand, Interval, Machine, VmSku
 
 COUNT_BITS = 32
@@ -24,7 +24,7 @@ RejectionCheck = Callable[[int], str | None]
 CapacityCheck = Callable[[MachineCapacity], str | None]
 
 
-class Item(StrEnum):
+class RankedItem(StrEnum):
     """Kind of the numbers of a rule."""
 
     MACHINE = "machine"
@@ -56,7 +56,7 @@ class ShortageContext(Protocol):
         """Demand that fits on no machine."""
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> NumberedSite:
         """Site layout."""
 
     @property
@@ -116,9 +116,9 @@ class DemandFilter(Filter, frozen=True, kw_only=True):
     `reads` returns everything it reads of the demand, or None if it rejects nothing.
     """
 
-    item: Item
+    item: RankedItem
     select_input: Callable[[Demand], Hashable]
-    build_check: Callable[[Layout, Demand], RejectionCheck]
+    build_check: Callable[[NumberedSite, Demand], RejectionCheck]
 
 
 class CountFilter(Filter, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ class CountFilter(Filter, frozen=True, kw_only=True):
     scan of all machines.
     """
 
-    item: Item
+    item: RankedItem
     build_check: Callable[[Usage, Demand], RejectionCheck | None]
     is_monotonic: bool = False
 
@@ -150,7 +150,7 @@ class KeyDependence(IntEnum):
     UNBOUNDED = 3
 
 
-class Key(Struct, frozen=True, kw_only=True):
+class RankingKey(Struct, frozen=True, kw_only=True):
     """Ranking of machines or racks: the lowest figure wins, the next key breaks ties.
 
     `build_figures` returns the figures (0 or more, below 2 ** `bits`) by number, live, or None if they are 0
@@ -169,7 +169,7 @@ class Key(Struct, frozen=True, kw_only=True):
 CellKey = Callable[[MachineCapacity, int], int]
 
 
-class KeyPart(Struct, frozen=True):
+class RankingFigure(Struct, frozen=True):
     """One figure in a comparison of candidates.
 
     The rule's name, the figure (lower wins), and the figure as text for people ("" = not shown).

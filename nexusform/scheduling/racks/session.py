@@ -5,11 +5,11 @@ from __future__ import annotations
 from nexusform.scheduling.racks import open_rules
 from nexusform.scheduling.racks.layout import NO_COUNTS
 from nexusform.scheduling.racks.ledger import pack_placement_record
-from nexusform.scheduling.racks.open_rules import OpenRules, Passes
+from nexusform.scheduling.racks.open_rules import DemandRules, Passes
 from nexusform.scheduling.racks.queues import INDEX_MASK, CandidateQueue, CandidateQueues, Passing
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.site import CELLS_BITS, CapacitySteps
-from nexusform.scheduling.racks.vms import Demand, RackSpread, Shortage
+from nexusform.scheduling.racks.vms import CapacityShortage, Demand, RackSpread
 
 NOWHERE = -1
 
@@ -52,7 +52,7 @@ class PoolSession:
     def __init__(
         self,
         queues: CandidateQueues,
-        rules: OpenRules,
+        rules: DemandRules,
         spread: RackSpread,
         seed: int,
         *,
@@ -65,7 +65,7 @@ class PoolSession:
         self._vm = vm
         self.sku, self.constraints = demand.sku, demand.constraints
         self.tied_machines = tied_machines
-        self.shortage: Shortage | None = None  # once a VM did not fit: why; no later one can
+        self.shortage: CapacityShortage | None = None  # once a VM did not fit: why; no later one can
         self._queues = queues
         self._ledger = ledger
         self._shape = shape = ledger.site.get_shape(demand.sku)
@@ -97,7 +97,7 @@ class PoolSession:
             _build_rack_selection(self._full_racks, open_rules.build_combined_check(rack_checks)),
         )
 
-    def should_accept(self, demand: Demand) -> bool:
+    def is_for_session(self, demand: Demand) -> bool:
         """Check whether the demand is one more VM of this session's pool."""
         vm, session_vm = demand.vm, self._vm
         return (
@@ -113,13 +113,13 @@ class PoolSession:
         """Place the VM with this number. Return its packed record, or NOWHERE."""
         racks, capacities = self._rack_queue, self._capacities
         while True:
-            tied = racks.front or racks.fill_front()
+            tied = racks.front or racks.list_tied_items()
             if not tied:
                 return NOWHERE
             index = self._select_rack(number, tied) if len(tied) > 1 else 0
             rack = tied.pop(index)
             machines = self._machine_queues.get(rack) or self._open_queue(rack)
-            tied = machines.front or machines.fill_front()
+            tied = machines.front or machines.list_tied_items()
             if tied:
                 break
             self._full_racks.add(rack)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from nexusform.scheduling.racks import profile as profiles
-from nexusform.scheduling.racks.layout import CapacityTable, Layout, MachineCapacity, Share
+from nexusform.scheduling.racks.layout import CapacityTable, MachineCapacity, NumberedSite, Share
 from nexusform.scheduling.racks.rule import CapacityFilter, CountFilter, DemandFilter, Filter, MachineFilter, PoolKey
 from nexusform.scheduling.racks.rules import cells as cell_rules
 from nexusform.scheduling.racks.vms import NONE_FITS, Interval, Machine, Placement, VmName, VmSku
@@ -132,7 +132,7 @@ class SplitCapacities:
             return NONE_FITS
         return compute_bounds(self._table.get_free_capacity(self._known_capacity), self.splits.shares, shape.share)
 
-    def find_extremes(self, shape: VmShape) -> tuple[int, int]:
+    def find_extreme_capacities(self, shape: VmShape) -> tuple[int, int]:
         """Return the capacities that fit the fewest and the most VMs of a SKU."""
         capacities = self.list_possible()
         return min(capacities, key=shape.steps.count), max(capacities, key=shape.steps.count)
@@ -167,7 +167,7 @@ class VmShape:
         self.steps = steps
 
 
-class Site(Layout):
+class SiteTables(NumberedSite):
     """Layout with its tables. `open_machines_by_rack` are the machines of each rack that take new VMs at all.
 
     `demand_filters` are the profile's demand and count filters.
@@ -193,7 +193,7 @@ class Site(Layout):
         super().__init__(machines)
         self.profile = profile or profiles.NEXUS
         self.demand_filters = [rule for rule in self.profile.filters if isinstance(rule, DemandFilter | CountFilter)]
-        self.is_open = [_is_open(machine, self.profile) for machine in self.machines]
+        self.is_open = [_is_machine_open(machine, self.profile) for machine in self.machines]
         self.open_machines_by_rack = [list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_by_rack]
         self.capacity_table = CapacityTable()
         self.start_capacities = [self.capacity_table.add_machine(machine) for machine in self.machines]
@@ -254,7 +254,7 @@ class Site(Layout):
         return placement
 
 
-def _is_open(machine: Machine, profile: profiles.Profile) -> bool:
+def _is_machine_open(machine: Machine, profile: profiles.Profile) -> bool:
     """Check whether no machine filter rejects the machine."""
     checks = [rule.find_rejection for rule in profile.filters if isinstance(rule, MachineFilter)]
     return all(find_rejection(machine) is None for find_rejection in checks)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.scheduling.decision import Location
+from nexusform.scheduling.placement_decision import Location
 
 CONTROL_PLANE = "control-plane"
 DEFAULT_SEED = 8
@@ -268,7 +268,7 @@ class Interval(Struct, frozen=True):
 NONE_FITS = Interval(0, 0)
 
 
-def sum_intervals(intervals: Iterable[Interval]) -> Interval:
+def sum_count_intervals(intervals: Iterable[Interval]) -> Interval:
     """Sum independent counts."""
     return sum(intervals, NONE_FITS)
 
@@ -291,7 +291,7 @@ class CurrentVm(Struct, frozen=True):
     placement: Placement
 
 
-class Shortage(Struct, frozen=True):
+class CapacityShortage(Struct, frozen=True):
     """Reason why nothing fits: the binding constraint (one word, for programs) and sentences."""
 
     binding: str

@@ -15,11 +15,11 @@ def weigh_machines(ledger: Ledger, demand: Demand, machines: Sequence[int]) -> d
     """Return the weights of these machines by number; the weight of one may depend on the others."""
     weigh = ledger.site.profile.weigh
     assert weigh is not None, "the profile has keys instead of weights"
-    weights = weigh(demand, [_build_load(ledger, machine) for machine in machines])
+    weights = weigh(demand, [_build_machine_load(ledger, machine) for machine in machines])
     return {machine: round(weight, _DIGITS) for machine, weight in zip(machines, weights, strict=True)}
 
 
-def select_heaviest(ledger: Ledger, demand: Demand, machines: Iterable[int]) -> list[int]:
+def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[int]) -> list[int]:
     """Return the tied machines: the heaviest ones, as many as the profile's subset."""
     weights = weigh_machines(ledger, demand, list(machines))
     ranked = sorted(weights.values(), reverse=True)
@@ -29,7 +29,7 @@ def select_heaviest(ledger: Ledger, demand: Demand, machines: Iterable[int]) -> 
     return [machine for machine, weight in weights.items() if weight >= lowest]
 
 
-def _build_load(ledger: Ledger, machine: int) -> MachineLoad:
+def _build_machine_load(ledger: Ledger, machine: int) -> MachineLoad:
     site = ledger.site
     empty = site.capacity_table.get_capacity(site.start_capacities[machine])
     free = site.capacity_table.get_capacity(ledger.capacities[machine])

@@ -3,17 +3,17 @@
 # Public names of the package, by module.
 PUBLIC = {
     "backend_choice": "BackendChoice open_chosen_backend explain_rejected_settings",
-    "remote_sources": "RemoteStates ServerResponses",
+    "remote_inputs": "RemoteStates ServerResponses",
     "command_context": (
         "parse_confinement detect_confinement_source ENCRYPTION_VARIABLE load_project_configuration "
         "CommandContext create_editor_context"
     ),
     "project": "find_backend prepare_backend open_project OpenResult Project create_project select_variable_values",
-    "provider_setup": "list_managed_objects list_objects check_addresses",
+    "provider_setup": "list_managed_objects list_objects check_provider_addresses",
     "stored_state": "read_stored_state compute_state_digest StoredState",
     "system_io": (
-        "get_plan_time read_file RealFiles SystemClock explain_unwritable write_output "
-        "remove_older_output SIZE_CAP is_stream"
+        "get_plan_time read_file RealFiles SystemClock explain_unwritable_file write_output "
+        "remove_older_output SIZE_CAP is_stream_or_directory"
     ),
     "directory_validation": "TEST_DIRECTORY validate_directory DirectoryValidation",
 }

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.backends.backend_kind import BACKENDS, Directories
-from nexusform.configuration.body_evaluation import prepare_body
+from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import Settings
 from nexusform.configuration.static_arguments import EMPTY_SCOPE, evaluate_constant
 from nexusform.configuration.variable_values import parse_variable_file
@@ -25,7 +25,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
-from nexusform.files.accesses import record_file_access
+from nexusform.files.access_record import record_file_access
 from nexusform.files.regular_files import PRIVATE, OutsideConfinement, read_regular, write_file
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
@@ -66,7 +66,7 @@ def choose_backend(settings: Settings | None, context: CommandContext) -> tuple[
         return None, problems
     saved_choice = None if context.backend_config else load_backend_choice(context)
     # Check these first: a block of another kind may still lack settings.
-    rejection = _check_migration(context) or _check_kind(saved_choice, settings)
+    rejection = _check_migration(context) or _check_backend_kind(saved_choice, settings)
     if rejection is not None:
         return None, [*problems, rejection]
     choice, new_problems = read_configured_choice(
@@ -198,7 +198,7 @@ def read_configured_choice(
     values: dict[str, Any] = {}
     problems: list[Diagnostic] = []
     if block is not None:
-        body, misplaced = prepare_body(block.body, _make_optional(backend.schema), block.header_span)
+        body, misplaced = build_prepared_body(block.body, _make_optional(backend.schema), block.header_span)
         evaluated, _, invalid = body.evaluate(EMPTY_SCOPE)
         problems += [*misplaced, *invalid]
         values.update(evaluated)
@@ -312,7 +312,7 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
             values[name.strip()] = value
             continue
         try:
-            text = RealFiles().read(context.confinement.resolve_operator_path(flag)).decode()
+            text = RealFiles().read(context.confinement.resolve_path_of_operator(flag)).decode()
         except (FileProblem, OSError, UnicodeDecodeError) as problem:
             problems.append(build_error("invalid-backend-config", f"{problem}"))
             continue
@@ -321,10 +321,10 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
         problems += new_problems
         file_values: dict[str, str] = {}
         for setting in settings:
-            problems += _add_setting(setting.name, setting.value, file_values)
-        from nexusform.files.external_files import is_untrusted  # loaded on first use
+            problems += _add_backend_setting(setting.name, setting.value, file_values)
+        from nexusform.files.external_files import is_untrusted_path  # loaded on first use
 
-        if is_untrusted(flag, context.confinement):
+        if is_untrusted_path(flag, context.confinement):
             problems += _check_untrusted_settings(flag, file_values, kind, context)
         values |= file_values
     return values, problems
@@ -348,7 +348,7 @@ def _check_untrusted_settings(
     ]
 
 
-def _add_setting(name: str, expression: str | Expression, values: dict[str, str]) -> list[Diagnostic]:
+def _add_backend_setting(name: str, expression: str | Expression, values: dict[str, str]) -> list[Diagnostic]:
     if isinstance(expression, str):
         values[name] = expression
         return []
@@ -382,7 +382,7 @@ def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
     path.chmod(PRIVATE)  # settings may contain a password, and an existing file may be world-readable
 
 
-def _check_kind(saved_choice: BackendChoice | None, settings: Settings | None) -> Diagnostic | None:
+def _check_backend_kind(saved_choice: BackendChoice | None, settings: Settings | None) -> Diagnostic | None:
     """Return an error if the block has another kind of backend than the last init."""
     kind = get_backend_type(settings)
     if saved_choice is None or saved_choice.kind == kind or kind not in BACKENDS:

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Variable
 from nexusform.configuration.declarations.limits import Limits, merge_limits
-from nexusform.configuration.loader import load_configuration, read_values, read_variables
-from nexusform.configuration.variable_values import Origin
+from nexusform.configuration.loader import load_configuration, read_given_variables, read_root_variables
+from nexusform.configuration.variable_values import ValueOrigin
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
-from nexusform.files.log import log_duration
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
+from nexusform.files.run_log import log_duration
 from nexusform.resource_types.registry import build_registries
-from nexusform.values.value import Value
+from nexusform.values.typed_value import Value
 
 if TYPE_CHECKING:
     from nexusform.providers.kubeconfig import KubeconfigTrust
@@ -199,7 +199,7 @@ def parse_confinement(flag_value: str, environment: Mapping[str, str], directory
     return replace(confinement, reason=_CONFINEMENT_NOTES.get(source, ""))
 
 
-def restrict_to_plan(context: CommandContext) -> CommandContext:
+def restrict_context_to_plan(context: CommandContext) -> CommandContext:
     """Return the context for the contents of an unverified plan file. Raises ValueError."""
     confinement = _build_confinement("true", context.environment, context.directory)
     confinement = replace(confinement, reason=_CONFINEMENT_NOTES[ConfinementSource.PLAN])
@@ -214,7 +214,7 @@ def _build_confinement(flag_value: str, environment: Mapping[str, str], director
         raise ValueError(f'-confine: "{root}" holds every file. Name the directory of the work tree.')
     data_directory = CommandContext(environment, directory).data_directory
     try:
-        hidden_directory = Confinement(root).resolve_operator_path(data_directory)
+        hidden_directory = Confinement(root).resolve_path_of_operator(data_directory)
     except OSError:
         raise ValueError(
             f'-confine: "{data_directory}" is a link to a path outside of "{root}". Remove the link.'
@@ -296,7 +296,7 @@ def _read_constants(
     context: CommandContext, variables: Mapping[str, Variable]
 ) -> tuple[Mapping[str, Value], list[Diagnostic]]:
     """Return the values of constant variables, with their errors."""
-    values, problems = read_values(
+    values, problems = read_given_variables(
         variables,
         environment=context.environment,
         var_options=context.variables,
@@ -309,9 +309,9 @@ def _read_constants(
 
 def read_project_variables(
     context: CommandContext, configuration: Configuration
-) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
+) -> tuple[dict[str, tuple[Value, ValueOrigin]], list[Diagnostic]]:
     """Read the values of the input variables from flags, files and environment, with their origins."""
-    return read_variables(
+    return read_root_variables(
         configuration,
         environment=context.environment,
         var_options=context.variables,

@@ -9,9 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors, locate_text_line
-from nexusform.domain_table import LazyTable, collect_checks
-from nexusform.language.parser import check_hcl2
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors, locate_line_in_text
+from nexusform.domain_table import LazyTable, collect_validate_checks
+from nexusform.language.parser import check_with_hcl2
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.resource_types.registry import build_registries
 from nexusform.state.objects import EMPTY
@@ -22,7 +22,7 @@ from nexusform.workflow.opening.system_io import RealFiles, get_plan_time
 TEST_DIRECTORY: Final = "tests"
 # Further checks of domains: (context, directory of test files, texts so far) -> problems.
 _CHECKS: Final[Mapping[str, Callable[[CommandContext, str, dict[str, SourceFile]], list[Diagnostic]]]] = LazyTable(
-    collect_checks()
+    collect_validate_checks()
 )
 
 
@@ -50,18 +50,18 @@ def validate_directory(
     configuration, problems = load_project_configuration(context)
     if configuration is None:
         return DirectoryValidation(tuple(problems), {})
-    problems += find_further_problems(context, configuration, problems)
+    problems += find_planning_problems(context, configuration, problems)
     sources = dict(configuration.files)
     if test_directory is not None:
         for check in _CHECKS.values():
             problems += check(context, test_directory, sources)
     if portable and not has_errors(problems):
         native_sources = [source for name, source in sources.items() if name.endswith(".hcl")]
-        problems += [d for source in native_sources if (d := check_hcl2(source)) is not None]
+        problems += [d for source in native_sources if (d := check_with_hcl2(source)) is not None]
     return DirectoryValidation(tuple(problems), sources)
 
 
-def find_further_problems(
+def find_planning_problems(
     context: CommandContext, configuration: Configuration, known_problems: Sequence[Diagnostic]
 ) -> list[Diagnostic]:
     """Return errors that planning would find with any state, without known ones."""
@@ -81,18 +81,18 @@ def find_further_problems(
     known_identities = {_get_identity(d) for d in known_problems}
     candidates = [*validate_configuration(request), *check_provider_blocks(request)]
     problems = [
-        locate_text_line(d, configuration.files) for d in candidates if _get_identity(d) not in known_identities
+        locate_line_in_text(d, configuration.files) for d in candidates if _get_identity(d) not in known_identities
     ]
     if not has_errors([*known_problems, *problems]):
         # Lint without state, if every variable has a default.
         from nexusform.planning.planner import make_plan
-        from nexusform.workflow.opening.linting import lint_literals
+        from nexusform.workflow.opening.linting import lint_configuration
 
         if any(variable.default is None for variable in configuration.root.variables.values()):
             defaults = []
         else:
             plain_request = replace(request, samples=0, includes_remedies=False, lint=False)
-            defaults = lint_literals(make_plan(plain_request), configuration)
+            defaults = lint_configuration(make_plan(plain_request), configuration)
         problems += defaults
     return problems
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from nexusform.configuration.declarations.configuration import Configuration, Encryption, Settings
 from nexusform.configuration.settings_block import decode_encryption
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
+from nexusform.encryption.document_cipher import PLAN, DocumentCipher, read_purpose
 from nexusform.encryption.encrypted_backend import EncryptedBackend
-from nexusform.encryption.envelope import PLAN, DocumentCipher, read_purpose
-from nexusform.encryption.keys import EncryptionProblem
+from nexusform.encryption.key_providers import EncryptionProblem
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.language.parser import parse_file
 from nexusform.workflow.opening.command_context import ENCRYPTION_VARIABLE as VARIABLE
@@ -19,7 +19,7 @@ def merge_encryption(settings: Settings | None, context: CommandContext) -> tupl
     the block; its key providers, methods and targets win.
     """
     configured = settings.encryption if settings else None
-    vault_errors = _check_vaults(configured, context) if configured else []
+    vault_errors = _check_key_vaults(configured, context) if configured else []
     if vault_errors:
         return None, vault_errors
     text = context.environment.get(VARIABLE, "")
@@ -43,7 +43,7 @@ def merge_encryption(settings: Settings | None, context: CommandContext) -> tupl
     return merged, diagnostics
 
 
-def _check_vaults(encryption: Encryption, context: CommandContext) -> list[Diagnostic]:
+def _check_key_vaults(encryption: Encryption, context: CommandContext) -> list[Diagnostic]:
     """Return errors for key vaults not allowed in a confined run."""
     vaults = [(block, block.settings.get("vault_uri", "")) for block in encryption.key_providers.values()]
     return [
@@ -83,7 +83,7 @@ def encrypt_plan(
     document: bytes, configuration: Configuration | None, context: CommandContext
 ) -> tuple[bytes, list[Diagnostic]]:
     """Encrypt a plan file if plans are encrypted."""
-    sealer, diagnostics = _create_sealer(PLAN, configuration, context)
+    sealer, diagnostics = _create_document_cipher(PLAN, configuration, context)
     if sealer is None:
         return document, diagnostics
     try:
@@ -98,7 +98,7 @@ def decrypt_file(
     """Decrypt a state or plan file."""
     purpose = read_purpose(document)
     problem = "unreadable-plan" if purpose == PLAN else "unreadable-state"
-    sealer, diagnostics = _create_sealer(purpose, configuration, context)
+    sealer, diagnostics = _create_document_cipher(purpose, configuration, context)
     if has_errors(diagnostics):
         return b"", diagnostics
     if sealer is None:
@@ -109,7 +109,7 @@ def decrypt_file(
         return b"", [*diagnostics, build_error(problem, str(failure))]
 
 
-def _create_sealer(
+def _create_document_cipher(
     purpose: str, configuration: Configuration | None, context: CommandContext
 ) -> tuple[DocumentCipher | None, list[Diagnostic]]:
     """Create the sealer of plans or state; None if they are not encrypted."""

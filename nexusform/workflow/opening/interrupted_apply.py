@@ -6,18 +6,18 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from nexusform.applying.interrupted_steps import resolve_intents
+from nexusform.applying.interrupted_steps import recover_step_outcomes
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
-from nexusform.state import codec, journal
-from nexusform.state.draft import build_draft
+from nexusform.state import journal, state_codec
 from nexusform.state.journal import OpenIntent
+from nexusform.state.state_draft import build_draft
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
 
 
-def resolve_interrupted_apply(
+def recover_interrupted_apply(
     stored: StoredState, providers: Mapping[str, Provider], backend: StateBackend, *, write: bool
 ) -> tuple[StoredState | None, list[Diagnostic]]:
     """Resolve the changes started by an interrupted run. With `write` (lock held) the outcomes are recorded
@@ -29,7 +29,7 @@ def resolve_interrupted_apply(
     try:
         if stored.open_intents:
             in_progress = stored.remaining.running_operations if stored.remaining else {}
-            outcomes = resolve_intents(stored.open_intents, providers, in_progress)
+            outcomes = recover_step_outcomes(stored.open_intents, providers, in_progress)
             if write:
                 for outcome in outcomes:
                     backend.append(journal.encode_record(outcome))
@@ -38,7 +38,7 @@ def resolve_interrupted_apply(
             if stored.remaining is None or not stored.remaining.has_ended:  # an ended apply only waits
                 warnings.append(_build_interrupted_warning(stored.open_intents, is_recorded=write))
         if write:
-            backend.rewrite_journal(codec.encode_state(resolved.state), resolved.list_preserved_lines())
+            backend.rewrite_journal(state_codec.encode_state(resolved.state), resolved.list_preserved_lines())
     except ProviderProblem as problem:
         return None, [build_error("unreadable-interrupted-apply", str(problem))]
     except BackendProblem as problem:

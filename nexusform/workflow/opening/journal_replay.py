@@ -9,9 +9,9 @@ from nexusform.json_data.plain_data import format_path
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state import journal
 from nexusform.state.attribute_validation import validate_attributes
-from nexusform.state.draft import StateDraft, build_draft
 from nexusform.state.journal import PlanPart, Progress, Record
 from nexusform.state.objects import State
+from nexusform.state.state_draft import StateDraft, build_draft
 
 
 def replay_journal(
@@ -24,13 +24,13 @@ def replay_journal(
     if has_errors(problems):
         return None, [], problems
     draft = build_draft(state, records)
-    problems += _misfits_of(draft.build_state(), types, f"The {name}")
+    problems += _check_replayed_objects(draft.build_state(), types, f"The {name}")
     # Records that are only preserved are not applied.
     changing: list[Record] = [record for record in records if not isinstance(record, PlanPart | Progress)]
     return (None if has_errors(problems) else draft), changing, problems
 
 
-def _misfits_of(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
+def _check_replayed_objects(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
     """What is wrong with objects that a document did not hold so."""
     diagnostics: list[Diagnostic] = []
     for address, instance in state.instances.items():

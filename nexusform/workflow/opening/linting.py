@@ -8,23 +8,23 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from nexusform.advice.facts import LintFacts, PoolFacts, SiteFacts, build_simulator
+from nexusform.advice.lint_input import LintInput, LintPool, LintSite, build_placement_simulator
 from nexusform.advice.registry import run_rules
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.placements.vm_demands import PoolDemand
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.resources.address import Address
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, ReleaseOperation
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 # Site, owner and pool, as used by the placement rule.
 _PoolKey: TypeAlias = tuple[str, str, str]
 
 
-def lint_literals(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:
+def lint_configuration(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:
     """Lint a configuration without state, with rules about arguments only."""
     if not result.objects or any(
         d.id != "insufficient-capacity" for d in [d for d in result.plan.diagnostics if d.severity is Severity.ERROR]
@@ -43,12 +43,12 @@ def lint_plan(
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
     removed_vms = {} if everything else _list_removed_vms(result.sites.values())
-    pools = tuple(_build_pools(result.objects, removed_vms, everything=everything))
+    pools = tuple(_build_lint_pools(result.objects, removed_vms, everything=everything))
     evaluated_pools = {(pool.owner, pool.pool) for pool in pools} if everything else set()
-    sites = {site_id: _build_site_facts(site, evaluated_pools) for site_id, site in result.sites.items()}
+    sites = {site_id: _build_lint_site(site, evaluated_pools) for site_id, site in result.sites.items()}
     if literal_only:
-        sites = {i: SiteFacts(site.id, site.machines) for i, site in sites.items()}
-    facts = LintFacts(pools, sites, skus, includes_costless=everything)
+        sites = {i: LintSite(site.id, site.machines) for i, site in sites.items()}
+    facts = LintInput(pools, sites, skus, includes_costless=everything)
     ignored_rules = {
         str(address): vms.instance.block.ignored_rules
         for address, vms in result.objects.items()
@@ -57,7 +57,7 @@ def lint_plan(
     return run_rules(facts, configuration.settings.ignored_rules, ignored_rules, literal_only=literal_only)
 
 
-def _build_site_facts(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> SiteFacts:
+def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> LintSite:
     """Build the facts of a site, without the VMs of the evaluated pools."""
     base = site.base
     if base is not None and evaluated_pools:
@@ -65,10 +65,10 @@ def _build_site_facts(site: SitePlan, evaluated_pools: Collection[tuple[str, str
         for vm in site.scheduler.list_vms():
             if (vm.vm.owner, vm.vm.pool) in evaluated_pools:
                 base.release(vm.handle)
-    return SiteFacts(
+    return LintSite(
         site.id,
         tuple(site.machines.values()),
-        build_simulator(base) if base is not None else None,
+        build_placement_simulator(base) if base is not None else None,
         site.scheduler.count_free_slots,
     )
 
@@ -89,12 +89,12 @@ def _list_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, lis
     return removed_vms
 
 
-def _build_pools(
+def _build_lint_pools(
     objects: Mapping[Address, VmObject],
     removed_vms: Mapping[_PoolKey, Mapping[int, Sequence[int]]],
     *,
     everything: bool,
-) -> Iterable[PoolFacts]:
+) -> Iterable[LintPool]:
     """Yield the pools with VMs, by age of their objects if all are evaluated."""
     ordered = sorted(objects.items(), key=lambda item: _get_age(item[1])) if everything else objects.items()
     for address, vms in ordered:
@@ -103,7 +103,7 @@ def _build_pools(
         for pool in vms.request.demand.pools:
             if pool.count_path:
                 key = vms.request.demand.site_id, vms.request.demand.owner, pool.rule_pool or pool.pool
-                facts = _build_pool_facts(address, vms, pool, everything=everything)
+                facts = _build_lint_pool(address, vms, pool, everything=everything)
                 yield replace(facts, removals=removed_vms.get(key, {}))
 
 
@@ -115,13 +115,13 @@ def _get_age(vms: VmObject) -> tuple[bool, int]:
     return False, prior.creation
 
 
-def _build_pool_facts(address: Address, vms: VmObject, pool: PoolDemand, *, everything: bool) -> PoolFacts:
+def _build_lint_pool(address: Address, vms: VmObject, pool: PoolDemand, *, everything: bool) -> LintPool:
     assert vms.request.demand is not None
     keys = {number: (pool.pool, number) for number in pool.numbers}
     new_numbers = tuple(number for number, key in keys.items() if everything or key in vms.placements.tokens)
     instance = vms.instance
     has_source = instance.prepared is not None
-    return PoolFacts(
+    return LintPool(
         address=str(address),
         owner=vms.request.demand.owner,
         cluster=vms.request.demand.cluster,

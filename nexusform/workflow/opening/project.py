@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration, Module, Settings
-from nexusform.configuration.variable_values import Origin
+from nexusform.configuration.variable_values import ValueOrigin
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.interfaces.plugins import Files, PluginRegistries
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.plan_request import ValueOverride
 from nexusform.resource_types.registry import build_registries
-from nexusform.values.value import Value
+from nexusform.values.typed_value import Value
 from nexusform.workflow.opening.backend_choice import choose_backend
 from nexusform.workflow.opening.command_context import (
     ENCRYPTION_VARIABLE,
@@ -25,7 +25,7 @@ from nexusform.workflow.opening.command_context import (
 from nexusform.workflow.opening.system_io import RealFiles
 
 if TYPE_CHECKING:
-    from nexusform.workflow.opening.remote_sources import RemoteStates, ServerResponses
+    from nexusform.workflow.opening.remote_inputs import RemoteStates, ServerResponses
 
 NO_ANSWERS: Final[Mapping[str, str]] = {}
 
@@ -75,16 +75,16 @@ def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> O
     if backend is None or has_errors(problems):
         # For an invalid configuration, report all errors at once. Only this needs the checks of whole
         # directories.
-        from nexusform.workflow.opening.directory_validation import find_further_problems
+        from nexusform.workflow.opening.directory_validation import find_planning_problems
 
-        problems += find_further_problems(context, configuration, problems)
+        problems += find_planning_problems(context, configuration, problems)
         return OpenResult(None, tuple(problems), sources)
     project = create_project(context, configuration, select_variable_values(configuration, variables), sources, backend)
     return OpenResult(project, tuple(problems), sources)
 
 
 def select_variable_values(
-    configuration: Configuration, variables: Mapping[str, tuple[Value, Origin]]
+    configuration: Configuration, variables: Mapping[str, tuple[Value, ValueOrigin]]
 ) -> dict[str, Value]:
     """Select the values of variables; defaults of ephemeral ones do not count as set."""
     declared = configuration.root.variables
@@ -108,7 +108,7 @@ def create_project(
     """
     remote_states, servers = None, None
     if _has_data_blocks(configuration.root):
-        from nexusform.workflow.opening.remote_sources import RemoteStates, ServerResponses
+        from nexusform.workflow.opening.remote_inputs import RemoteStates, ServerResponses
 
         remote_states = RemoteStates(context, configuration.settings)
         servers = ServerResponses(context, dict(answers))

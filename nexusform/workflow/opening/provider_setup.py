@@ -8,15 +8,15 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.configuration.body_evaluation import prepare_body
+from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ProviderBlock
 from nexusform.configuration.reference_checks import check_provider_names
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, convert_problem, has_errors
 from nexusform.interfaces.plugins import CaptureProvider, PermissionUser, Provider, ProviderProblem, StateUser
 from nexusform.json_data.plain_data import Path, format_path, has_unknown
-from nexusform.planning.modules.outputs import build_inventory_read
-from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.planning.name_resolution.evaluation_settings import PreparedBodies, build_settings
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.plans.plan import Action, InventoryRead, Plan
 from nexusform.providers.registry import PROVIDERS, ProviderKind
@@ -53,12 +53,12 @@ def create_providers(
         if settings is None:
             continue
         try:
-            address_errors = check_addresses(block, settings, context, is_sensitive=sensitive)
+            address_errors = check_provider_addresses(block, settings, context, is_sensitive=sensitive)
             if address_errors:
                 problems += address_errors
                 continue
             provider = kind.make(settings, context.directory, exit_stack, context.confinement)
-            _prepare_provider(provider, key, request.state, context)
+            _configure_provider(provider, key, request.state, context)
             providers[key] = _redact_provider(provider) if sensitive else provider
         except ProviderProblem as problem:
             detail = _get_hidden_message() if sensitive else str(problem)
@@ -83,7 +83,7 @@ def _get_hidden_message() -> str:
     return HIDDEN_MESSAGE
 
 
-def _prepare_provider(provider: Provider, key: str, state: State, context: CommandContext) -> None:
+def _configure_provider(provider: Provider, key: str, state: State, context: CommandContext) -> None:
     """Pass the objects of the state and the permissions to a provider."""
     if isinstance(provider, StateUser):
         own_objects = (recorded.attributes for _, recorded in list_objects(state, key))
@@ -92,7 +92,7 @@ def _prepare_provider(provider: Provider, key: str, state: State, context: Comma
         provider.set_permissions(context.is_allowed, take_ownership=context.take_ownership)
 
 
-def check_addresses(
+def check_provider_addresses(
     block: ProviderBlock, settings: Mapping[str, Any], context: CommandContext, *, is_sensitive: bool = False
 ) -> list[Diagnostic]:
     """Return errors for addresses that a confined run must not use. Raises ProviderProblem."""
@@ -112,17 +112,17 @@ def check_addresses(
 
 def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
     """Check provider blocks and settings without creating providers."""
-    from nexusform.planning.modules.configuration_validation import mask_unknown_values
+    from nexusform.planning.modules.configuration_validation import mark_unset_variables_unknown
 
     configuration = request.configuration
     problems = list(check_provider_names(configuration, PROVIDERS))
     setting = build_settings(request, PreparedBodies({"managed": {}, "data": {}}), request.state)
-    evaluation = Evaluation(mask_unknown_values(setting, configuration, request.variables))
+    evaluation = Evaluation(mark_unset_variables_unknown(setting, configuration, request.variables))
     for block in configuration.root.providers.values():
         kind = PROVIDERS.get(block.name)
         if kind is None:
             continue
-        body, new_problems = prepare_body(block.body, kind.settings, block.span)
+        body, new_problems = build_prepared_body(block.body, kind.settings, block.span)
         if not has_errors(new_problems):
             scope = evaluation.build_scope(evaluation.root)
             _, _, evaluation_problems = body.evaluate(scope, allows_ephemeral=True)
@@ -135,7 +135,7 @@ def _evaluate_settings(
     block: ProviderBlock, kind: ProviderKind, evaluation: Evaluation
 ) -> tuple[Mapping[str, Any] | None, list[Diagnostic], bool]:
     """Return the settings, their problems, and whether any is sensitive."""
-    body, problems = prepare_body(block.body, kind.settings, block.span)
+    body, problems = build_prepared_body(block.body, kind.settings, block.span)
     if has_errors(problems):
         return None, problems, False
     known_count = len(evaluation.diagnostics)

@@ -16,7 +16,7 @@ from nexusform.interfaces.plugins import (
     ChangeValidator,
     DryRunReporter,
     ObjectKey,
-    PlanFollower,
+    PlanAwareProvider,
     Provider,
     ProviderProblem,
     ReadRequest,
@@ -135,7 +135,7 @@ class _RedactingIdentifiedProvider(_RedactingProvider):
 _OPTIONAL_PARTS: Final[Mapping[Any, type[_RedactingProvider]]] = {
     ChangeValidator: _RedactingValidator,
     DryRunReporter: _RedactingDryRunReporter,
-    PlanFollower: _RedactingPlanFollower,
+    PlanAwareProvider: _RedactingPlanFollower,
     CaptureProvider: _RedactingCaptureProvider,
     IdentifiedProvider: _RedactingIdentifiedProvider,
 }

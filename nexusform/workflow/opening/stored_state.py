@@ -14,8 +14,8 @@ from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.objects import EMPTY, State
 
 if TYPE_CHECKING:  # most states have no journal
-    from nexusform.state.draft import UnfinishedApply
     from nexusform.state.journal import OpenIntent
+    from nexusform.state.state_draft import UnfinishedApply
 
 
 class StoredState(Struct, frozen=True):
@@ -37,9 +37,9 @@ class StoredState(Struct, frozen=True):
 
 def compute_state_digest(state: State) -> str:
     """Compute the SHA-256 of the state document."""
-    from nexusform.state import codec
+    from nexusform.state import state_codec
 
-    return sha256(codec.encode_state(state)).hexdigest()
+    return sha256(state_codec.encode_state(state)).hexdigest()
 
 
 def load_schemas() -> Mapping[str, BlockSchema]:
@@ -69,9 +69,9 @@ def read_stored_state(
 
         return None, [build_encrypted_error(backend.describe())]
     if document is not None:
-        from nexusform.state import codec
+        from nexusform.state import state_codec
 
-        state, problems = codec.decode_state(document, backend.describe(), types)
+        state, problems = state_codec.decode_state(document, backend.describe(), types)
     if state is None:
         return None, problems
     if not lines:

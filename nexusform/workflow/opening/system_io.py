@@ -14,7 +14,6 @@ from typing import BinaryIO, Final
 
 from nexusform.configuration.declarations.limits import DEFAULT, VARIABLE_PREFIX
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error
-from nexusform.files.log import log_event
 from nexusform.files.regular_files import (
     PRIVATE,
     UNCONFINED,
@@ -22,10 +21,11 @@ from nexusform.files.regular_files import (
     FileTooLarge,
     NotRegularFile,
     OutsideConfinement,
-    open_to_read,
+    open_regular_to_read,
     read_regular,
     write_file,
 )
+from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import FileProblem
 
 SIZE_CAP: Final = 64 * 1024 * 1024  # bytes per file()
@@ -44,7 +44,7 @@ def open_file(path: str, max_bytes: int, confinement: Confinement = UNCONFINED, 
     """Open a file for reading in pieces, with the checks of `read_file`."""
     log_event("debug", "file read", path=path)
     with _convert_errors(path, max_bytes, hint):
-        return open_to_read(confinement.resolve(path), max_bytes)
+        return open_regular_to_read(confinement.resolve(path), max_bytes)
 
 
 @contextmanager
@@ -229,7 +229,7 @@ def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool =
     untrusted work tree may contain any link. A pipe or /dev/stdout is written directly. Raises OSError.
     """
     target = Path(path)
-    if is_stream(target):
+    if is_stream_or_directory(target):
         with target.open("wb") as stream:
             stream.writelines((content,) if isinstance(content, bytes) else content)
         return
@@ -243,11 +243,11 @@ def remove_older_output(path: str) -> None:
     Raises OSError.
     """
     target = Path(path)
-    if not is_stream(target):
+    if not is_stream_or_directory(target):
         target.unlink(missing_ok=True)
 
 
-def explain_unwritable(path: str) -> str:
+def explain_unwritable_file(path: str) -> str:
     """Explain why a file cannot be written, or return "" if it probably can."""
     target = Path(path)
     folder = target.parent
@@ -255,12 +255,12 @@ def explain_unwritable(path: str) -> str:
         return f'"{path}" is a directory.'
     if not folder.is_dir():
         return f'"{path}" cannot be written: there is no directory "{folder}".'
-    if not is_stream(target) and not os.access(folder, os.W_OK):
+    if not is_stream_or_directory(target) and not os.access(folder, os.W_OK):
         return f'"{path}" cannot be written: no write permission in the directory "{folder}".'
     return ""
 
 
-def is_stream(path: Path) -> bool:
+def is_stream_or_directory(path: Path) -> bool:
     """Return whether a path is written as a stream, or is a directory. /dev/stdout and /dev/fd/63 are system
     links and may lead to a file; /dev/shm has regular files.
     """

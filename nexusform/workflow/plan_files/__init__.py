@@ -5,13 +5,13 @@ PUBLIC = {
     "plan_execution": "apply_plan apply_remaining_steps PlanApplyOptions ApplyOutcome RESCUE",
     "plan_export": "export_plan FORMATS",
     "resource_graph": "build_graph render_dot_svg",
-    "unfinished_apply": (
-        "check_same_inputs discard_remaining_steps open_remaining_steps check_interrupted_apply "
+    "remaining_steps": (
+        "check_inputs_unchanged discard_remaining_steps open_remaining_steps check_interrupted_apply "
         "RemainingSteps find_remaining_steps"
     ),
     "saved_plans": (
-        "load_plan_configuration open_limited_file open_saved_plan check_variables build_plan_context "
-        "get_planned_variables read_prior_state read_limited_file read_plan save_plan get_sources "
+        "load_plan_configuration open_limited_file open_saved_plan check_variables_unchanged build_plan_context "
+        "get_planned_variables read_prior_state read_limited_file read_plan save_plan get_configuration_sources "
         "decrypt_document"
     ),
     "failed_plans": (

@@ -11,18 +11,18 @@ from typing import Final
 import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, has_errors
 from nexusform.diagnostics.phrases import format_count
-from nexusform.encryption.envelope import PLAN, read_purpose
+from nexusform.encryption.document_cipher import PLAN, read_purpose
 from nexusform.files.regular_files import read_regular
-from nexusform.plans.plan import Basis, Plan
+from nexusform.plans.plan import Plan, PlanInputs
 from nexusform.plans.saved import plan_file
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.encryption_settings import encrypt_plan
 from nexusform.workflow.opening.system_io import (
-    explain_unwritable,
+    explain_unwritable_file,
     find_commit,
     get_plan_time,
-    is_stream,
+    is_stream_or_directory,
     remove_older_output,
     write_output,
 )
@@ -43,7 +43,7 @@ def build_failed_plan(context: CommandContext, options: PlanOptions, diagnostics
         excludes=options.excludes,
         replaces=options.replaces,
         timestamp=options.now or get_plan_time(context.environment),
-        basis=Basis(commit=find_commit(context.directory, context.environment, context.directory_confinement)),
+        basis=PlanInputs(commit=find_commit(context.directory, context.environment, context.directory_confinement)),
     )
 
 
@@ -74,9 +74,9 @@ def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) 
     """Replace an older plan with a failed one at the start of a run. Return errors for an unwritable path, or
     for a file of another kind.
     """
-    if reason := explain_unwritable(path):
+    if reason := explain_unwritable_file(path):
         return [build_error("plan-save-failed", reason)]
-    if is_stream(Path(path)) or not os.path.lexists(path):
+    if is_stream_or_directory(Path(path)) or not os.path.lexists(path):
         return []
     if not is_replaceable(path, context):
         return [build_file_rejection(path)]
@@ -89,7 +89,7 @@ def is_replaceable(path: str, context: CommandContext, first_member: str = plan_
     first member of a plan's archive.
     """
     target = Path(path)
-    if target.is_symlink() or is_stream(target) or not target.exists():
+    if target.is_symlink() or is_stream_or_directory(target) or not target.exists():
         return True
     try:
         content = read_regular(target, context.get_max_file_size(), follow=False)

@@ -14,24 +14,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import WrongPrediction
+from nexusform.applying.apply_recorder import ApplyRecorder, build_opening_records
 from nexusform.applying.events import Listener, StepEvent, StepOutcome
 from nexusform.applying.executor import ApplyResult, ExecutionOptions, execute_plan
 from nexusform.applying.prediction_checks import (
     build_prediction_records,
-    list_completed_addresses,
-    list_delegated_addresses,
+    list_completed_objects,
+    list_delegated_objects,
     list_ties,
     verify_predictions,
 )
 from nexusform.applying.provider_calls import get_provider_name
-from nexusform.applying.recorder import Recorder, build_opening_records
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.interfaces.plugins import PlanFollower
+from nexusform.interfaces.plugins import PlanAwareProvider
 from nexusform.interfaces.state_storage import BackendProblem, EncryptedStorage
 from nexusform.placements.prediction_scores import list_wrong_certain
 from nexusform.planning.planner import make_plan
-from nexusform.planning.replanning.finalization import (
+from nexusform.planning.replanning.known_after_apply import (
     ChangedOutput,
     FinalResults,
     evaluate_final_results,
@@ -40,13 +40,13 @@ from nexusform.planning.replanning.finalization import (
 from nexusform.planning.replanning.write_only_values import evaluate_write_only
 from nexusform.plans.plan import CheckResult, Plan, Step, StepKind
 from nexusform.plans.saved import plan_file
-from nexusform.state import codec, journal
-from nexusform.state.draft import UnfinishedApply, build_plan_parts
+from nexusform.state import journal, state_codec
 from nexusform.state.journal import ApplyEnd, ApplyStart
 from nexusform.state.objects import State
+from nexusform.state.state_draft import UnfinishedApply, build_plan_parts
 from nexusform.workflow.opening.stored_state import StoredState
 from nexusform.workflow.opening.system_io import write_output
-from nexusform.workflow.plan_files.unfinished_apply import RemainingSteps
+from nexusform.workflow.plan_files.remaining_steps import RemainingSteps
 from nexusform.workflow.runs.evaluation_record import record_evaluation
 from nexusform.workflow.runs.provider_identity import IdentityCheck, add_new_identities
 from nexusform.workflow.runs.run import Run, build_base_request, build_plan_request
@@ -102,11 +102,11 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: PlanApplyOptio
     plan, problems = finalize_plan(plan, build_plan_request(run.project, run.stored, plan), make_plan)
     if problems:
         return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(problems))
-    recorder = Recorder(run.project.backend, run.stored.state)
+    recorder = ApplyRecorder(run.project.backend, run.stored.state)
     first_records = build_opening_records(plan, run.stored.state, str(uuid.uuid4()), options.plan_digest)
     if len(first_records) == 1 and not plan.steps and not plan.has_changes:
         # Nothing to write, except re-encryption after a key change.
-        return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(_refresh_encryption(run)))
+        return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(_rewrite_with_current_encryption(run)))
     # Build the journal records of the plan during its execution.
     if not plan.steps:
         plan_records = []
@@ -128,7 +128,7 @@ def apply_remaining_steps(
     run: Run, remaining_steps: RemainingSteps, listener: Listener, options: PlanApplyOptions
 ) -> ApplyOutcome:
     """Apply the remaining steps of an earlier apply as planned."""
-    recorder = Recorder(run.project.backend, run.stored.state, run.stored.remaining)
+    recorder = ApplyRecorder(run.project.backend, run.stored.state, run.stored.remaining)
     state = run.stored.state
     if run.stored.remaining is not None and state.serial < run.stored.remaining.serial:
         # The apply ended between a checkpoint and the record of the next serial.
@@ -159,7 +159,7 @@ def _build_replanned_warning(remaining: UnfinishedApply, plan: Plan) -> Diagnost
 def _execute_plan(
     run: Run,
     plan: Plan,
-    recorder: Recorder,
+    recorder: ApplyRecorder,
     listener: Listener,
     options: PlanApplyOptions,
     unverified: Sequence[Step] = (),
@@ -171,7 +171,7 @@ def _execute_plan(
     if problems:
         return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(problems))
     for provider in run.providers.values():
-        if isinstance(provider, PlanFollower):
+        if isinstance(provider, PlanAwareProvider):
             provider.set_plan_responses(plan.basis.answers)
     applied = execute_plan(
         plan,
@@ -189,10 +189,10 @@ def _execute_plan(
     wrong = tuple(prediction for prediction in applied.wrong_predictions if prediction not in ties)
     applied = replace(applied, wrong_predictions=wrong, ties=tuple(ties))
     results = _compute_final_results(run, plan, applied)
-    checks = tuple(_build_check(check) for check in results.checks)
+    checks = tuple(_build_check_record(check) for check in results.checks)
     recorder.add_record(ApplyEnd(results.outputs, checks))
     problems = [*results.diagnostics, *_build_prediction_warning(wrong_predictions), *_build_unfinished_error(applied)]
-    problems += list(chain.from_iterable(map(_build_remark_warnings, applied.end_events)))
+    problems += list(chain.from_iterable(map(_build_step_warnings, applied.end_events)))
     problems += [_build_journal_error(applied.problem)] if applied.problem else []
     state = add_new_identities(run.providers, run.identities or IdentityCheck(), recorder.get_state())
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
@@ -209,11 +209,11 @@ def _execute_plan(
 
 
 def _verify_predictions(
-    run: Run, plan: Plan, recorder: Recorder, applied: ApplyResult, unverified: Sequence[Step]
+    run: Run, plan: Plan, recorder: ApplyRecorder, applied: ApplyResult, unverified: Sequence[Step]
 ) -> tuple[str, ...]:
     """Record the verified predictions of the plan with the sites; return certain ones that are wrong."""
     state = recorder.get_state()
-    done_addresses = list_completed_addresses(applied.end_events, plan, unverified) | list_delegated_addresses(
+    done_addresses = list_completed_objects(applied.end_events, plan, unverified) | list_delegated_objects(
         applied.end_events
     )
     verification = verify_predictions(plan, done_addresses, state, run.project.registries.resource_types)
@@ -222,7 +222,7 @@ def _verify_predictions(
     return list_wrong_certain(chain(applied.predictions, *verification.verified.values()))
 
 
-def _build_remark_warnings(end: StepEvent) -> Iterator[Diagnostic]:
+def _build_step_warnings(end: StepEvent) -> Iterator[Diagnostic]:
     """Build warnings about a completed step: it stopped as predicted, or its results could not be read."""
     if end.message:
         yield build_warning("incomplete-rollout", f"{end.address}: {end.message}.")
@@ -255,7 +255,7 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     if manual_count and manual_count == counts[StepOutcome.WAITING] and not counts[StepOutcome.FAILED]:
         return [_build_manual_diagnostic(manual_count, counts[StepOutcome.SKIPPED])]
     if counts[StepOutcome.WAITING]:
-        return [_build_waiting_error(counts)]
+        return [_build_waiting_steps_error(counts)]
     failed, skipped = counts[StepOutcome.FAILED], counts[StepOutcome.SKIPPED]
     if applied.problem or not (failed or skipped):
         return []  # a journal error has its own diagnostic
@@ -272,7 +272,7 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     ]
 
 
-def _build_waiting_error(counts: Mapping[StepOutcome | None, int]) -> Diagnostic:
+def _build_waiting_steps_error(counts: Mapping[StepOutcome | None, int]) -> Diagnostic:
     """Build the error for an apply with waiting steps. The waiting steps themselves have no errors."""
     waiting, failed = counts[StepOutcome.WAITING], counts[StepOutcome.FAILED]
     skipped = counts[StepOutcome.SKIPPED]
@@ -323,7 +323,7 @@ def _build_wrong_output(output: ChangedOutput) -> WrongPrediction:
     return WrongPrediction("output", (output.name,), *values)
 
 
-def _build_check(check: CheckResult) -> dict[str, Any]:
+def _build_check_record(check: CheckResult) -> dict[str, Any]:
     return {
         "address": {"kind": check.kind, "to_display": check.address},
         "status": check.status,
@@ -341,14 +341,14 @@ def _build_journal_error(message: str) -> Diagnostic:
     return build_error("unwritable-journal", f"{message} Running steps have ended; no further step was started.")
 
 
-def _save_state(run: Run, recorder: Recorder, state: State, *, complete: bool) -> list[Diagnostic]:
+def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bool) -> list[Diagnostic]:
     """Flush and compact; if the backend fails, write the state to a local file. Remaining steps of a failed
     or interrupted apply stay in the journal.
     """
-    document = codec.encode_state(state)
+    document = state_codec.encode_state(state)
     try:
         recorder.flush()
-        remaining = None if complete else recorder.get_remaining()
+        remaining = None if complete else recorder.get_unfinished_apply()
         preserved = [
             journal.encode_record(record)
             for record in (*recorder.list_open_intents(), *(remaining.build_records() if remaining else []))
@@ -363,12 +363,12 @@ def _save_state(run: Run, recorder: Recorder, state: State, *, complete: bool) -
     return []
 
 
-def _refresh_encryption(run: Run) -> list[Diagnostic]:
+def _rewrite_with_current_encryption(run: Run) -> list[Diagnostic]:
     """Write the state again if it uses a fallback encryption method."""
     backend = run.project.backend
     try:
         if isinstance(backend, EncryptedStorage) and backend.is_outdated():
-            backend.rewrite_journal(codec.encode_state(run.stored.state), run.stored.list_preserved_lines())
+            backend.rewrite_journal(state_codec.encode_state(run.stored.state), run.stored.list_preserved_lines())
     except BackendProblem as problem:
         return [build_error("unwritable-state", str(problem))]
     return []

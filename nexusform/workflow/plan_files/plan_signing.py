@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.encryption.keys import EncryptionProblem
+from nexusform.encryption.key_providers import EncryptionProblem
 from nexusform.encryption.signatures import check_signature, sign_digest
-from nexusform.files.external_files import explain_untrusted_file, is_untrusted
+from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import is_encrypted
@@ -29,7 +29,7 @@ _MAX_NAMES: Final = 3
 
 def create_signer(key_file: str, confinement: Confinement) -> tuple[Signer | None, list[Diagnostic]]:
     """Create a signer with the key in a file, or return an error."""
-    if is_untrusted(key_file, confinement):
+    if is_untrusted_path(key_file, confinement):
         detail = explain_untrusted_file("The private key", key_file, "a pull request could replace it")
         return None, [build_error("plan-signing-failed", detail)]
     try:
@@ -42,7 +42,7 @@ def create_signer(key_file: str, confinement: Confinement) -> tuple[Signer | Non
 
 def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[Diagnostic]:
     """Return an error for a plan without a sandbox: `apply -verify` trusts a signed plan.
-    `is_unconfined_accepted`: -confine=false was typed.
+    `is_confinement_disabled`: -confine=false was typed.
     """
     if is_confined or is_unconfined_accepted:
         return []
@@ -53,7 +53,7 @@ def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[D
     return [build_error("plan-signing-failed", detail)]
 
 
-def check_plan(saved: SavedPlan, path: str, *, is_unconfined_accepted: bool) -> list[Diagnostic]:
+def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: bool) -> list[Diagnostic]:
     """Return errors for a plan unfit to be signed."""
     plan, evaluation = saved.plan, saved.plan.basis.evaluation
     if problems := reject_failed_plan(saved, path):
@@ -87,7 +87,7 @@ def sign_plan(
     data, problems = decrypt_document(content, path, context)
     saved, new_problems = plan_file.read_plan_file(data, path) if not has_errors(problems) else (None, [])
     if saved is not None:
-        new_problems += check_plan(saved, path, is_unconfined_accepted=is_unconfined_accepted)
+        new_problems += check_plan_signable(saved, path, is_unconfined_accepted=is_unconfined_accepted)
     members = plan_file.unpack_archive(data) if saved is not None else None
     if saved is None or members is None or has_errors(new_problems):
         return None, [*problems, *new_problems]
@@ -115,7 +115,7 @@ def verify_signature(
     signature: Mapping[str, Any] | None, signed_digest: str, key_file: str, confinement: Confinement
 ) -> list[Diagnostic]:
     """Return errors if a plan is not signed with the key of the public half in a file."""
-    if is_untrusted(key_file, confinement):
+    if is_untrusted_path(key_file, confinement):
         detail = explain_untrusted_file("The public key", key_file, "a pull request could replace it")
         return [build_error("saved-plan-not-verified", f"{detail} No changes were made.")]
     try:

@@ -15,10 +15,10 @@ from msgspec import Struct
 
 import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.encryption.keys import EncryptionProblem
+from nexusform.encryption.key_providers import EncryptionProblem
 from nexusform.encryption.signatures import check_statement, sign_digest, sign_statement
 from nexusform.interfaces.plugins import FileProblem
-from nexusform.plans.plan import Basis
+from nexusform.plans.plan import PlanInputs
 from nexusform.plans.plan_checks import Evaluation
 from nexusform.state import json_codec
 from nexusform.workflow.opening.system_io import read_file, write_output
@@ -43,7 +43,7 @@ class StatementContent(Struct, frozen=True):
     """Content of a statement: SHA-256 of each subject by name, inputs of the plans, version and time."""
 
     digests: Mapping[str, str]
-    bases: Sequence[Basis]
+    bases: Sequence[PlanInputs]
     nexusform_version: str
     timestamp: str
 

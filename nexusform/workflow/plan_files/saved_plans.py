@@ -22,16 +22,16 @@ from nexusform.plans.plan import Plan, VariableValue
 from nexusform.plans.saved import plan_file
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.resource_types.registry import build_registries
-from nexusform.state import codec
+from nexusform.state import state_codec
 from nexusform.state.objects import EMPTY, State
-from nexusform.values.value import Value
+from nexusform.values.typed_value import Value
 from nexusform.workflow.opening.command_context import (
     CommandContext,
     ConfinementSource,
     intersect_prefixes,
     load_project_configuration,
     read_project_variables,
-    restrict_to_plan,
+    restrict_context_to_plan,
 )
 from nexusform.workflow.opening.encryption_settings import decrypt_file, encrypt_plan
 from nexusform.workflow.opening.project import OpenResult, create_project, open_backend, select_variable_values
@@ -55,7 +55,7 @@ def save_plan(
     snapshot = {name: source.text for name, source in configuration.files.items()}
     try:
         prior = run.stored.state
-        prior_document = {} if prior is EMPTY else codec.build_plain_document(prior)
+        prior_document = {} if prior is EMPTY else state_codec.build_plain_document(prior)
         unsigned = plan_file.write_plan_file(plan, snapshot, prior_document)
         document = plan_file.sign_archive(unsigned, signer.sign_digest) if signer else unsigned
     except FileProblem as problem:
@@ -101,10 +101,10 @@ def read_prior_state(saved: SavedPlan, path: str) -> tuple[State | None, list[Di
     """Read the prior state of a plan; None with problems if unreadable."""
     if not saved.prior_state:
         return EMPTY, []
-    return codec.decode_plain_document(saved.prior_state, path)
+    return state_codec.decode_plain_document(saved.prior_state, path)
 
 
-def get_sources(saved: SavedPlan) -> dict[str, SourceFile]:
+def get_configuration_sources(saved: SavedPlan) -> dict[str, SourceFile]:
     """Return the configuration files of a plan."""
     return {name: SourceFile(name, text) for name, text in saved.configuration_files.items()}
 
@@ -138,11 +138,11 @@ def open_saved_plan(
     `backend`, or in the backend of its configuration. `is_verified` is that of `build_plan_context`.
     """
     configuration, problems = load_plan_configuration(context, saved)
-    sources = get_sources(saved)
+    sources = get_configuration_sources(saved)
     if configuration is None or has_errors(problems):
         return OpenResult(None, tuple(problems), sources)
     ephemeral, new_problems = read_ephemeral_variables(context, configuration, saved.plan)
-    problems += [*check_variables(context, configuration, saved.plan), *new_problems]
+    problems += [*check_variables_unchanged(context, configuration, saved.plan), *new_problems]
     try:
         own_context, context = context, build_plan_context(context, saved.plan, is_verified=is_verified)
     except ValueError as problem:
@@ -173,7 +173,7 @@ def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool
     if is_verified and is_known and not is_confined and context.confinement_source is not ConfinementSource.OPERATOR:
         return replace(context, confinement=UNCONFINED, confinement_source=ConfinementSource.NONE)
     if not context.confinement.root:
-        context = restrict_to_plan(context)
+        context = restrict_context_to_plan(context)
     if not is_confined:
         return context
     return replace(context, allow_remote=intersect_prefixes(context.allow_remote, basis.allowed_prefixes))
@@ -182,10 +182,10 @@ def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool
 def _is_current_configuration(context: CommandContext, saved: SavedPlan) -> bool:
     """Return whether the directory has the plan's configuration. No variable determines the backend."""
     configuration, _ = load_project_configuration(context)
-    return configuration is not None and _is_snapshot(configuration, saved.configuration_files)
+    return configuration is not None and _is_equal_to_snapshot(configuration, saved.configuration_files)
 
 
-def _is_snapshot(configuration: Configuration, snapshot: Mapping[str, str]) -> bool:
+def _is_equal_to_snapshot(configuration: Configuration, snapshot: Mapping[str, str]) -> bool:
     return {name: source.text for name, source in configuration.files.items()} == dict(snapshot)
 
 
@@ -204,7 +204,7 @@ def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[
     if (
         directory_configuration is not None
         and not directory_configuration.constants
-        and _is_snapshot(directory_configuration, saved.configuration_files)
+        and _is_equal_to_snapshot(directory_configuration, saved.configuration_files)
     ):
         return directory_configuration, []
     type_registries = build_registries()
@@ -246,7 +246,7 @@ def _unpack_snapshot(snapshot: Mapping[str, str], directory: Path) -> Path:
     return root
 
 
-def check_variables(context: CommandContext, configuration: Configuration, plan: Plan) -> list[Diagnostic]:
+def check_variables_unchanged(context: CommandContext, configuration: Configuration, plan: Plan) -> list[Diagnostic]:
     """Return errors for variables set to another value than in the plan."""
     variables, problems = read_project_variables(context, configuration)
     errors = [p for p in problems if p.severity is Severity.ERROR and p.id != _UNSET_VARIABLE]

@@ -14,14 +14,14 @@ from nexusform.interfaces.plugins import FileProblem
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address, AddressPattern, AddressProblem, compute_address_order, parse_pattern
-from nexusform.state import codec
+from nexusform.state import state_codec
 from nexusform.state.objects import EMPTY, InstanceState, State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.stored_state import load_schemas, read_stored_state
 from nexusform.workflow.plan_files.saved_plans import (
     decrypt_document,
-    get_sources,
+    get_configuration_sources,
     load_plan_configuration,
     read_limited_file,
     read_plan,
@@ -85,7 +85,7 @@ def _read_file(context: CommandContext, path: str) -> ShowTarget:
     if has_errors(problems):
         return ShowTarget(tuple(problems))
     if not content.startswith(b"PK"):
-        state, problems = codec.decode_state(content, path, load_schemas())
+        state, problems = state_codec.decode_state(content, path, load_schemas())
         return ShowTarget(tuple(problems), state=state or EMPTY)
     saved, problems = read_plan(path, context)
     if saved is None:
@@ -95,5 +95,5 @@ def _read_file(context: CommandContext, path: str) -> ShowTarget:
     problems += new_problems
     if has_errors(problems):
         return ShowTarget(tuple(problems))
-    sources = get_sources(saved)
+    sources = get_configuration_sources(saved)
     return ShowTarget(tuple(problems), sources, saved, configuration, prior or EMPTY)

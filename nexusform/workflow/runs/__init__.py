@@ -7,7 +7,7 @@ PUBLIC = {
         "import_object check_generated_path ImportResult find_source_importer add_computed_attributes "
         "write_new_file"
     ),
-    "locking": "break_lock find_lock_holder LockOptions",
+    "state_locking": "break_lock find_lock_holder LockOptions",
     "provider_identity": "check_identities",
     "saved_plan_checks": "check_saved_plan",
     "run": "build_base_request begin_run get_plan_options RunCallbacks PlanOptions Run",

@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
-from nexusform.files.accesses import list_accesses
+from nexusform.files.access_record import get_recorded_accesses
 from nexusform.files.regular_files import Confinement
 from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import EvaluatedFile, Evaluation
@@ -18,28 +18,28 @@ from nexusform.workflow.opening.project import Project
 
 def record_evaluation(plan: Plan, project: Project) -> Plan:
     """Return the plan with a record of its evaluation in this process."""
-    context, accesses = project.context, list_accesses()
+    context, accesses = project.context, get_recorded_accesses()
     root = context.confinement.root or find_work_tree(context.directory)
     evaluation = Evaluation(
         confined=bool(context.confinement.root),
         root=_format_relative(root, context.directory),
-        files=_list_files(plan, project, root),
+        files=_list_evaluated_files(plan, project, root),
         origins=tuple(sorted(accesses.origins)),
         programs=tuple(sorted(accesses.programs)),
-        environment_read=tuple(sorted({*accesses.variables, *_list_variables(project)})),
+        environment_read=tuple(sorted({*accesses.variables, *_list_used_variables(project)})),
     )
     prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()
     return replace(plan, basis=replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes))
 
 
-def _list_files(plan: Plan, project: Project, root: str) -> tuple[EvaluatedFile, ...]:
+def _list_evaluated_files(plan: Plan, project: Project, root: str) -> tuple[EvaluatedFile, ...]:
     """List the files of the configuration, variables and settings, and those read by functions and data sources."""
     texts = {name: source.text for name, source in project.configuration.files.items()}
     configuration = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
     tree, directory = Confinement(root), os.path.abspath(project.context.directory)  # noqa: PTH100
     settings = {
         _format_relative(path, directory) if tree.is_inside(path) else path: digest
-        for path, digest in list_accesses().files.items()
+        for path, digest in get_recorded_accesses().files.items()
     }
     digests: Mapping[str, str] = {**settings, **configuration, **plan.basis.files, **plan.basis.data_files}
     files = (
@@ -49,7 +49,7 @@ def _list_files(plan: Plan, project: Project, root: str) -> tuple[EvaluatedFile,
     return tuple(sorted(files, key=lambda file: file.path))
 
 
-def _list_variables(project: Project) -> list[str]:
+def _list_used_variables(project: Project) -> list[str]:
     """List the variables of the environment with values of input variables, and the workspace."""
     context = project.context
     names = [f"NF_VAR_{name}" for name in project.configuration.root.variables]

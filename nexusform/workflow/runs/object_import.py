@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 import nexusform
-from nexusform.configuration.body_evaluation import prepare_body
+from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
@@ -49,9 +49,9 @@ from nexusform.providers.identified_provider import ConfiguredObjectFinder
 from nexusform.rendering.notation.hcl_text import quote_string
 from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting, get_order_attribute
-from nexusform.state import codec
+from nexusform.state import state_codec
 from nexusform.state.objects import InstanceState, ObjectState
-from nexusform.values.value import format_number
+from nexusform.values.typed_value import format_number
 from nexusform.workflow.opening.command_context import load_project_configuration
 from nexusform.workflow.opening.project import Project
 
@@ -212,7 +212,7 @@ def _evaluate_arguments(
         problems.append(build_error("import-failed", detail, target.span, block="import"))
         return None
     evaluation = build_state_evaluation(request)
-    body, body_problems = prepare_body(block.body, kind.schema, block.span)
+    body, body_problems = build_prepared_body(block.body, kind.schema, block.span)
     values, _, value_problems = body.evaluate(evaluation.build_scope(evaluation.root))
     new_problems = [*body_problems, *value_problems, *evaluation.diagnostics]
     if not has_errors(new_problems) and has_unknown(values):
@@ -298,9 +298,9 @@ def _build_body(
     """
     # Build the relevant arguments, with those in `references` as references.
     arguments = {
-        name: references.get((*path, name)) or _build_expression(attributes[name])
+        name: references.get((*path, name)) or _build_hcl2_expression(attributes[name])
         for name, attribute in schema.attributes.items()
-        if _is_relevant(attribute, attributes.get(name))
+        if _is_argument_relevant(attribute, attributes.get(name))
     }
     document: dict[str, Any] = {mark: True, **arguments}
     for name, block in schema.blocks.items():
@@ -328,21 +328,21 @@ def _list_blocks(
     return [(label, value[label]) for label in order if label in value]
 
 
-def _is_relevant(attribute: AttributeSchema, value: Any) -> bool:
+def _is_argument_relevant(attribute: AttributeSchema, value: Any) -> bool:
     # a configured location would be a pin
     if not attribute.is_configurable or value is None or attribute.predicted:
         return False
     return attribute.required or value != attribute.default
 
 
-def _build_expression(value: Any) -> Any:
+def _build_hcl2_expression(value: Any) -> Any:
     """Convert plain data for the hcl2 package, with quoted and escaped texts."""
     if isinstance(value, str):
         return _quote_text(value)
     if isinstance(value, Mapping):
-        return {_quote_text(str(name)): _build_expression(part) for name, part in value.items()}
+        return {_quote_text(str(name)): _build_hcl2_expression(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_build_expression(part) for part in value]
+        return [_build_hcl2_expression(part) for part in value]
     if isinstance(value, Fraction):
         return float(format_number(value))
     return value
@@ -418,7 +418,7 @@ def import_object(
         nexusform_version=nexusform.__version__,
     )
     try:
-        project.backend.rewrite_journal(codec.encode_state(new_state), preserved_lines)
+        project.backend.rewrite_journal(state_codec.encode_state(new_state), preserved_lines)
     except BackendProblem as problem:
         return [build_error("unwritable-state", str(problem))]
     return []

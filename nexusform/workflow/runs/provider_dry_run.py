@@ -20,7 +20,7 @@ from nexusform.interfaces.plugins import (
     Provider,
     ProviderProblem,
 )
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.replanning.write_only_values import WriteOnlyValues, evaluate_write_only
@@ -39,7 +39,7 @@ def validate_changes(
     result: PlanResult, providers: Mapping[str, Provider], request: PlanRequest, errors: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
     """Return the errors that providers predict for their changes. `errors` are those outside of the plan."""
-    find_flaw = create_flaw_check(result, request.configuration, errors)
+    find_flaw = create_validation_check(result, request.configuration, errors)
     write_only, diagnostics = evaluate_write_only(result.plan, request)
     for name, provider in providers.items():
         if not isinstance(provider, ChangeValidator):
@@ -114,7 +114,7 @@ def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> Ch
 # --- what is sound -----------------------------------------------------------------------------------
 
 
-def create_flaw_check(
+def create_validation_check(
     result: PlanResult, configuration: Configuration, other_errors: Iterable[Diagnostic]
 ) -> FlawCheck:
     """Create a function that returns why a change cannot be validated, or "": it has an error, depends on a
@@ -138,7 +138,7 @@ def create_flaw_check(
             address = ""
         addresses = blocks_at_location | ({address} & known_addresses)
         if not addresses and item.block.split(" ")[0] not in _UNKNOWN_BLOCKS:
-            return partial(_return_flaw, f"the plan has an error ({item.summary})")
+            return partial(_return_given_flaw, f"the plan has an error ({item.summary})")
         blocks_with_errors |= addresses
     dependencies: dict[str, list[str]] = {}
     for block, dependency in result.edges:
@@ -150,7 +150,7 @@ def _return_no_flaw(_change: Change) -> str:
     return ""
 
 
-def _return_flaw(flaw: str, _change: Change) -> str:
+def _return_given_flaw(flaw: str, _change: Change) -> str:
     return flaw
 
 

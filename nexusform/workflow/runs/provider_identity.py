@@ -129,7 +129,7 @@ def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, 
     return replace(state, providers=dict(sorted(entries.items())))
 
 
-def iterate_descriptions(providers: Mapping[str, Provider], records: Records) -> Iterator[str]:
+def iterate_system_descriptions(providers: Mapping[str, Provider], records: Records) -> Iterator[str]:
     """Yield a title of each identified system of a plan."""
     for name, record in sorted(records.items()):
         provider = providers.get(name)

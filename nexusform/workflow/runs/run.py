@@ -26,7 +26,7 @@ from nexusform.diagnostics.diagnostic import (
     build_warning,
     has_errors,
 )
-from nexusform.files.log import log_duration, log_event
+from nexusform.files.run_log import log_duration, log_event
 from nexusform.interfaces.plugins import (
     ChangeValidator,
     Clock,
@@ -37,8 +37,8 @@ from nexusform.interfaces.plugins import (
     ServerReader,
 )
 from nexusform.interfaces.state_storage import BackendProblem, EncryptedStorage, StateBackend
-from nexusform.language.parser import pause_collector
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.language.parser import pause_garbage_collection
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.plan_request import ImportedObject, PlanRequest, Progress
 from nexusform.planning.planner import make_plan
@@ -58,7 +58,7 @@ from nexusform.workflow.opening.provider_setup import (
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
 from nexusform.workflow.opening.system_io import SystemClock, find_commit, get_plan_time
 from nexusform.workflow.runs.evaluation_record import record_evaluation
-from nexusform.workflow.runs.locking import STALE_LOCK_TAKEN, LockOptions, StateLock, acquire_lock
+from nexusform.workflow.runs.state_locking import STALE_LOCK_TAKEN, LockOptions, StateLock, acquire_lock
 
 if TYPE_CHECKING:
     from nexusform.workflow.runs.provider_identity import IdentityCheck, Records
@@ -150,7 +150,7 @@ class Run(Struct):
                 self.stored, state=replace(state, providers=dict(sorted({**state.providers, **identities}.items())))
             )
 
-    def _confirm_identities(self) -> None:
+    def _record_confirmed_identities(self) -> None:
         """Record the identity of systems with all recorded objects."""
         check = self.identities
         if check is None or not check.unconfirmed:
@@ -166,7 +166,7 @@ class Run(Struct):
         """Plan against the stored state, within the time limit."""
         limits = self.project.configuration.settings.limits
         try:
-            with _limit_time(self.project.context.get_planning_seconds(limits)), pause_collector():
+            with _limit_planning_time(self.project.context.get_planning_seconds(limits)), pause_garbage_collection():
                 result = self._build_plan(options)
         except DiagnosticsError as failure:
             result = self.build_failed_plan(options, failure.diagnostics)
@@ -194,7 +194,7 @@ class Run(Struct):
             except ProviderProblem as problem:
                 return self.build_failed_plan(options, [build_error("refresh-failed", str(problem))])
             diagnostics += refresh_diagnostics
-            self._confirm_identities()
+            self._record_confirmed_identities()
         with log_duration("info", "plan made", mode=options.mode):
             all_imports = {**request.imports, **imported, **options.imports}
             answer_count = self._count_answers()
@@ -207,10 +207,10 @@ class Run(Struct):
         inventories = (*result.plan.inventories, *list_captured_inventories(self.providers, result.plan.timestamp))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
         if self.identities is not None:
-            from nexusform.workflow.runs.provider_identity import iterate_descriptions
+            from nexusform.workflow.runs.provider_identity import iterate_system_descriptions
 
             observed = self.identities.observed
-            titles = tuple(iterate_descriptions(self.providers, observed))
+            titles = tuple(iterate_system_descriptions(self.providers, observed))
             result = replace(result, plan=replace(result.plan, providers=observed, provider_titles=titles))
         return self._complete_plan(result, diagnostics)
 
@@ -296,7 +296,7 @@ class Run(Struct):
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
         """Plan again with the inputs of a saved plan, without reads and without samples for its confidence."""
-        from nexusform.plans.saved.comparison import has_sampled_verdicts
+        from nexusform.plans.saved.plan_comparison import has_sampled_verdicts
 
         options = get_plan_options(saved_plan)
         if not has_sampled_verdicts(saved_plan):
@@ -461,11 +461,11 @@ def build_base_request(project: Project, stored: StoredState) -> PlanRequest:
     )
 
 
-def _limit_time(seconds: int) -> AbstractContextManager[None]:
+def _limit_planning_time(seconds: int) -> AbstractContextManager[None]:
     """Return a context manager that limits the time of planning; 0 = unlimited."""
     if not seconds:
         return nullcontext()
-    from nexusform.workflow.runs.time_budget import limit_time
+    from nexusform.workflow.runs.planning_time_limit import limit_time
 
     return limit_time(seconds)
 
@@ -540,10 +540,10 @@ def _read_state(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> N
     if not run.is_ready:
         return
     stored = run.stored
-    from nexusform.workflow.opening.interrupted_apply import resolve_interrupted_apply
+    from nexusform.workflow.opening.interrupted_apply import recover_interrupted_apply
 
     write = records_recovery and run.lock is not None
-    resolved, problems = resolve_interrupted_apply(stored, providers, run.project.backend, write=write)
+    resolved, problems = recover_interrupted_apply(stored, providers, run.project.backend, write=write)
     run.diagnostics += problems
     run.stored = resolved or stored
 

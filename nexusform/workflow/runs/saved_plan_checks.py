@@ -15,11 +15,11 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, 
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.files.regular_files import Confinement, OutsideConfinement
 from nexusform.interfaces.plugins import FileProblem, Files
-from nexusform.planning.modules.outputs import read_all_data
+from nexusform.planning.modules.root_outputs import read_all_data
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.plans.impact.guard_rails import list_broken_limits
 from nexusform.plans.plan import Mode, Plan
-from nexusform.plans.saved.comparison import (
+from nexusform.plans.saved.plan_comparison import (
     has_sampled_verdicts,
     list_different_parts,
     list_visible_differences,
@@ -47,7 +47,7 @@ def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_ver
     and every part must match. `is_verified`: its signature was verified, so that it need not be reproducible
     here.
     """
-    rejection = _check_applicable(run, saved) or _check_confinement(run, saved.plan)
+    rejection = _check_plan_applicable(run, saved) or _check_confinement(run, saved.plan)
     if rejection is not None:
         return CheckedPlan(None, (rejection,))
     warnings = _check_configuration(run, saved)
@@ -64,23 +64,23 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
         return _compare_stale_plan(run, plan)
     changed_inputs = _list_changed_inputs(run, saved)
     if not changed_inputs and not replan:
-        return _verify_replanned(run, saved, is_verified=is_verified)
+        return _compare_with_new_plan(run, saved, is_verified=is_verified)
     new_plan = run.plan(get_plan_options(plan)).plan
     differences = _describe_differences(plan, new_plan)
     if differences:
         return CheckedPlan(None, (_build_different_plan_error(changed_inputs, differences),))
     if changed_inputs:
         return CheckedPlan(new_plan, tuple(map(_build_changed_input_warning, changed_inputs)))
-    return _verify_replanned(run, saved, is_verified=is_verified)
+    return _compare_with_new_plan(run, saved, is_verified=is_verified)
 
 
-def _verify_replanned(run: Run, saved: SavedPlan, *, is_verified: bool) -> CheckedPlan:
+def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> CheckedPlan:
     """Accept the plan if planning with the same inputs gives the same plan."""
     plan, reason = saved.plan, _explain_not_reproducible(run, saved)
     if not reason:
         new_plan = run.rebuild_plan(plan)
         if not new_plan.errored:
-            return _compare_parts(plan, new_plan)
+            return _compare_plan_parts(plan, new_plan)
         first_error = next(diagnostic for diagnostic in new_plan.diagnostics if diagnostic.severity is Severity.ERROR)
         reason = f"Planning again fails here: {first_error.summary}.{run.project.context.confinement_note}"
         if _has_all_inputs(run, plan):
@@ -93,7 +93,7 @@ def _verify_replanned(run: Run, saved: SavedPlan, *, is_verified: bool) -> Check
     )
 
 
-def _compare_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
+def _compare_plan_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
     compared_plans = (
         (plan, new_plan) if has_sampled_verdicts(plan) else (remove_confidence(plan), remove_confidence(new_plan))
     )
@@ -154,7 +154,7 @@ def _reject_plan(problem: str) -> CheckedPlan:
     return CheckedPlan(None, (rejection,))
 
 
-def _check_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
+def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
     """Return an error if a saved plan cannot be applied to the current state."""
     plan, state = saved.plan, run.stored.state
     limits = list_broken_limits(plan)
@@ -227,7 +227,7 @@ def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:
     if not context.confinement.root:
         return None
     paths = (*plan.basis.files, *plan.basis.data_files)
-    names = [f'"{path}"' for path in paths if not _is_admitted(context.confinement, path)]
+    names = [f'"{path}"' for path in paths if not _is_path_admitted(context.confinement, path)]
     if plan.basis.states:
         readable = _read_states(run)
         names += [f"the state that {name} reads" for name in plan.basis.states if name not in readable]
@@ -240,7 +240,7 @@ def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:
     )
 
 
-def _is_admitted(confinement: Confinement, path: str) -> bool:
+def _is_path_admitted(confinement: Confinement, path: str) -> bool:
     try:
         confinement.resolve(path)
     except OutsideConfinement:

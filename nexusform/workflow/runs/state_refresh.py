@@ -8,10 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import compare_answer
-from nexusform.applying.provider_calls import get_unfinished_change
+from nexusform.applying.provider_calls import get_failed_change
 from nexusform.applying.step_results import MachineLocations
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.files.log import log_duration
+from nexusform.files.run_log import log_duration
 from nexusform.interfaces.plugins import ObjectKey, Provider, ProviderProblem, ReadRequest, ResourceType
 from nexusform.json_data.plain_data import format_path
 from nexusform.planning.plan_request import PlanRequest
@@ -19,7 +19,7 @@ from nexusform.resources.address import Address
 from nexusform.state.attribute_validation import validate_attributes
 from nexusform.state.objects import ObjectState, State
 from nexusform.workflow.opening.provider_setup import list_objects
-from nexusform.workflow.runs.provider_changes import find_provider_changes
+from nexusform.workflow.runs.changed_providers import find_provider_changes
 
 Refreshed = dict[Address, ObjectState | None]
 
@@ -67,7 +67,7 @@ def _read_objects(
         object_id = str(recorded.attributes.get("id", ""))
         on_read(str(address), object_id)
         key = ObjectKey(address.type, object_id, recorded.creation)
-        unfinished, private_note = get_unfinished_change(recorded), recorded.private or {}
+        unfinished, private_note = get_failed_change(recorded), recorded.private or {}
         request = ReadRequest(
             key, recorded.attributes, str(address), unfinished_change=unfinished, private_note=private_note
         )

@@ -4,8 +4,8 @@
 PUBLIC = {
     "state_commands": (
         "change_state StateChangeResult decode_document has_content create_move_change parse_patterns "
-        "create_push_change read_state create_remove_change StateCommandContext StateChange check_lineage untaint "
-        "verify_state"
+        "create_push_change read_state create_remove_change StateCommandContext StateChange check_lineage "
+        "create_untaint_change verify_state"
     ),
     "state_history": "read_history create_rollback_change",
     "workspaces": "delete_workspace list_workspaces create_workspace select_workspace Workspaces",

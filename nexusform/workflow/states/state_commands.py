@@ -33,16 +33,16 @@ from nexusform.plans.plan import Drift
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address, AddressPattern, AddressProblem, parse_pattern
-from nexusform.state import codec, edits
+from nexusform.state import state_codec, state_edits
 from nexusform.state.objects import EMPTY, InstanceState, State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import find_backend, open_project
 from nexusform.workflow.opening.provider_setup import create_providers
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
 from nexusform.workflow.opening.system_io import SystemClock
-from nexusform.workflow.runs.locking import LockOptions, StateLock, acquire_lock
 from nexusform.workflow.runs.provider_identity import check_identities
 from nexusform.workflow.runs.run import build_base_request
+from nexusform.workflow.runs.state_locking import LockOptions, StateLock, acquire_lock
 from nexusform.workflow.runs.state_refresh import refresh_objects
 
 _MAX_NAMES = 20
@@ -116,7 +116,7 @@ def parse_patterns(texts: Sequence[str]) -> tuple[list[AddressPattern], list[Dia
 
 def decode_document(data: bytes, name: str) -> tuple[State | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Decode the state of a document to push; with errors, also return the document for source lines."""
-    state, problems = codec.decode_state(data, name)
+    state, problems = state_codec.decode_state(data, name)
     text = data.decode("utf-8", "replace")
     return state, problems, {} if state else {name: SourceFile(name, text)}
 
@@ -157,7 +157,7 @@ def _change_locked_state(
     stored, problems = read_stored_state(backend, checks_objects=False)
     if stored is None:
         return StateChangeResult(None, None, tuple(problems))
-    if rescued is not None and _is_continuation(backend, stored, rescued):
+    if rescued is not None and _is_result_of_journal(backend, stored, rescued):
         return _write_state(backend, stored, rescued, problems)
     if stored.open_intents and not force:
         names = ", ".join(sorted({str(open_intent.intent.address) for open_intent in stored.open_intents})[:5])
@@ -189,13 +189,13 @@ def _write_state(
 ) -> StateChangeResult:
     old_state = stored.state
     try:
-        backend.rewrite_journal(codec.encode_state(new_state), stored.list_preserved_lines())
+        backend.rewrite_journal(state_codec.encode_state(new_state), stored.list_preserved_lines())
     except BackendProblem as problem:
         return StateChangeResult(old_state, None, (*problems, build_error("unwritable-state", str(problem))))
     return StateChangeResult(old_state, new_state, tuple(problems))
 
 
-def _is_continuation(backend: StateBackend, stored: StoredState, rescued: State) -> bool:
+def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: State) -> bool:
     """Return whether a state is the result of the apply of the truncated journal here: its serial is in no
     document yet, and it contains all changes of the journal.
     """
@@ -206,7 +206,7 @@ def _is_continuation(backend: StateBackend, stored: StoredState, rescued: State)
         document = backend.read()
     except BackendProblem:
         return False
-    initial_state = EMPTY if document is None else codec.decode_state(document, backend.describe())[0]
+    initial_state = EMPTY if document is None else state_codec.decode_state(document, backend.describe())[0]
     if initial_state is None or initial_state.serial >= state.serial:
         return False
     open_addresses = {open_intent.intent.address for open_intent in stored.open_intents}
@@ -238,9 +238,9 @@ def create_move_change(
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         def apply_moves() -> State:
-            matching = edits.plan_moves(state, source, target)
+            matching = state_edits.plan_moves(state, source, target)
             pairs.extend(matching)
-            return edits.move_instances(state, matching)
+            return state_edits.move_instances(state, matching)
 
         try:
             return apply_moves(), []
@@ -261,22 +261,22 @@ def create_remove_change(
         from nexusform.planning.vm_planning.forgotten_vms import add_forgotten_vms
 
         if vms:
-            state, problems = _release_vms(state, vms)
+            state, problems = _release_missing_vms(state, vms)
             if problems or not patterns:
                 return None if problems else state, problems
-        addresses = edits.select_instances(state, patterns)
+        addresses = state_edits.select_instances(state, patterns)
         if not addresses:
             return None, [
                 build_error("no-matching-objects-found", "`nexusform state list` shows all addresses of the state.")
             ]
         removed_addresses.extend(addresses)
         recorded_state = add_forgotten_vms(state, addresses, build_registries())
-        return edits.remove_instances(recorded_state, addresses), _build_running_warning(state, addresses)
+        return state_edits.remove_instances(recorded_state, addresses), _build_running_warning(state, addresses)
 
     return change
 
 
-def _release_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tuple[State, list[Diagnostic]]:
+def _release_missing_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tuple[State, list[Diagnostic]]:
     """Return the state without records of forgotten VMs that no longer exist."""
     from nexusform.planning.vm_planning.forgotten_vms import list_forgotten_vms, release_forgotten_vm
 
@@ -319,18 +319,18 @@ def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -
     ]
 
 
-def untaint(pattern: AddressPattern, named: list[Address], *, allow_missing: bool) -> StateChange:
+def create_untaint_change(pattern: AddressPattern, named: list[Address], *, allow_missing: bool) -> StateChange:
     """Return the change that removes the taint of an instance, which is added to `named`."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         try:
-            address = edits.find_instance(state, pattern)
+            address = state_edits.find_instance(state, pattern)
             if address is None:
                 detail = f"The state has no object at {pattern}. `nexusform state list` shows all addresses."
                 if allow_missing:
                     return state, [build_warning("no-such-resource-instance", detail)]
                 return None, [build_error("no-such-resource-instance", detail)]
-            after = edits.remove_taint(state, address)
+            after = state_edits.remove_taint(state, address)
         except DiagnosticsError as refused:
             return None, refused.diagnostics
         named.append(address)
@@ -394,12 +394,12 @@ def verify_state(context: CommandContext, *, reads_providers: bool = True) -> St
     problems += check_state_rules(stored.state, build_registries())
     if not reads_providers or not sources:
         return StateReading(stored.state, tuple(problems), sources)
-    drift, failures, sources = _check_drift(context, stored)
+    drift, failures, sources = _check_state_drift(context, stored)
     problems += [*drift, *failures]
     return StateReading(None if has_errors(failures) else stored.state, tuple(problems), sources)
 
 
-def _check_drift(
+def _check_state_drift(
     context: CommandContext, stored: StoredState
 ) -> tuple[list[Diagnostic], list[Diagnostic], Mapping[str, SourceFile]]:
     """Return a warning about drift, errors of reading the providers, and the files read."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, build_warning, has_errors
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend, VersionedBackend
-from nexusform.state import codec
+from nexusform.state import state_codec
 from nexusform.state.objects import State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import find_backend
@@ -57,7 +57,7 @@ def list_earlier_versions(backend: StateBackend) -> tuple[list[StateVersion], li
     try:
         for stored_version in backend.list_versions():
             document = backend.read_version(stored_version.id)
-            state, problems = codec.decode_state(document, f"{backend.describe()}, version {stored_version.id}")
+            state, problems = state_codec.decode_state(document, f"{backend.describe()}, version {stored_version.id}")
             diagnostics += [replace(problem, severity=Severity.WARNING) for problem in problems]
             if state is not None:
                 versions.append(StateVersion(state.serial, stored_version.written_at, state))

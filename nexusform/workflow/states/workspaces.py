@@ -19,12 +19,12 @@ from nexusform.diagnostics.diagnostic import (
 from nexusform.files.regular_files import write_file
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.resources.address import compute_address_order
-from nexusform.state import codec
+from nexusform.state import state_codec
 from nexusform.state.objects import EMPTY, State
 from nexusform.workflow.opening.command_context import DEFAULT_WORKSPACE, CommandContext, get_selection_path
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.state_locking import LockOptions
 from nexusform.workflow.states.state_commands import StateCommandContext
 
 WORKSPACE_VARIABLE = "NF_WORKSPACE"
@@ -63,7 +63,7 @@ def select_workspace(context: CommandContext, name: str, *, create: bool = False
         return replace(
             existing, names=(), diagnostics=(*existing.diagnostics, _build_unknown_error(name, existing.names))
         )
-    return _save_selection(context, name, existing)
+    return _save_selected_workspace(context, name, existing)
 
 
 def create_workspace(
@@ -90,14 +90,14 @@ def create_workspace(
         target = backend.select_workspace(name)
         lock, problems = session.acquire_lock(context, target, "workspace new", locking)
         if not has_errors(problems):
-            target.write(codec.encode_state(state or replace(EMPTY, nexusform_version=nexusform.__version__)))
+            target.write(state_codec.encode_state(state or replace(EMPTY, nexusform_version=nexusform.__version__)))
         if lock is not None:
             problems += lock.release()
     except BackendProblem as problem:
         return Workspaces((), (*existing.diagnostics, _build_backend_error(problem)), sources)
     if has_errors(problems):
         return Workspaces((), (*existing.diagnostics, *problems), sources)
-    return _save_selection(
+    return _save_selected_workspace(
         context, name, Workspaces((*existing.names, name), (*existing.diagnostics, *problems), sources)
     )
 
@@ -123,7 +123,7 @@ def delete_workspace(
     target = backend.select_workspace(name)
     lock, problems = session.acquire_lock(context, target, "workspace delete", locking)
     if not has_errors(problems):
-        problems += _check_empty(target, name, force=force)
+        problems += _check_workspace_empty(target, name, force=force)
     if lock is not None:
         problems += lock.release()
     if not has_errors(problems):
@@ -151,7 +151,7 @@ def _check_deletable(context: CommandContext, name: str, names: Sequence[str]) -
     return None if name in names else _build_unknown_error(name, names)
 
 
-def _check_empty(target: StateBackend, name: str, *, force: bool) -> list[Diagnostic]:
+def _check_workspace_empty(target: StateBackend, name: str, *, force: bool) -> list[Diagnostic]:
     """Return an error, or with `force` a warning, for a workspace with objects."""
     stored, problems = read_stored_state(target, checks_objects=False)
     if stored is None:
@@ -173,7 +173,7 @@ def _check_empty(target: StateBackend, name: str, *, force: bool) -> list[Diagno
     ]
 
 
-def _save_selection(context: CommandContext, name: str, workspaces: Workspaces) -> Workspaces:
+def _save_selected_workspace(context: CommandContext, name: str, workspaces: Workspaces) -> Workspaces:
     file = get_selection_path(context)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.azure.importers.az_capture import build_capture_script
+from nexusform.domains.azure.importers.az_capture_commands import build_capture_script
 from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS, MACHINE, RESOURCE_FLAGS
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL, VM
 

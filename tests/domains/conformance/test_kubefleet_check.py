@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.fleet.scheduling import cycle
+from nexusform.domains.fleet.scheduling import scheduling_cycle
 from nexusform.plans.plan_checks import ProgramCheck
 from nexusform.workflow.program_checks import CheckOutcome
 from tests.domains.hub.api_programs import CRDS, PROGRAMS, lacking
@@ -64,7 +64,7 @@ def test_a_plan_is_checked_by_a_running_hub(
     assert (check["checked"], check["total"], check["differences"]) == (2, 2, [])
     capsys.readouterr()
     with monkeypatch.context() as patch:
-        patch.setattr(cycle, "iterate_descending", cycle.iterate_ascending)  # a rule is broken
+        patch.setattr(scheduling_cycle, "iterate_descending", scheduling_cycle.iterate_ascending)  # a rule is broken
         assert run_command_line(words) == 1
     check = json.loads(Path("p.json").read_text())["checks_by"][0]
     assert check["differences"][0] == {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.editor.placement_preview import plan_preview
+from nexusform.domains.editor.placement_preview import build_saved_preview
 
 TEXT = """
 resource "nexus_site" "lab" {{}}
@@ -40,5 +40,5 @@ def test_a_pending_change_keeps_the_zones_of_unchanged_vms(
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
     Path("main.nf.hcl").write_text(TEXT.format(count=5))
-    text = plan_preview(str(tmp_path)).texts["nexus_kubernetes_cluster.core", "workers"]
+    text = build_saved_preview(str(tmp_path)).texts["nexus_kubernetes_cluster.core", "workers"]
     assert text.startswith("core/workers: 5 VMs on zones r1, r2, r3, r4;")

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.explorer.exploration import (
-    Exploration,
+from nexusform.domains.explorer.plan_exploration import (
     ExplorationRequest,
     ExplorationRequestError,
+    PlanExploration,
     open_exploration,
 )
 from nexusform.domains.explorer.server import ExplorerServer
@@ -68,7 +68,7 @@ WORKERS = "nexus_kubernetes_cluster.web:workers"
 @pytest.fixture
 def exploration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Iterator[Exploration]:
+) -> Iterator[PlanExploration]:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(MAIN)
     assert run_command_line(["apply", "-auto-approve"]) == 0
@@ -82,7 +82,7 @@ def _count(plan: Any, action: str) -> int:
     return sum(row.kind == "vm" and row.action.value == action for row in plan.placements)
 
 
-def test_wishes_are_planned_on_what_stands(exploration: Exploration) -> None:
+def test_wishes_are_planned_on_what_stands(exploration: PlanExploration) -> None:
     assert [pool.pool for pool in exploration.list_pools()] == ["control-plane", "workers", "large"]
     assert [rack.planned for rack in exploration.list_racks()] == [False, False, True]
     assert _count(exploration.base, "place") == 0
@@ -110,12 +110,12 @@ def test_wishes_are_planned_on_what_stands(exploration: Exploration) -> None:
         ExplorationRequest(added={"nexus_rack.left": 1000}),
     ],
 )
-def test_wishes_that_cannot_be(exploration: Exploration, wish: ExplorationRequest) -> None:
+def test_wishes_that_cannot_be(exploration: PlanExploration, wish: ExplorationRequest) -> None:
     with pytest.raises(ExplorationRequestError):
         exploration.plan_request(wish)
 
 
-def test_only_literals_are_written_and_only_what_was_shown(exploration: Exploration) -> None:
+def test_only_literals_are_written_and_only_what_was_shown(exploration: PlanExploration) -> None:
     wish = ExplorationRequest(counts={LARGE: 5, WORKERS: 6}, lost=("nexus_rack.right",))
     change = exploration.compute_file_changes(wish)
     assert "-    count       = 2\n+    count       = 5\n" in change.difference
@@ -130,7 +130,7 @@ def test_only_literals_are_written_and_only_what_was_shown(exploration: Explorat
     assert Path("main.nf.hcl").read_text() == expected
 
 
-def test_a_file_that_was_edited_meanwhile_is_left_alone(exploration: Exploration) -> None:
+def test_a_file_that_was_edited_meanwhile_is_left_alone(exploration: PlanExploration) -> None:
     wish = ExplorationRequest(counts={LARGE: 5})
     change = exploration.compute_file_changes(wish)
     Path("main.nf.hcl").write_text(MAIN + "# mine\n")
@@ -143,7 +143,7 @@ def test_a_file_that_was_edited_meanwhile_is_left_alone(exploration: Exploration
 
 
 @pytest.fixture
-def server(exploration: Exploration) -> Iterator[ExplorerServer]:
+def server(exploration: PlanExploration) -> Iterator[ExplorerServer]:
     one = ExplorerServer(exploration)
     thread = Thread(target=one.serve_forever, args=(0.02,), daemon=True)
     thread.start()

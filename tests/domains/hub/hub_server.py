@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from nexusform.documents.field_shapes import FieldKind
+from nexusform.documents.field_validation import FieldKind
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, FieldShape
 from tests.domains.hub.hub_front import PATH, PLURALS, WEBHOOK, Body, Front, Refuse, Rule, forbidden, group_of, merged
 from tests.domains.hub.hub_watches import Happened, selects, watched

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.domains.fleet.planning.overrides import ObjectIdentity, RenderedResources
+from nexusform.domains.fleet.planning.override_rendering import ObjectIdentity, RenderedResources
 from nexusform.domains.fleet.planning.placement_records import AppliedResources
 from nexusform.domains.hub.providers.prediction_verification import (
     CHANGED_FIGURES,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.sites.engines import warm
+from nexusform.domains.sites.engines import local_workers
 from tests import commands
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -102,7 +102,7 @@ def forked_workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         assert words[1:3] == ["-P", "-m"]
         return subprocess.Popen(commands.module(words[3]), **streams)
 
-    monkeypatch.setattr(warm, "subprocess", SimpleNamespace(Popen=start, PIPE=subprocess.PIPE))
+    monkeypatch.setattr(local_workers, "subprocess", SimpleNamespace(Popen=start, PIPE=subprocess.PIPE))
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.domains.sites.engine_interface import EngineError, OnResult
 from nexusform.domains.sites.engines import engine_choice
-from nexusform.domains.sites.engines.warm import WarmWorkers
-from nexusform.domains.sites.ports import EngineError, OnResult
+from nexusform.domains.sites.engines.local_workers import LocalWorkers
 from nexusform.domains.sites.types.site_tasks import Task, TaskKind
 
 Command = Callable[..., tuple[int, str, str]]
@@ -130,7 +130,7 @@ def test_the_status_lists_locks(fleet: Fleet, command: Command) -> None:
     assert (sites["par1"]["lock"]["id"], sites["par1"]["lock"]["started"]) == ("id-par1", False)
 
 
-class LostEngine(WarmWorkers):
+class LostEngine(LocalWorkers):
     """Engine that is lost after its first apply, with the locks of all other sites."""
 
     def run_tasks(self, tasks: Sequence[Task], on_result: OnResult, **options: Callable[[], int]) -> list[Task]:

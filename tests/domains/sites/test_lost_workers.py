@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.domains.sites.engine_interface import EngineError
 from nexusform.domains.sites.engines.engine_choice import check_engine
-from nexusform.domains.sites.ports import EngineError
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.sites.ports import OnResult
+from nexusform.domains.sites.engine_interface import OnResult
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, compute_fleet_digest
 from nexusform.domains.sites.types.site_tasks import (
@@ -114,7 +114,7 @@ def test_a_failure_stops_the_wave_and_lets_go_of_the_rest(tmp_path: Path) -> Non
     assert "max_failures is 0" in stop.reason
     assert fixture.statuses() == {"a": "applied", "b": "failed", "c": "skipped", "d": "skipped"}
     assert fixture.engine.asked[-2:] == [(TaskKind.RELEASE, "c"), (TaskKind.RELEASE, "d")]
-    assert read_progress(str(tmp_path / "f"), "d").find_unfinished() == "one"
+    assert read_progress(str(tmp_path / "f"), "d").find_unfinished_wave() == "one"
 
 
 def test_failures_are_tolerated_as_far_as_the_wave_says(tmp_path: Path) -> None:

@@ -15,7 +15,15 @@ from nexusform.language.functions.function import Functions
 from nexusform.language.functions.registry import build_functions
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import Traversal
-from nexusform.values.value import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, Value, build_object, build_string, build_unknown
+from nexusform.values.typed_value import (
+    DYNAMIC_UNKNOWN,
+    SENSITIVE,
+    UNKNOWN,
+    Value,
+    build_object,
+    build_string,
+    build_unknown,
+)
 
 
 class Folder:

@@ -10,12 +10,12 @@ import pytest
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.function import Function, format_signature
-from nexusform.language.functions.registry import build_families
+from nexusform.language.functions.registry import list_function_families
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import Traversal
-from nexusform.language.unification import compare_values
+from nexusform.language.type_unification import compare_values
 from nexusform.schemas.value_types import describe_type
-from nexusform.values.value import DYNAMIC_UNKNOWN, Value
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value
 
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "functions.md"
 
@@ -37,7 +37,7 @@ base64gunzip cidrcontains urldecode
 
 
 class Constants:
-    functions = {f.name: f for _, family in build_families() for f in family}  # noqa: RUF012 - never changed
+    functions = {f.name: f for _, family in list_function_families() for f in family}  # noqa: RUF012 - never changed
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         return DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("invalid-reference", "", traversal.span)]
@@ -68,7 +68,7 @@ def test_an_example_is_true(call: str, result: str) -> None:
 
 def render_reference() -> str:
     """Render the reference page of all functions, as Markdown."""
-    families = build_families()
+    families = list_function_families()
     count = sum(len(family) for _, family in families)
     lines = [
         "# Functions",

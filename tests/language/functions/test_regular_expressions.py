@@ -4,14 +4,14 @@ import pytest
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.language.evaluator import evaluate_expression
-from nexusform.language.functions.registry import build_families
+from nexusform.language.functions.registry import list_function_families
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import Traversal
-from nexusform.values.value import DYNAMIC_UNKNOWN, Value, build_string
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_string
 
 
 class _Texts:
-    functions = {f.name: f for _, family in build_families() for f in family}  # noqa: RUF012 - never changed
+    functions = {f.name: f for _, family in list_function_families() for f in family}  # noqa: RUF012 - never changed
 
     def __init__(self, **texts: str) -> None:
         self.texts = texts

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nexusform.planning.conclusion.placement_accounting import KINDS, count_names
-from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_limits
+from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
 from nexusform.plans.plan import Mode, PlacementAction
-from nexusform.rendering.report.placement_rows import build_summaries
+from nexusform.rendering.report.placement_rows import build_placement_summaries
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
 from nexusform.workflow.opening.system_io import RealFiles
@@ -61,7 +61,7 @@ def test_pods_whose_node_goes_lose_it_though_their_placement_is_left_out() -> No
     assert {row.source.node for row in lost} <= gone  # type: ignore[union-attr]
     totals = {total.kind: total for total in result.plan.placement_totals}
     assert (totals["pod"].before, totals["pod"].loses_machine) == (held(state, "pod"), len(lost))
-    assert list_broken_limits(apply_limits(result.plan, parse_limits("moved:0"))) == ("moved:0",)
+    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("moved:0"))) == ("moved:0",)
 
 
 def test_a_binding_whose_member_goes_is_lost_though_its_placement_is_left_out() -> None:
@@ -142,7 +142,7 @@ def test_every_binding_and_pod_is_in_the_sums_whatever_is_selected(example: str,
     assert "unbalanced-plan-totals" not in {each.id for each in result.plan.diagnostics}
     if result.plan.errored:
         return
-    in_text = {summary.kind: summary for summary in build_summaries(result.plan)}
+    in_text = {summary.kind: summary for summary in build_placement_summaries(result.plan)}
     totals = {total.kind: total for total in result.plan.placement_totals}
     for kind in KINDS:
         assert (totals[kind].before if kind in totals else 0) == held(state, kind)

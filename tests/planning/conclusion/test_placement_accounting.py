@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.planning.conclusion.placement_accounting import compute_totals
-from nexusform.planning.conclusion.result import PlanResult
-from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_limits
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
 from nexusform.plans.plan import Mode, PlacementAction, PlacementTotal, Plan
 from nexusform.state.objects import State
 from tests.planning.harness import (
@@ -143,7 +143,7 @@ def test_guard_rails_see_what_leaves_and_what_loses_its_machine(
     state: State, text: str, options: dict[str, Any], limits: str, broken: tuple[str, ...]
 ) -> None:
     result = plan(text, state, **options)
-    assert list_broken_limits(apply_limits(result.plan, parse_limits(limits))) == broken
+    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits(limits))) == broken
 
 
 # --- the law -------------------------------------------------------------------------------------

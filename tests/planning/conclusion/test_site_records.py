@@ -4,12 +4,12 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.conclusion.site_records import PlanSide, add_site_capacity, build_occupied_sites
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.conclusion.site_records import BeforeOrAfter, add_site_capacity, build_occupied_sites
 from nexusform.plans.plan import Mode
 from nexusform.plans.saved import plan_file
 from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
-from nexusform.plans.site_capacity.other_capacity import NetworkSupply, Supplies, build_supplies_note
+from nexusform.plans.site_capacity.other_capacity import NetworkSupply, SiteSupplies, build_supplies_note
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import EMPTY, InstanceState
 from tests.planning.harness import all_types, applied, plan
@@ -153,7 +153,7 @@ def after(result: PlanResult) -> set[str]:
 
 def test_the_sites_are_those_that_planning_left() -> None:
     result = plan(site() + PLAIN + cluster("a", 3) + cluster("b", 2))
-    rebuilt = build_occupied_sites(result.plan, result.objects, all_types(), PlanSide.AFTER)["s"]
+    rebuilt = build_occupied_sites(result.plan, result.objects, all_types(), BeforeOrAfter.AFTER)["s"]
     left = result.sites["s"].scheduler
     assert Counter((vm.vm, vm.sku, vm.placement) for vm in rebuilt.site.scheduler.list_vms()) == Counter(
         (vm.vm, vm.sku, vm.placement) for vm in left.list_vms()
@@ -246,7 +246,7 @@ def test_nodes_of_a_new_cluster_take_addresses_of_the_network_that_it_names() ->
     site = SITE.replace("MACHINES", "4")
     state = applied(plan(site))
     where = parse_address("nexus_site.s")
-    supplies = Supplies(networks=(NetworkSupply("net-a", 30, 2), NetworkSupply("net-b", 254, 4)))
+    supplies = SiteSupplies(networks=(NetworkSupply("net-a", 30, 2), NetworkSupply("net-b", 254, 4)))
     current = state.instances[where].current
     assert current is not None
     noted = replace(current, private=build_supplies_note(supplies))

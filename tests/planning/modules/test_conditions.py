@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import CheckResult, Mode
 from tests.planning.harness import Unreadable, errors, plan, warnings
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.planning.modules.outputs import build_inventory_read
+from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.plans.plan import InventoryRead, Plan
 from nexusform.plans.saved import plan_file
 from tests.rendering.real_plans import RealPlan, copied, planned

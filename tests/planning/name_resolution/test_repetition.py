@@ -5,7 +5,7 @@ from __future__ import annotations
 from nexusform.planning.name_resolution.repetition import ObjectView
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING, ListType
-from nexusform.values.value import UNKNOWN, Refinement, get_refinement
+from nexusform.values.typed_value import UNKNOWN, Refinement, get_refinement
 
 _SCHEMA = BlockSchema({"keys": AttributeSchema(ListType(STRING), "Keys.", optional=True)}, {})
 _BEGINNING = Refinement(not_null=True, prefix="a-")

@@ -7,10 +7,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nexusform.configuration.loader import load_configuration
-from nexusform.planning.replanning.finalization import has_values_known_after_apply
+from nexusform.planning.replanning.known_after_apply import has_values_known_after_apply
 from nexusform.schemas.value_types import DYNAMIC
 from nexusform.state.objects import OutputState
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 from tests.planning.harness import RACKS, all_types, plan
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.verdicts.separation import format_verdict
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.verdicts.separation_rules import format_verdict
 from nexusform.plans.plan import SeparationVerdict, SeparationViolation
 from nexusform.plans.saved import plan_file
 from nexusform.rendering.json.json_placements import PLAN_FORM

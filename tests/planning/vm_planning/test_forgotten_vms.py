@@ -9,14 +9,14 @@ import pytest
 from nexusform.interfaces.plugins import FORGOTTEN_KEY
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.vm_planning.forgotten_vms import add_forgotten_vms, list_forgotten_vms, release_forgotten_vm
-from nexusform.plans.impact.effects import describe_lost_vms
-from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_limits
+from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
+from nexusform.plans.impact.object_effects import describe_lost_vms
 from nexusform.plans.plan import Mode
 from nexusform.plans.site_capacity.occupancy import list_changed_racks
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.page.rack_map import ChangeMark, build_rack_maps
-from nexusform.state.edits import remove_instances
 from nexusform.state.objects import State
+from nexusform.state.state_edits import remove_instances
 from tests.planning.harness import (
     RACKS,
     all_types,
@@ -116,8 +116,11 @@ def test_ground_that_goes_under_them_is_told(text: str, options: dict[str, Any],
     assert told.brief == f"nexus_rack.r[0]: {happens} under 3 forgotten VMs"
     made = add_site_capacity(result, all_types()).plan
     # No guard rail passes it, and the map lists none of them as staying.
-    assert list_broken_limits(apply_limits(made, parse_limits("moved:0,removed:0"))) == ("moved:0", "removed:0")
-    assert list_broken_limits(apply_limits(made, parse_limits("moved:3,removed:3"))) == ()
+    assert list_broken_limits(apply_limits(made, parse_guard_rail_limits("moved:0,removed:0"))) == (
+        "moved:0",
+        "removed:0",
+    )
+    assert list_broken_limits(apply_limits(made, parse_guard_rail_limits("moved:3,removed:3"))) == ()
     assert describe_lost_vms(made) == ["3 forgotten VMs lose their machine"]
     (site,) = build_rack_maps(made)
     assert [(vm.mark, vm.after) for vm in site.vms] == [(ChangeMark.REMOVED, None)] * 3

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.planning.conclusion.result import PlanResult
-from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_limits
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
 from nexusform.plans.plan import Mode, PlacementAction, PlacementTotal, StepKind
 from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import (
@@ -71,7 +71,7 @@ def test_the_vms_of_a_rack_that_is_replaced_are_created_again_in_place(state: St
     assert stay_in_place(result)
     figures = total(result)
     assert (figures.recreated, figures.moves, figures.stays) == (len(names), 0, figures.before - len(names))
-    assert list_broken_limits(apply_limits(result.plan, parse_limits("moved:0,removed:0"))) == ("moved:0",)
+    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("moved:0,removed:0"))) == ("moved:0",)
     assert is_empty(good(plan(TEXT, applied(result, state))))
 
 
@@ -197,7 +197,7 @@ def test_vms_that_the_selection_leaves_out_forbid_it(state: State, options: dict
     figures = total(result)
     assert figures.loses_machine > 0
     assert figures.before == len(places(state))
-    assert list_broken_limits(apply_limits(result.plan, parse_limits("moved:0"))) == ("moved:0",)
+    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("moved:0"))) == ("moved:0",)
 
 
 def test_a_destroyed_site_is_not_made_anew(state: State) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Mode, PlacementAction, PlacementTotal
 from nexusform.state.objects import State
 from tests.planning.harness import RACKS, cluster, errors, good, places, plan, pool, rows, state_of, triggers, warnings

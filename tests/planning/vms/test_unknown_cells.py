@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import compare_answer
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.verification.state_consistency import check_consistency
 from nexusform.plans.plan import NumaSampling
-from nexusform.rendering.notation.json_bounds import SAMPLES_FORM
-from nexusform.rendering.notation.sample_text import describe_samples
+from nexusform.rendering.notation.json_sampled_capacity import SAMPLES_FORM
+from nexusform.rendering.notation.sample_text import describe_numa_samples
 from nexusform.rendering.page.svg_map import render_svg
-from nexusform.rendering.pull_request.markdown import render_markdown
+from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.scheduling.racks.vms import Placement, build_standalone_demand
 from nexusform.state.objects import EMPTY, InstanceState, State
 from tests.planning.harness import (
@@ -69,7 +69,7 @@ def test_a_plan_is_made_in_the_first_draw_in_which_everything_fits() -> None:
     assert draws is not None
     assert (draws.machines, draws.sample_count) == (1, 50)
     assert 0 < draws.fitting_count < 50
-    assert describe_samples(draws) == (
+    assert describe_numa_samples(draws) == (
         f"unknown on 1 machine; everything fits in {draws.fitting_count} of 50 sampled layouts, "
         f"sample {draws.displayed_sample} is shown. Shares are of these samples; no location there is "
         f"certain."
@@ -87,7 +87,7 @@ def test_without_repetitions_a_fitting_draw_is_looked_for_all_the_same() -> None
     assert draws is not None
     assert draws == NumaSampling(1, draws.displayed_sample, fits_packed=True)
     assert isinstance(draws.displayed_sample, int)
-    assert describe_samples(result.plan.numa_sampling).endswith("no other layout was sampled.")
+    assert describe_numa_samples(result.plan.numa_sampling).endswith("no other layout was sampled.")
 
 
 def test_what_fits_in_no_draw_is_refused() -> None:
@@ -307,6 +307,6 @@ def test_the_ways_of_a_plan_are_data() -> None:
         "packed": True,
         "spread": False,
     }
-    assert describe_samples(result.plan.numa_sampling).startswith(
+    assert describe_numa_samples(result.plan.numa_sampling).startswith(
         "unknown on 8 machines; everything fits in 0 of 20 sampled layouts, layout `packed` is shown."
     )

@@ -9,7 +9,7 @@ from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_upgrade_path
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.plan import Action, Plan
-from nexusform.plans.site_capacity.other_capacity import Supplies, build_supplies_note
+from nexusform.plans.site_capacity.other_capacity import SiteSupplies, build_supplies_note
 from nexusform.state.objects import State
 from tests.planning.harness import all_types, cluster, plan
 from tests.worlds.small_worlds import racks, site_of, standing
@@ -61,7 +61,7 @@ def test_the_next_minor_version_is_an_upgrade(state: State) -> None:
     assert change(state, 'kubernetes_version = "1.31.2"') == (Action.UPDATE, [])
 
 
-CATALOGUE = Supplies(
+CATALOGUE = SiteSupplies(
     versions=("v1.29.8-4.1.0", "v1.30.3-4.2.0", "v1.31.2-4.3.0"),
     available_until=(("v1.29.8-4.1.0", "2026-01-31"), ("v1.30.3-4.2.0", "2027-01-31"), ("v1.31.2-4.3.0", "2028-01-31")),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.planning.harness import (
     SITE,
     applied,

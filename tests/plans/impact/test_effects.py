@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics.levels import Level, get_level
-from nexusform.plans.impact.effects import (
+from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
+from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     Effect,
     EffectCount,
@@ -14,7 +15,6 @@ from nexusform.plans.impact.effects import (
     count_effects,
     format_effect_clauses,
 )
-from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_limits
 from nexusform.plans.plan import Plan
 from nexusform.scheduling.racks.vms import Placement
 from tests.plans.impact.placed_rows import HERE, OTHER_CELL, THERE, row
@@ -39,7 +39,7 @@ def test_what_becomes_of_an_object(
 
 def test_a_plan_in_error_is_not_judged_and_says_so() -> None:
     plan = replace(Plan(placements=(row("vm", "move", HERE, THERE),)), errored=True)
-    made = apply_limits(plan, parse_limits("moved:0,certainty:0.9"))
+    made = apply_limits(plan, parse_guard_rail_limits("moved:0,certainty:0.9"))
     assert list_broken_limits(made) == ()
     (note,) = made.diagnostics
     assert get_level(note) is Level.NOTE

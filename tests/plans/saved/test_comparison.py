@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.plans.plan import Action, Mode, PlacementAction, PlacementChange, Plan, Step, StepKind
-from nexusform.plans.saved.comparison import list_different_parts
+from nexusform.plans.saved.plan_comparison import list_different_parts
 from nexusform.plans.saved.plan_file import read_plan_file, write_plan_file
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks.vms import Placement

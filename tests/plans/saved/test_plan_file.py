@@ -44,7 +44,7 @@ from nexusform.plans.site_capacity.occupancy import (
     UnmanagedVm,
 )
 from nexusform.resources.address import Address, ModuleStep
-from nexusform.scheduling.decision import Certainty, Rejection
+from nexusform.scheduling.placement_decision import PlacementCertainty, Rejection
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
 from nexusform.schemas.value_types import (
     BOOL,
@@ -58,7 +58,7 @@ from nexusform.schemas.value_types import (
     TupleType,
 )
 from nexusform.state.objects import ObjectState, OutputState
-from nexusform.values.value import UNKNOWN, Refinement, round_number
+from nexusform.values.typed_value import UNKNOWN, Refinement, round_number
 
 # --- any plan --------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ placements = st.builds(
     cluster=texts,
     number=counts | texts,
     scores=objects,
-    certainty=st.none() | st.builds(Certainty, st.floats(0, 1), st.floats(0, 1)),
+    certainty=st.none() | st.builds(PlacementCertainty, st.floats(0, 1), st.floats(0, 1)),
     rejections=few(st.builds(Rejection, texts, texts, texts)),
 )
 tables = st.builds(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nexusform.plans.saved.shared_values import DocumentExpander, SharedDocuments, SharedValuesError
-from nexusform.values.value import UNKNOWN
+from nexusform.plans.saved.shared_values import DocumentDeduplicator, DocumentExpander, SharedValuesError
+from nexusform.values.typed_value import UNKNOWN
 
 texts = st.sampled_from(["a", "&", "&0", "&:0", "&?", "&&", "x&0"])
 plain = st.recursive(
@@ -18,8 +18,8 @@ plain = st.recursive(
 )
 
 
-def written(documents: dict[str, Any]) -> tuple[SharedDocuments, Any, dict[str, Any]]:
-    sharing = SharedDocuments(documents)
+def written(documents: dict[str, Any]) -> tuple[DocumentDeduplicator, Any, dict[str, Any]]:
+    sharing = DocumentDeduplicator(documents)
     return sharing, *json.loads(json.dumps([sharing.shared, sharing.documents]))
 
 
@@ -55,7 +55,7 @@ def test_true_is_not_one() -> None:
 
 
 def test_what_is_unknown_stays_so() -> None:
-    sharing = SharedDocuments({"d": [UNKNOWN]})
+    sharing = DocumentDeduplicator({"d": [UNKNOWN]})
     assert DocumentExpander(sharing.mark, sharing.shared).expand([sharing.unknown_reference])[0] is UNKNOWN
 
 

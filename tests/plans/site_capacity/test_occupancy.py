@@ -7,7 +7,7 @@ import pytest
 
 from nexusform.plans.plan import Plan
 from nexusform.plans.site_capacity.occupancy import list_changed_racks, select_without_new_sharing
-from nexusform.rendering.report.entries import build_entries
+from nexusform.rendering.report.finding_entries import build_entries
 from tests.rendering.real_plans import evacuated
 
 

@@ -8,18 +8,18 @@ from nexusform.plans.site_capacity.other_capacity import (
     NetworkSupply,
     NodeCounts,
     OtherResourceKind,
+    SiteSupplies,
     StorageSupply,
-    Supplies,
     build_supplies_note,
     compute_other_capacity,
-    find_declared_network,
+    find_configured_node_network,
     find_scarcest_resource,
     format_shortage,
     format_spare_resources,
     read_recorded_supplies,
 )
 
-SUPPLIES = Supplies(
+SUPPLIES = SiteSupplies(
     networks=(NetworkSupply("net-a", 30, 2), NetworkSupply("net-b", 254, 0), NetworkSupply("six", None, 0)),
     storage=(StorageSupply("sa1", 5000, 1200), StorageSupply("sa2", None, None)),
     volumes=(3, 3073),
@@ -27,7 +27,7 @@ SUPPLIES = Supplies(
 )
 
 
-def rows(supplies: Supplies = SUPPLIES, before: NodeCounts | None = None, after: NodeCounts | None = None):  # noqa: ANN201
+def rows(supplies: SiteSupplies = SUPPLIES, before: NodeCounts | None = None, after: NodeCounts | None = None):  # noqa: ANN201
     before = before or NodeCounts({"a": 9}, {"a": 2})
     found = compute_other_capacity("s", "s", supplies, before, after or before)
     return {(row.kind, row.name): row for row in found}
@@ -80,7 +80,7 @@ def test_nobody_tells_who_has_the_addresses_of_load_balancers() -> None:
 
 
 def test_what_was_not_captured_is_never_enough() -> None:
-    found = rows(Supplies(clusters=(ClusterNetworks("a", "net-a", None, (), 9),)))
+    found = rows(SiteSupplies(clusters=(ClusterNetworks("a", "net-a", None, (), 9),)))
     assert {row.free for row in found.values()} == {None}
     assert not any(row.is_insufficient for row in found.values())
     for kind in (OtherResourceKind.NODE_ADDRESSES, OtherResourceKind.POD_BLOCKS, OtherResourceKind.STORAGE):
@@ -110,13 +110,13 @@ def test_a_note_tells_what_was_noted() -> None:
 
 def test_the_network_of_a_new_cluster_is_that_of_its_azure_block() -> None:
     body = {"properties": {"networkConfiguration": {"cniNetworkId": "/x/l3Networks/net-a/"}}}
-    assert find_declared_network({"azure": {"body": body}}) == "net-a"
-    assert find_declared_network({"azure": {"body": "?"}}) == ""
-    assert find_declared_network({}) == ""
+    assert find_configured_node_network({"azure": {"body": body}}) == "net-a"
+    assert find_configured_node_network({"azure": {"body": "?"}}) == ""
+    assert find_configured_node_network({}) == ""
 
 
 GIB = 1024**3
-SMALL = Supplies(
+SMALL = SiteSupplies(
     storage=(StorageSupply("sa1", 100, 10), StorageSupply("sa2", 50, 0)),
     volumes=(2, 40 * 1024),
     volume_sizes=((10 * 1024, 1), (30 * 1024, 1)),

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from nexusform.domains.whatif.questions.capacity import MixPart, compute_capacity
-from nexusform.domains.whatif.questions.failure import FailureScope, simulate_machine_loss
+from nexusform.domains.whatif.questions.capacity import SkuCount, compute_capacity
+from nexusform.domains.whatif.questions.failure_simulation import FailureScope, simulate_machine_loss
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.domains.whatif.questions.runtime_upgrade import UpgradeOptions, simulate_runtime_upgrade
 from nexusform.domains.whatif.rendering.failure_report import build_failure_report
@@ -33,7 +33,7 @@ def lab() -> SiteSnapshot:
 
 def answers(site: SiteSnapshot) -> dict[str, Report]:
     rack = [machine.name for machine in site.machines_by_rack["rack7"]]
-    mix = [MixPart(2, site.skus["NC_P46_224_v1"]), MixPart(3, site.skus["NC_G6_28_v1"])]
+    mix = [SkuCount(2, site.skus["NC_P46_224_v1"]), SkuCount(3, site.skus["NC_G6_28_v1"])]
     d = next(cluster for cluster in site.clusters if cluster.name == "cluster-d")
     return {
         "capacity": build_capacity_report([compute_capacity(site, mix=mix)], ORIGIN),

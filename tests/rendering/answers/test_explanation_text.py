@@ -10,7 +10,7 @@ from nexusform.rendering.answers.explanation_text import (
 )
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
 from nexusform.rendering.text.report_text import render_report_text
-from nexusform.scheduling.decision import Certainty
+from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Machine, PlacementConstraints, VmName, VmSku
 
@@ -62,8 +62,8 @@ def test_explanations_read_as_reviewed(golden: Callable[[str, str], None]) -> No
 
 
 def test_certainty_needs_tie_breaks() -> None:
-    assert format_vm_certainty(Certainty(1, 1), 0) == ""
-    assert format_vm_certainty(Certainty(0.52, 0.17), 100).startswith(
+    assert format_vm_certainty(PlacementCertainty(1, 1), 0) == ""
+    assert format_vm_certainty(PlacementCertainty(0.52, 0.17), 100).startswith(
         "Same rack in 52 of 100 samples, same machine in 17"
     )
 
@@ -84,7 +84,9 @@ def test_document_is_plain_json() -> None:
     explanation = scheduler().explain(
         Demand(VmName("d", "d", "p1", 7), LARGE, PlacementConstraints(frozenset({"2", "1"})))
     )
-    document = json.loads(json.dumps(build_explanation_document("d-p1-7", explanation, Certainty(0.5, 0.1), 100)))
+    document = json.loads(
+        json.dumps(build_explanation_document("d-p1-7", explanation, PlacementCertainty(0.5, 0.1), 100))
+    )
     assert document["availability_zones"] == ["1", "2"]
     assert document["to"]["rack"] == document["racks"][0]["name"]
     assert {"candidate", "rule", "reason"} == set(document["rejected"][0])

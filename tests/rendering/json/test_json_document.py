@@ -28,7 +28,7 @@ from nexusform.rendering.notation.json_values import (
 from nexusform.rendering.report.placement_rows import PlacementDetail
 from nexusform.schemas.value_types import STRING, ListType, ObjectType, TupleType
 from nexusform.state.objects import State
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 Golden = Callable[[str, str], None]
 
@@ -262,7 +262,7 @@ def test_numbers_beyond_64_bits_and_lone_surrogates_are_written() -> None:
 
 
 def test_actions_are_all_named() -> None:
-    from nexusform.rendering.json.json_parts import ACTIONS
+    from nexusform.rendering.json.json_diagnostics import ACTIONS
 
     assert set(ACTIONS) == set(Action)
 

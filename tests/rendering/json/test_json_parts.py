@@ -3,7 +3,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from nexusform.diagnostics.diagnostic import Position, SourceFile, Span, ValueNote, build_error, build_warning
-from nexusform.rendering.json.json_parts import build_diagnostic_document, build_validation_document
+from nexusform.rendering.json.json_diagnostics import build_diagnostic_document, build_validation_document
 
 
 def test_every_key(plans: SimpleNamespace) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.rendering.json import placements_csv
 from nexusform.rendering.json.placements_csv import render_csv
 from nexusform.rendering.report.placement_rows import PlacementDetail
-from nexusform.scheduling.decision import Location
+from nexusform.scheduling.placement_decision import Location
 
 USUAL = ("cluster", "state", "node", "rack", "machine", "availability_zone", "numa_cells")
 

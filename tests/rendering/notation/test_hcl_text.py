@@ -10,7 +10,7 @@ from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.parser import parse_expression
 from nexusform.rendering.notation.hcl_text import format_attribute_name, format_scalar, quote_string, render_hcl_value
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from nexusform.rendering.notation.markup import (
     build_element,
     build_svg_element,
     escape_markup,
-    join_parts,
+    join_markup,
 )
 
 
@@ -66,7 +66,7 @@ def test_elements() -> None:
     )
     assert build_element("input", checked=True, disabled=False, aria_label="x") == '<input checked aria-label="x">'
     assert build_svg_element("rect", x=1.0, y=2.5) == '<rect x="1" y="2.5"/>'
-    assert join_parts(["a", None, [Markup("<i>")]], "b") == "a<i>b"
+    assert join_markup(["a", None, [Markup("<i>")]], "b") == "a<i>b"
     assert unescape(escape_markup("<&\"'>")) == "<&\"'>"
     assert escape_markup("\x00\x1b[31m\ud800") == "\\u0000\\u001b[31m\\ud800"
 

@@ -16,7 +16,7 @@ from nexusform.plans.plan import Action, Plan, SeparationViolation, VariableValu
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.page.page_shell import SCRIPTS
 from nexusform.rendering.report.code_origin import CodeOrigin
-from nexusform.scheduling.decision import Rejection
+from nexusform.scheduling.placement_decision import Rejection
 from nexusform.schemas.value_types import STRING
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import REGISTRIES, RealPlan

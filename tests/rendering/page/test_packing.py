@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.rendering.page.packing import pack_document
+from nexusform.rendering.page.data_compression import compress_document
 
 
 def unpacked(document: dict[str, Any]) -> dict[str, Any]:
@@ -37,12 +37,12 @@ def document(count: int) -> dict[str, Any]:
 
 
 def test_a_page_of_few_objects_is_read_as_it_is() -> None:
-    assert pack_document(document(999)) == document(999)
+    assert compress_document(document(999)) == document(999)
 
 
 def test_nothing_of_a_packed_page_is_lost() -> None:
     whole = document(1500)
-    small = pack_document(whole)
+    small = compress_document(whole)
     assert unpacked(small) == whole
     # The lines that all differences have stand there once.
     assert small["packed"]["lines"].count("    }") == 1

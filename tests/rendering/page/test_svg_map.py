@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.page import svg_map
 from nexusform.rendering.page.svg_map import render_svg
-from nexusform.rendering.page.svg_racks import NOTE
+from nexusform.rendering.page.svg_rack_overview import NOTE
 from tests.rendering.real_plans import RealPlan, many
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -13,7 +13,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 from nexusform.diagnostics.diagnostic import Position, Span, build_error, build_warning
 from nexusform.plans.plan import Plan
-from nexusform.rendering.pull_request.review import DiffLines, build_review, parse_diff
+from nexusform.rendering.pull_request.github_review import DiffLines, build_review, parse_diff
 
 SITE = """resource "nexus_site" "lab" {{}}
 

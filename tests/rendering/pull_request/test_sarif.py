@@ -12,7 +12,7 @@ from nexusform.diagnostics.levels import get_level
 from nexusform.plans.plan import Action, Plan
 from nexusform.rendering.pull_request import sarif
 from nexusform.rendering.pull_request.sarif import build_findings_document, build_sarif_document
-from nexusform.rendering.report.entries import Finding
+from nexusform.rendering.report.finding_entries import Finding
 from tests.rendering.real_plans import RealPlan
 
 

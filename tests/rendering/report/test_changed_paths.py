@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from nexusform.rendering.notation.hcl_text import build_path_trie
 from nexusform.rendering.report.changed_paths import describe_changed_paths
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 
 def test_paths_are_named_as_users_write_them() -> None:

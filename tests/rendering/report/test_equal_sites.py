@@ -9,7 +9,7 @@ import pytest
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.plan import Plan
 from nexusform.rendering.page.html_page import render_html
-from nexusform.rendering.pull_request.markdown import render_markdown
+from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.rendering.text.plan_text import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan as render_short_plan
 from tests.planning.harness import all_types, good, plan

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nexusform.rendering.report.manifest_changes import compare_manifests, describe_changes
+from nexusform.rendering.report.manifest_changes import compare_manifests, describe_manifest_changes
 
 WEB = """\
 apiVersion: apps/v1
@@ -19,7 +19,7 @@ SECRET = "apiVersion: v1\nkind: Secret\nmetadata: {name: key}\nstringData: {pass
 
 
 def words(old: str, new: str) -> tuple[str, ...]:
-    return describe_changes(compare_manifests(old, new))
+    return describe_manifest_changes(compare_manifests(old, new))
 
 
 def test_a_field_is_told_with_its_object() -> None:
@@ -52,7 +52,7 @@ def test_of_many_fields_the_first_are_told() -> None:
 def test_what_a_secret_holds_is_not_told() -> None:
     changes = compare_manifests(SECRET, SECRET.replace("hunter2", "hunter3"))
     assert "hunter" not in str(changes)
-    assert describe_changes(changes) == ("Secret key: stringData.password changed",)
+    assert describe_manifest_changes(changes) == ("Secret key: stringData.password changed",)
 
 
 def test_json_is_read_as_yaml_is() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.plans.impact.effects import Effect
+from nexusform.plans.impact.object_effects import Effect
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.json.json_stream import create_placement_summary_event
 from nexusform.rendering.notation.colours import Painter, strip_colours
@@ -14,10 +14,10 @@ from nexusform.rendering.report.placement_rows import (
     PlacementDetail,
     PlacementLine,
     build_placement_groups,
-    build_summaries,
+    build_placement_summaries,
     format_alternatives,
     get_action_text,
-    get_departure_verb,
+    get_leaving_verb,
 )
 from nexusform.rendering.text.plan_text import render_placement_counts
 from nexusform.scheduling.racks.vms import Placement
@@ -140,16 +140,16 @@ def test_bindings_in_another_state_fold_by_their_states(plans: SimpleNamespace) 
 
 @pytest.mark.of_domains("fleet")
 def test_summaries_split_by_kind_only_when_there_are_several(plans: SimpleNamespace) -> None:
-    (total,) = build_summaries(plans.added_cluster())
+    (total,) = build_placement_summaries(plans.added_cluster())
     assert (total.place, total.keep) == (53, 125)
-    split = build_summaries(plans.fleet_and_pods())
+    split = build_placement_summaries(plans.fleet_and_pods())
     assert [(s.kind, s.place, s.keep) for s in split] == [("", 5, 12), ("vm", 0, 11), ("binding", 1, 1), ("pod", 4, 0)]
 
 
 def test_kept_rows_are_not_counted_twice(plans: SimpleNamespace) -> None:
     plan = plans.changed_placements()
     assert any(r.action is PlacementAction.KEEP for r in plan.placements)
-    assert build_summaries(plan)[0].keep == plan.unchanged_count
+    assert build_placement_summaries(plan)[0].keep == plan.unchanged_count
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_what_is_lost_is_said_by_kind(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     lost = {"binding": PlacementAction.LOSE, "pod": PlacementAction.LOSE}
     rows = [replace(row, action=lost.get(row.kind, row.action)) for row in plan.placements]
-    total = build_summaries(replace(plan, placements=tuple(rows)))[0]
+    total = build_placement_summaries(replace(plan, placements=tuple(rows)))[0]
     assert total.losses == [("member", 3), ("node", 4)]
     (line, *_) = render_placement_counts((total,), Painter(colour=False), 200)
     assert line.endswith(", 3 lose their member, 4 lose their node.")
@@ -219,7 +219,7 @@ def test_counts_that_are_too_many_for_a_line_go_on_below(plans: SimpleNamespace)
     lost = {"binding": PlacementAction.LOSE, "pod": PlacementAction.FORGET}
     rows = [replace(row, action=lost.get(row.kind, row.action)) for row in plan.placements]
     changed = replace(plan, placements=tuple(rows))
-    total = build_summaries(changed)[0]
+    total = build_placement_summaries(changed)[0]
     lines = render_placement_counts((total,), Painter(colour=False), 80)
     assert lines[:2] == [
         "Placements: 0 to place, 0 to move, 0 to remove, 12 kept, 3 lose their member,",
@@ -243,4 +243,4 @@ def test_counts_that_are_too_many_for_a_line_go_on_below(plans: SimpleNamespace)
 )
 def test_a_forgotten_pod_without_a_node_does_not_run_on(origin: str, count: int, said: str) -> None:
     line = PlacementLine(".", PlacementAction.FORGET, Effect.FORGOTTEN, "upf-1", origin, "", "forgotten", count)
-    assert get_departure_verb(line) == said
+    assert get_leaving_verb(line) == said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.planning.conclusion.site_records import add_site_capacity
-from nexusform.rendering.pull_request.markdown import render_markdown
+from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.rendering.report.site_rows import SiteRow, describe_other_sites
 from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from tests.planning.harness import all_types, good, plan, state_of

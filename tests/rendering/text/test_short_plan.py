@@ -16,12 +16,12 @@ from nexusform.plans.plan import Action, Change, CheckResult, Mode, PlacementAct
 from nexusform.plans.site_capacity.occupancy import Capacity, PoolVms, SiteCapacity, SiteVms
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.page.html_page import render_html
-from nexusform.rendering.pull_request.markdown import render_markdown
+from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.rendering.report.object_rows import build_object_folds, create_schema_lookup
 from nexusform.rendering.report.placement_rows import PlacementDetail
 from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from nexusform.rendering.text.report_text import render_labelled_text
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from tests.planning.harness import RACKS, all_types, cluster, good, plan, pool, state_of
 from tests.rendering.pieces import ALL_PLANS, D, address, change, table, vm_row
 

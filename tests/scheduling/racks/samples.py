@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Figures, Usage
-from nexusform.scheduling.racks.rule import CountFilter, Item, Key, RejectionCheck, ShortageContext
+from nexusform.scheduling.racks.rule import CountFilter, RankedItem, RankingKey, RejectionCheck, ShortageContext
 from nexusform.scheduling.racks.vms import (
     Demand,
     Hint,
@@ -23,6 +22,7 @@ from nexusform.scheduling.racks.vms import (
     VmName,
     VmSku,
 )
+from nexusform.scheduling.sku_catalogue import CATALOGUES
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 LARGE = VmSku("large-own", 10, 0, 60, 0, extra_large=True)
@@ -101,13 +101,13 @@ def _hints(draw: Random, machines: list[Machine]) -> tuple[Hint, ...]:
     )
 
 
-def limit(most: int, item: Item = Item.RACK, *, closing: bool = True, pool: str = "p") -> CountFilter:
+def limit(most: int, item: RankedItem = RankedItem.RACK, *, closing: bool = True, pool: str = "p") -> CountFilter:
     """A rule of the kind that somebody adds: at most so many VMs of one pool on a rack or machine."""
 
     def opens(usage: Usage, asked: Demand) -> RejectionCheck | None:
         if asked.vm.pool != pool:
             return None
-        counts = usage.pool.racks if item is Item.RACK else usage.pool.machines
+        counts = usage.pool.racks if item is RankedItem.RACK else usage.pool.machines
         return lambda number: f"{counts[number]} VMs of {pool} already" if counts[number] >= most else None
 
     def sentence(scene: ShortageContext) -> str:
@@ -118,13 +118,13 @@ def limit(most: int, item: Item = Item.RACK, *, closing: bool = True, pool: str 
     )
 
 
-def last_first() -> Key:
+def last_first() -> RankingKey:
     """A key that somebody adds: the machine or rack of the highest number first."""
 
     def opens(_usage: Usage, _demand: Demand) -> Figures:
         return lambda item: 1000 - item
 
-    return Key(rule="last_first", build_figures=opens, describe=lambda _demand, figure: f"{figure}", bits=10)
+    return RankingKey(rule="last_first", build_figures=opens, describe=lambda _demand, figure: f"{figure}", bits=10)
 
 
 def change_profile(monkeypatch: pytest.MonkeyPatch, table: str, changed: Any) -> None:

@@ -76,4 +76,4 @@ def test_a_ranking_without_some_machines_is_that_of_a_site_that_cordoned_them(se
     ranking = site(vms).rank_machines(demand)
     for count in range(len(MACHINES) + 1):
         away = {machine.name for machine in random.sample(MACHINES, count)}
-        assert ranking.find_best(away) == site(vms, away=away).find_best_machines(demand)
+        assert ranking.find_best_excluding(away) == site(vms, away=away).find_best_machines(demand)

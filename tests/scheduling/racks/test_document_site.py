@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 
-from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, RackSpread, VmName
+from nexusform.scheduling.sku_catalogue import CATALOGUES
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 CONTROL, POOL1, POOL2 = "control-plane", "pool1", "pool2"

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import (
+    CapacityShortage,
     Demand,
     Hint,
     HintScope,
@@ -20,10 +20,10 @@ from nexusform.scheduling.racks.vms import (
     Placement,
     PlacementConstraints,
     RackSpread,
-    Shortage,
     VmName,
     VmSku,
 )
+from nexusform.scheduling.sku_catalogue import CATALOGUES
 from tests.kill_points import scale_count
 from tests.scheduling.racks.brute_force import BruteForce
 
@@ -144,7 +144,7 @@ class Pair:
     def place(self, demand: Demand) -> tuple[int, Placement] | None:
         placed = self.fast.place(demand)
         expected = self.slow.place(demand)
-        assert (None if isinstance(placed, Shortage) else placed) == expected
+        assert (None if isinstance(placed, CapacityShortage) else placed) == expected
         if expected:
             self.handles.append(expected[0])
         return expected
@@ -217,7 +217,7 @@ def test_explain_says_what_place_does_and_count_free_says_how_often(
         demand = Demand(VmName("d", "d", "p", number), sku, PlacementConstraints(zones))
         explained = pair.fast.explain(demand)
         placed = pair.fast.place(demand)
-        if isinstance(placed, Shortage):
+        if isinstance(placed, CapacityShortage):
             assert number == free
             assert explained.placement is None
             assert explained.filters[-1].machines == 0
@@ -239,7 +239,7 @@ def demand(sku: str, number: int = 0, zones: frozenset[str] | None = None, owner
 def fill(scheduler: RackScheduler, sku: str, owner: str = "c") -> int:
     """Place until nothing fits; how many did."""
     count = 0
-    while not isinstance(scheduler.place(demand(sku, count, owner=owner)), Shortage):
+    while not isinstance(scheduler.place(demand(sku, count, owner=owner)), CapacityShortage):
         count += 1
     return count
 
@@ -256,7 +256,7 @@ def test_emulator_threads_count_when_a_cell_fills() -> None:
 def test_a_g2_does_not_fit_beside_a_p46_in_one_cell() -> None:
     scheduler = RackScheduler(rack("r1", 1, cells=1))
     scheduler.place(demand("NC_P46_224_v1"))
-    assert isinstance(scheduler.place(demand("NC_G2_8_v1", 1)), Shortage)
+    assert isinstance(scheduler.place(demand("NC_G2_8_v1", 1)), CapacityShortage)
 
 
 def test_an_e94_takes_both_cells_of_one_machine() -> None:
@@ -265,7 +265,7 @@ def test_an_e94_takes_both_cells_of_one_machine() -> None:
     _, placement = scheduler.place(demand("NC_E94_448_v1", 1))
     assert placement.cells == (0, 1)
     shortage = scheduler.place(demand("NC_E94_448_v1", 2))
-    assert isinstance(shortage, Shortage)
+    assert isinstance(shortage, CapacityShortage)
     assert shortage.binding == "cells"
 
 
@@ -274,13 +274,13 @@ def test_disk_holds_two_l46_a_machine() -> None:
     scheduler = RackScheduler(roomy)
     assert fill(scheduler, "NC_L46_224_v1") == 2
     shortage = scheduler.place(demand("NC_L46_224_v1", 9))
-    assert isinstance(shortage, Shortage)
+    assert isinstance(shortage, CapacityShortage)
     assert shortage.binding == "disk"
 
 
 def test_a_bom_2_0_sku_is_refused_on_1_7_3_and_the_largest_listed_is_known() -> None:
     shortage = RackScheduler(rack("r1", 2)).place(demand("NC_P54_224_v1"))
-    assert isinstance(shortage, Shortage)
+    assert isinstance(shortage, CapacityShortage)
     assert shortage.binding == "hardware"
     assert shortage.reason == (
         "NC_P54_224_v1 runs on bom-2.0 only; the machines of the site are bom-1.7.3. The largest SKU of "
@@ -295,7 +295,7 @@ def test_a_shortage_names_the_pools_that_broke_the_cells() -> None:
     scheduler.place(demand("NC_P46_224_v1", 0, owner="big"))
     scheduler.place(demand("NC_P46_224_v1", 1, owner="big"))
     shortage = scheduler.place(demand("NC_P46_224_v1", 2, owner="big"))
-    assert isinstance(shortage, Shortage)
+    assert isinstance(shortage, CapacityShortage)
     assert shortage.binding == "cells"
     assert shortage.reason.endswith("2 cells are fragmented by small VMs: small/p (2).")
 
@@ -303,18 +303,18 @@ def test_a_shortage_names_the_pools_that_broke_the_cells() -> None:
 def test_a_shortage_tells_unknown_zones_from_machines_that_take_nothing() -> None:
     scheduler = RackScheduler([*rack("r1", 2, unschedulable_reason="cordoned"), *rack("r2", 1)])
     nowhere = scheduler.place(demand("NC_G2_8_v1", zones=frozenset("9")))
-    assert isinstance(nowhere, Shortage)
+    assert isinstance(nowhere, CapacityShortage)
     assert nowhere.binding == "unknown_zones"
     assert nowhere.reason == "No rack is in zones: 9; the site's zones are 1, 2."
     cordoned = scheduler.place(demand("NC_G2_8_v1", zones=frozenset("1")))
-    assert isinstance(cordoned, Shortage)
+    assert isinstance(cordoned, CapacityShortage)
     assert cordoned.binding == "not_schedulable"
     assert cordoned.reason.endswith("takes new VMs: 2 cordoned.")
     hint = Hint(
         is_affinity=True, is_hard=True, scope=HintScope.RACK, machines=frozenset(), racks=frozenset(["r1"]), target="x"
     )
     hinted = scheduler.place(Demand(VmName("c", "c", "p", 5), SKUS["NC_G2_8_v1"], PlacementConstraints(hints=(hint,))))
-    assert isinstance(hinted, Shortage)
+    assert isinstance(hinted, CapacityShortage)
     assert hinted.binding == "hints"
     assert hinted.reason.endswith("reject every machine with enough capacity: hard hint: on the same rack as x.")
 

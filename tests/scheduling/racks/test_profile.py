@@ -15,14 +15,15 @@ import pytest
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks import rules as rules_package
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.layout import Counts, Figure, Usage
+from nexusform.scheduling.racks.layout import Figure, Usage, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.open_rules import prepare_sort_keys
-from nexusform.scheduling.racks.rule import CountFilter, Item, Key, KeyDependence, RejectionCheck
-from nexusform.scheduling.racks.site import Site
+from nexusform.scheduling.racks.rule import CountFilter, KeyDependence, RankedItem, RankingKey, RejectionCheck
+from nexusform.scheduling.racks.site import SiteTables
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples, run_operations
 from nexusform.scheduling.racks.vms import (
     NONE_FITS,
+    CapacityShortage,
     Demand,
     Hint,
     HintScope,
@@ -30,7 +31,6 @@ from nexusform.scheduling.racks.vms import (
     Machine,
     PlacementConstraints,
     RackSpread,
-    Shortage,
     VmName,
     VmSku,
 )
@@ -121,7 +121,7 @@ def test_keys_keep_their_promises(seed: int) -> None:
     """As rule.Differs says them, for every key but those that promise nothing."""
     draw = Random(seed)
     machines = [machine for n in range(3) for machine in rack(f"r{n}", 2)]
-    ledger = Ledger(Site(machines))
+    ledger = Ledger(SiteTables(machines))
     records = [record_of(ledger, draw) for _ in range(12)]
     for record in records:
         ledger.add(record)
@@ -137,7 +137,7 @@ def test_keys_keep_their_promises(seed: int) -> None:
             own, other = figures(key, usage, vm), figures(key, everybody, vm)
             if key.dependence is KeyDependence.UNBOUNDED:
                 continue
-            nowhere: Counts = Counts()
+            nowhere: VmCounts = VmCounts()
             counted = (nowhere, *counts)[key.dependence]
             items = range(3) if keys is not profile.MACHINE_KEYS else range(6)
             before = {item: own(item) for item in items}
@@ -160,7 +160,7 @@ def record_of(ledger: Ledger, draw: Random) -> VmRecord:
     return VmRecord(site.add_pool(vm), shape.number, draw.randrange(6), cells, vm.number)
 
 
-def figures(key: Key, usage: Usage, vm: Demand) -> Figure:
+def figures(key: RankingKey, usage: Usage, vm: Demand) -> Figure:
     """A key's figures as a function."""
     [(_, figure)] = prepare_sort_keys([key], usage, vm)
     return figure or (lambda _item: 0)
@@ -191,7 +191,7 @@ class TestAddedFilter:
         answers = [scheduler.place(demand(number)) for number in range(7)]
         assert per_rack(scheduler) == {"r1": 2, "r2": 2, "r3": 2}
         shortage = answers[-1]
-        assert isinstance(shortage, Shortage)
+        assert isinstance(shortage, CapacityShortage)
         assert (shortage.binding, shortage.reason) == ("pool_limit", "Every rack has 2 VMs of p.")
         assert isinstance(scheduler.place(demand(0, pool="q")), tuple)
 
@@ -250,7 +250,7 @@ class TestAddedFilter:
 
 
 def test_an_added_filter_of_machines_leaves_the_room_of_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, limit(1, Item.MACHINE)))
+    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, limit(1, RankedItem.MACHINE)))
     scheduler = RackScheduler(rack("r1", 2))
     assert [scheduler.try_place(demand(n)) is None for n in range(3)] == [False, False, True]
     # That the rack is full for pool p says nothing of other pools with the same SKU.
@@ -279,7 +279,7 @@ def test_an_added_filter_that_opens_again_is_asked_for_every_vm(monkeypatch: pyt
     def opens(usage: Usage, _demand: Demand) -> RejectionCheck:
         return lambda number: "r1 has its two first" if number and usage.pool.racks[0] < 2 else None
 
-    rule = CountFilter(name="first", item=Item.RACK, build_check=opens, describe_shortage=lambda _scene: "none")
+    rule = CountFilter(name="first", item=RankedItem.RACK, build_check=opens, describe_shortage=lambda _scene: "none")
     change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, rule))
     scheduler = RackScheduler([*rack("r1", 1), *rack("r2", 1)])
     placed = [scheduler.try_place(demand(number)) for number in range(4)]

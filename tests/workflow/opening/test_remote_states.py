@@ -12,7 +12,7 @@ import pytest
 from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run_command_line
 from nexusform.workflow.opening.system_io import SystemClock
-from nexusform.workflow.runs.locking import build_lock_info
+from nexusform.workflow.runs.state_locking import build_lock_info
 
 Shell = Callable[..., tuple[int, str]]
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from nexusform.backends.memory import MemoryBackend
-from nexusform.workflow.runs.locking import LockOptions, acquire_lock, build_lock_info
+from nexusform.workflow.runs.state_locking import LockOptions, acquire_lock, build_lock_info
 
 
 class Waiting:

@@ -18,8 +18,8 @@ from nexusform.workflow.opening.project import Project, open_project
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.placement_explanation import explain_object
 from nexusform.workflow.plan_files.plan_execution import ApplyOutcome, PlanApplyOptions, apply_plan
-from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
+from nexusform.workflow.runs.state_locking import LockOptions
 from tests.applying.plans import Notes
 
 CONFIGURATION = """

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError
-from nexusform.workflow.runs.time_budget import limit_time
+from nexusform.workflow.runs.planning_time_limit import limit_time
 
 
 def busy(seconds: float) -> None:

@@ -7,9 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.cli.answer_output import Answer, AnswerFormFlags, write_answer
 from nexusform.cli.arguments import declare_choice, declare_flag_group, declare_positional, declare_text
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
+from nexusform.cli.report_output import Answer, AnswerFormFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import convert_problem, has_errors
 from nexusform.kubernetes.dump_script import CLUSTER_KINDS, FLEET_KINDS, build_dump_script
@@ -35,7 +35,7 @@ def script(arguments: ScriptArguments) -> int:
     -for=fleet it lists a cluster or a hub with kubectl, one file per kind. With -for=openstack it
     lists compute hosts, flavors, servers and Placement with the openstack command line.
     """
-    from nexusform.domains.azure.importers.az_capture import build_capture_script
+    from nexusform.domains.azure.importers.az_capture_commands import build_capture_script
 
     if arguments.target == "openstack":
         from nexusform.domains.openstack.importers.capture_script import build_openstack_script

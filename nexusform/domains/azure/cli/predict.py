@@ -22,7 +22,7 @@ from nexusform.cli.plan import PlanDisplay, create_display, get_exit_code, parse
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import build_warning
-from nexusform.domains.azure.workflow.prediction import (
+from nexusform.domains.azure.workflow.plan_prediction import (
     Prediction,
     ReadChanges,
     SchedulerSettings,
@@ -73,7 +73,7 @@ def predict(arguments: PredictArguments) -> int:
             f"A file needs its flag: nexusform predict -terraform-plan={arguments.file} -inventory=DIR\n"
             f"For Bicep and ARM: -arm-what-if={arguments.file}"
         )
-    path, read_changes = _select_source(arguments)
+    path, read_changes = _select_plan_reader(arguments)
     limits = parse_fail_on(arguments.fail_on)
     display = create_display(
         arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
@@ -84,10 +84,10 @@ def predict(arguments: PredictArguments) -> int:
         if prediction.project is None:
             display.report_failure(context, PlanOptions(), prediction.diagnostics)
             return 1
-        return _run_prediction(_add_empty_note(prediction, path), arguments, display, limits)
+        return _run_prediction(_add_note_without_changes(prediction, path), arguments, display, limits)
 
 
-def _add_empty_note(prediction: Prediction, path: str) -> Prediction:
+def _add_note_without_changes(prediction: Prediction, path: str) -> Prediction:
     """Add a note if the plan has no Azure changes, since "No changes" alone would seem to cover the whole plan."""
     if prediction.change_count:
         return prediction
@@ -95,13 +95,13 @@ def _add_empty_note(prediction: Prediction, path: str) -> Prediction:
     return replace(prediction, diagnostics=(*prediction.diagnostics, note))
 
 
-def _select_source(arguments: PredictArguments) -> tuple[str, ReadChanges]:
+def _select_plan_reader(arguments: PredictArguments) -> tuple[str, ReadChanges]:
     """Return the other tool's file and its reader."""
-    named_files = {flag: file for flag, file in _list_files(arguments).items() if file}
+    named_files = {flag: file for flag, file in _list_plan_files_by_flag(arguments).items() if file}
     if len(named_files) > 1:
         raise click.UsageError(f"Only one is allowed: {' or '.join(named_files)}.")
     if not named_files:
-        raise click.UsageError(f"Specify one of {' or '.join(_list_files(arguments))}.")
+        raise click.UsageError(f"Specify one of {' or '.join(_list_plan_files_by_flag(arguments))}.")
     if not arguments.inventory:
         raise click.UsageError(
             "No site given. Use -inventory=DIR with the output of `az networkcloud ... list`, or -inventory=azure."
@@ -118,7 +118,7 @@ def _select_source(arguments: PredictArguments) -> tuple[str, ReadChanges]:
     return file, readers[flag]
 
 
-def _list_files(arguments: PredictArguments) -> dict[str, str]:
+def _list_plan_files_by_flag(arguments: PredictArguments) -> dict[str, str]:
     """Return the files by flag, "" for unset ones."""
     return {_TERRAFORM: arguments.terraform_plan, _WHAT_IF: arguments.arm_what_if, _STACK: arguments.deployment_stack}
 

@@ -7,10 +7,10 @@ import os
 import click
 from msgspec import Struct
 
-from nexusform.cli.answer_output import Answer, AnswerFormFlags, write_answer
 from nexusform.cli.arguments import declare_flag_group, declare_switch, declare_text
 from nexusform.cli.commands import define_command
-from nexusform.cli.comparison_sources import COMPARISON_SOURCES
+from nexusform.cli.reconcile_sources import COMPARISON_SOURCES
+from nexusform.cli.report_output import Answer, AnswerFormFlags, write_answer
 from nexusform.cli.shared_flags import (
     LockFlags,
     ViewFlags,

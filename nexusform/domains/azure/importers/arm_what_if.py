@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
-from nexusform.domains.azure.importers.arm import SHAPE, describe_type, normalize_id
+from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, AzAction, AzChange
 from nexusform.domains.azure.importers.az_documents import parse_json
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
@@ -38,7 +38,7 @@ _BODY_FIELDS: Final = ("location", "extendedLocation", "properties", "tags")
 _MAX_NAMES: Final = 4
 
 
-class _Resource(Struct, frozen=True):
+class _WhatIfResource(Struct, frozen=True):
     """One listed resource: id, change type in lower case, body after the change, path in the document.
     `is_potential`: Azure does not know if the change will happen.
     """
@@ -124,12 +124,12 @@ def _read_changes(
 class _ParseResource(Protocol):
     """Function that parses one change of a what-if."""
 
-    def __call__(self, change: Mapping[str, Any], path: str, *, is_potential: bool) -> _Resource: ...
+    def __call__(self, change: Mapping[str, Any], path: str, *, is_potential: bool) -> _WhatIfResource: ...
 
 
-def _parse_deployment_change(change: Mapping[str, Any], path: str, *, is_potential: bool) -> _Resource:
+def _parse_deployment_change(change: Mapping[str, Any], path: str, *, is_potential: bool) -> _WhatIfResource:
     """Parse one change of a deployment."""
-    return _Resource(
+    return _WhatIfResource(
         str(change.get("resourceId") or ""),
         str(change.get("changeType") or "").lower(),
         change.get("after"),
@@ -139,12 +139,12 @@ def _parse_deployment_change(change: Mapping[str, Any], path: str, *, is_potenti
     )
 
 
-def _parse_stack_change(change: Mapping[str, Any], path: str, *, is_potential: bool) -> _Resource:
+def _parse_stack_change(change: Mapping[str, Any], path: str, *, is_potential: bool) -> _WhatIfResource:
     """Parse one change of a deployment stack."""
     configuration = change.get("resourceConfigurationChanges")
     after = configuration.get("after") if isinstance(configuration, Mapping) else None
     certainty = str(change.get("changeCertainty") or "").lower()
-    return _Resource(
+    return _WhatIfResource(
         str(change.get("id") or ""),
         str(change.get("changeType") or "").lower(),
         after,
@@ -188,7 +188,7 @@ class _ChangeReader:
             )
             self._report(list_name, "unknown-in-plan", detail, is_warning=True)
 
-    def _add_change(self, resource: _Resource, kind: str, names: tuple[str, ...]) -> None:
+    def _add_change(self, resource: _WhatIfResource, kind: str, names: tuple[str, ...]) -> None:
         """Add the change of one Operator Nexus resource."""
         title = "/".join(names)
         action = _ACTIONS.get(resource.change)
@@ -221,7 +221,7 @@ class _ChangeReader:
         self._remove_dependent_pools()
         self._changes.sort(key=lambda item: (item.action is AzAction.CREATE, item.kind == POOLS, normalize_id(item.id)))
         created = [change for change in self._changes if change.action is AzAction.CREATE]
-        if _is_order_open(created):
+        if _is_creation_order_open(created):
             detail = (
                 f"a what-if has no order for {format_count(len(created), 'object')} to create "
                 f"({format_first_items([item.title for item in created], _MAX_NAMES)}). The order affects "
@@ -255,7 +255,7 @@ class _ChangeReader:
         self.findings.append(Problem((path,) if path else (), kind, detail, severity, file=self.file))
 
 
-def _is_order_open(created: Sequence[AzChange]) -> bool:
+def _is_creation_order_open(created: Sequence[AzChange]) -> bool:
     """Return True if two objects may be created in either order. A cluster always precedes its pools."""
     clusters = {change.title for change in created if change.kind == CLUSTERS}
     pools = Counter(change.names[0] for change in created if change.kind == POOLS)

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.documents.field_shapes import get_mapping, get_text, get_value, list_mappings
-from nexusform.domains.azure.importers.arm import SHAPE, ArmItem, describe_type, extract_name, normalize_id
-from nexusform.domains.azure.importers.az_documents import AzItems
-from nexusform.domains.azure.importers.az_model import AzPool
+from nexusform.documents.field_validation import get_mapping, get_text, get_value, list_mappings
+from nexusform.domains.azure.importers.arm_resources import SHAPE, ArmItem, describe_type, extract_name, normalize_id
+from nexusform.domains.azure.importers.az_documents import AzResources
+from nexusform.domains.azure.importers.az_records import AzPool
 from nexusform.domains.azure.importers.az_workloads import read_pools
 from nexusform.json_data.plain_data import Path
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 CLUSTERS: Final = "kubernetes_clusters"
 POOLS: Final = "agent_pools"
@@ -97,23 +97,23 @@ class NewPool(Struct, frozen=True):
     address: str
 
 
-class ChangedItems(Struct, frozen=True):
+class ChangedResources(Struct, frozen=True):
     """Resources of a site after the changes. `pools`: new agent pools. `recreated_ids`: id keys of re-created
     clusters and VMs. `addresses`: address in the other tool by id key of new objects, in creation order.
     `affected_ids`: id keys of new and changed objects in execution order; an existing pool counts as its
     cluster.
     """
 
-    items: AzItems
+    items: AzResources
     pools: tuple[NewPool, ...] = ()
     recreated_ids: frozenset[str] = frozenset()
     addresses: Mapping[str, str] = field(default_factory=dict)
     affected_ids: tuple[str, ...] = ()
 
 
-def apply_changes(items: AzItems, changes: Sequence[AzChange], findings: list[Problem]) -> ChangedItems:
+def apply_changes(items: AzResources, changes: Sequence[AzChange], findings: list[Problem]) -> ChangedResources:
     """Apply the changes, in creation order, to the resources of an export."""
-    overlay = _Overlay(items, findings)
+    overlay = _ChangedSite(items, findings)
     for change in changes:
         overlay.apply_change(change)
     return overlay.build_result()
@@ -123,17 +123,17 @@ def _index_by_id(items: Iterable[ArmItem]) -> dict[str, ArmItem]:
     return {normalize_id(str(item.read_value("id") or item.read_value("name"))): item for item in items}
 
 
-class _Overlay:
+class _ChangedSite:
     """Bodies of a site by kind and id key, with changes applied in turn."""
 
-    def __init__(self, items: AzItems, findings: list[Problem]) -> None:
+    def __init__(self, items: AzResources, findings: list[Problem]) -> None:
         self.items = items
         self.findings = findings
         self.bodies = {kind: _index_by_id(items.list_resources(kind)) for kind in TYPE_OF_KIND}
         # Collect the extended locations of machines, racks and Nexus cluster tenants.
         keys: dict[str, None] = {}
         for kind in ("racks", "bare_metal_machines"):
-            keys |= dict.fromkeys(_read_item_location(item) for item in items.list_resources(kind))
+            keys |= dict.fromkeys(_read_resource_location(item) for item in items.list_resources(kind))
         for item in items.list_resources("clusters"):
             keys[_read_location({"extendedLocation": item.read_value("clusterExtendedLocation")})] = None
         keys.pop("", None)
@@ -145,7 +145,7 @@ class _Overlay:
         self.addresses: dict[str, str] = {}
         self.affected_ids: dict[str, None] = {}
 
-    def build_result(self) -> ChangedItems:
+    def build_result(self) -> ChangedResources:
         by_kind = {**self.items.by_kind, **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()}}
         # A re-created cluster has its initial pools, regardless of the captured ones.
         remaining_clusters = [
@@ -155,7 +155,7 @@ class _Overlay:
             str(item.read_value("name")).lower() for item in remaining_clusters if item is not None
         )
         items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)
-        return ChangedItems(
+        return ChangedResources(
             items=items,
             pools=tuple(self.pools),
             recreated_ids=frozenset(self.recreated_ids),
@@ -173,7 +173,7 @@ class _Overlay:
         if change.action is AzAction.REPLACE and key.partition("/agentpools/")[0] in self.recreated_ids:
             change = replace(change, action=AzAction.CREATE)  # the old pool went with its cluster
         exists = key in self.bodies[change.kind] or self._has_initial_pool(change, key)
-        if not self._is_consistent(change, exists=exists):
+        if not self._is_consistent_with_inventory(change, exists=exists):
             return
         # Changes of a cluster precede those of its pools.
         self.affected_ids[key.partition("/agentpools/")[0]] = None
@@ -181,7 +181,7 @@ class _Overlay:
         if change.action is AzAction.DELETE:
             self._remove_object(change, key)
             return
-        if not self._is_known(change, exists=exists and change.action is not AzAction.REPLACE):
+        if not self._is_placement_known(change, exists=exists and change.action is not AzAction.REPLACE):
             return
         if change.kind == POOLS:
             self._apply_pool(change, key, exists=exists)
@@ -219,14 +219,14 @@ class _Overlay:
         keys = [key for key in self.bodies[kind] if key.endswith(suffix)]
         location = _read_location(change.body)
         if len(keys) > 1 and location:
-            keys = [key for key in keys if _read_item_location(self.bodies[kind][key]) == location]
+            keys = [key for key in keys if _read_resource_location(self.bodies[kind][key]) == location]
         if len(keys) > 1:
             detail = f'the inventory holds {len(keys)} of the name "{name}". This plan does not identify one of them.'
             self._report(change, "unknown-object-state", detail)
             return None
         return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
 
-    def _is_consistent(self, change: AzChange, *, exists: bool) -> bool:
+    def _is_consistent_with_inventory(self, change: AzChange, *, exists: bool) -> bool:
         """Return False if the inventory lacks the changed object. Warn about an object created though
         present, or deleted though absent.
         """
@@ -247,14 +247,14 @@ class _Overlay:
 
     # --- unknown values ---
 
-    def _is_known(self, change: AzChange, *, exists: bool) -> bool:
+    def _is_placement_known(self, change: AzChange, *, exists: bool) -> bool:
         """Return True if every value relevant to placement is known; report the unknown ones."""
         decisive_paths = _PLACEMENT_FIELDS[change.kind] + (_RECREATION_FIELDS[change.kind] if exists else ())
         is_complete = True
         for path, reason in change.unknown.items():
             property_path = path[1:] if path[:1] == ("properties",) else path
             if path in ((), ("properties",)) or any(
-                _is_path_overlap(property_path, decisive) for decisive in decisive_paths
+                _is_prefix_of_other(property_path, decisive) for decisive in decisive_paths
             ):
                 is_complete = False
                 self._report(change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path)
@@ -419,7 +419,7 @@ def _list_current_skus(bodies: Mapping[str, Mapping[str, ArmItem]]) -> Iterator[
             yield from _list_skus({name: item.read_value(name) for name in names})
 
 
-def _is_path_overlap(path: Path, pattern: Path) -> bool:
+def _is_prefix_of_other(path: Path, pattern: Path) -> bool:
     """Return True if one path is a prefix of the other."""
     return all(step in {"*", path_step} or path_step == "*" for step, path_step in zip(pattern, path, strict=False))
 
@@ -432,5 +432,5 @@ def _read_location(body: Mapping[str, Any]) -> str:
     return normalize_id(get_text(body, "extendedLocation", "name"))
 
 
-def _read_item_location(item: ArmItem) -> str:
+def _read_resource_location(item: ArmItem) -> str:
     return _read_location({"extendedLocation": item.read_value("extendedLocation")})

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.documents.field_shapes import get_mapping, get_text
+from nexusform.documents.field_validation import get_mapping, get_text
 from nexusform.documents.scalars import replace_scalars
-from nexusform.domains.azure.importers.arm import (
+from nexusform.domains.azure.importers.arm_resources import (
     INCOMPLETE,
     ArmItem,
     extract_name,
@@ -22,7 +22,7 @@ from nexusform.domains.azure.importers.arm import (
     normalize_id,
     read_resources,
 )
-from nexusform.domains.azure.importers.az_model import EXPORTED_AT
+from nexusform.domains.azure.importers.az_records import EXPORTED_AT
 from nexusform.json_data.json_errors import unify_json_error
 from nexusform.json_data.plain_data import Path
 
@@ -57,7 +57,7 @@ _TYPE_IN_ID: Final = re.compile(r"/providers/microsoft\.networkcloud/([a-z]+)/[^
 _YAML: Final = (".yaml", ".yml")
 
 
-class AzItems(Struct, frozen=True):
+class AzResources(Struct, frozen=True):
     """Resources of an export by kind, in file order. `export_times`: `exported_at` values with their file.
     `unreadable_kinds`: kinds with an unreadable file; references to them cannot be checked. `listed_kinds`:
     kinds with a complete list, possibly empty. `incomplete_kinds`: kinds with a truncated list.
@@ -78,7 +78,7 @@ class AzItems(Struct, frozen=True):
         return self.by_kind.get(kind, [])
 
 
-def read_export_resources(documents: Documents, findings: list[Problem]) -> AzItems:
+def read_export_resources(documents: Documents, findings: list[Problem]) -> AzResources:
     """Read every resource of an export."""
     by_kind: dict[str, list[ArmItem]] = {kind: [] for kind in KINDS}
     export_times: list[tuple[str, Any]] = []
@@ -99,25 +99,25 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzIt
                 findings.append(Problem((), NOT_READ, ("not a list of resources: not read."), _WARNING, file=name))
                 continue
             finding_count = len(findings)
-            kinds = sorter.add_items(_read_document_items(name, data, kind, findings), kind)
+            kinds = sorter.add_resources_by_kind(_read_document_items(name, data, kind, findings), kind)
             unreadable_kinds |= _find_unreadable_kinds(kind, kinds, findings[finding_count:])
             if kind != ANY:
                 kinds.add(kind)
-            if _is_incomplete(findings[finding_count:]):
+            if _is_list_incomplete(findings[finding_count:]):
                 incomplete_kinds |= kinds
                 if not kinds.isdisjoint(_BASE_KINDS):  # everything else depends on these
-                    findings[finding_count:] = map(_raise_severity, findings[finding_count:])
+                    findings[finding_count:] = map(_raise_incomplete_severity, findings[finding_count:])
             elif is_resource_list(data):
                 listed_kinds |= kinds
     sorter.report_repeated()
     unlisted_clusters = _find_unlisted_clusters(by_kind, listed_kinds)
     pool_files = (name for name, _ in documents.get("agent_pools", ()))
-    return AzItems(
+    return AzResources(
         by_kind=by_kind,
         export_times=export_times,
         unreadable_kinds=frozenset(unreadable_kinds),
         listed_kinds=frozenset(
-            listed_kinds - incomplete_kinds - unreadable_kinds - _find_contradicted_kinds(unlisted_clusters)
+            listed_kinds - incomplete_kinds - unreadable_kinds - _find_incomplete_kinds(unlisted_clusters)
         ),
         incomplete_kinds=frozenset(incomplete_kinds),
         clusters_with_pool_files=frozenset(map(_parse_cluster_from_file, pool_files)),
@@ -131,7 +131,7 @@ def _find_unreadable_kinds(kind: str, kinds: Collection[str], findings: Iterable
     return {kind} if has_errors and not kinds and kind != ANY else set()
 
 
-def _is_incomplete(findings: Iterable[Problem]) -> bool:
+def _is_list_incomplete(findings: Iterable[Problem]) -> bool:
     return any(finding.id == INCOMPLETE for finding in findings)
 
 
@@ -144,7 +144,7 @@ def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: 
     return tuple(sorted(name for name in owners if name.lower() not in clusters))
 
 
-def _find_contradicted_kinds(unlisted_clusters: Collection[str]) -> frozenset[str]:
+def _find_incomplete_kinds(unlisted_clusters: Collection[str]) -> frozenset[str]:
     """Return the kinds with an incomplete list according to other kinds."""
     return frozenset({"kubernetes_clusters"} if unlisted_clusters else ())
 
@@ -154,7 +154,7 @@ def _extract_cluster_name(pool: ArmItem) -> str:
     return extract_name((pool.read_text("id") or "").strip().rstrip("/").rpartition("/")[0].rpartition("/")[0])
 
 
-def _raise_severity(finding: Problem) -> Problem:
+def _raise_incomplete_severity(finding: Problem) -> Problem:
     """Return a finding about a truncated list as an error, others unchanged."""
     return replace(finding, severity=Severity.ERROR) if finding.id == INCOMPLETE else finding
 
@@ -167,7 +167,7 @@ def _parse_cluster_from_file(name: str) -> str:
 def _read_document_items(name: str, data: Any, kind: str, findings: list[Problem]) -> list[ArmItem]:
     """Read the resources of a document; in a file of kind ANY, problems are warnings."""
     finding_count = len(findings)
-    items = read_resources(name, _resolve_template(data), findings)
+    items = read_resources(name, _resolve_arm_template(data), findings)
     if kind == ANY:
         findings[finding_count:] = [replace(problem, severity=_WARNING) for problem in findings[finding_count:]]
     return items
@@ -193,7 +193,7 @@ class _ResourceSorter:
         self._known: dict[tuple[str, str], ArmItem] = {}
         self._repeated: list[ArmItem] = []
 
-    def add_items(self, items: Iterable[ArmItem], kind: str) -> set[str]:
+    def add_resources_by_kind(self, items: Iterable[ArmItem], kind: str) -> set[str]:
         """Add resources under the kind of their type, else of the file. Return the kinds added."""
         unread: dict[str, ArmItem] = {}
         added_kinds: set[str] = set()
@@ -275,7 +275,7 @@ def _has_type(item: ArmItem) -> bool:
 _REFERENCE: Final = re.compile(r"\[(parameters|variables)\('([^']+)'\)\]")
 
 
-def _resolve_template(document: Any) -> Any:
+def _resolve_arm_template(document: Any) -> Any:
     """Resolve parameter defaults and variables in an ARM template."""
     if not isinstance(document, Mapping) or "$schema" not in document or "resources" not in document:
         return document

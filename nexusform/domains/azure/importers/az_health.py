@@ -10,8 +10,8 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.domains.azure.importers.arm import ArmItem, extract_name
-from nexusform.domains.azure.importers.az_model import AzCluster, AzFailure
+from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name
+from nexusform.domains.azure.importers.az_records import AzCluster, AzFailure
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
 FAILED: Final = "platform-reports-failure"
@@ -34,13 +34,13 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
         if state.lower() not in _BROKEN and status.lower() not in _ERROR:
             continue
         message = item.read_text("detailedStatusMessage") or ""
-        name = _build_name(kind, item)
+        name = _build_object_name(kind, item)
         text = " ".join(message.split()).rstrip(".")
         reason = ": ".join(part for part in (status, text) if part)
         yield AzFailure(kind, name, state if state.lower() in _BROKEN else status, reason)
 
 
-def _build_name(kind: str, item: ArmItem) -> str:
+def _build_object_name(kind: str, item: ArmItem) -> str:
     """Build the name of an object; a pool's includes its cluster."""
     name = item.read_text("name") or extract_name(item.read_text("id") or "")
     if kind != "agent_pools":
@@ -68,12 +68,12 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
     for failure in failures:
         by_state.setdefault((failure.kind, failure.state), []).append(failure)
     return [
-        Problem((), FAILED, _build_detail(kind, state, group, site), Severity.WARNING)
+        Problem((), FAILED, _build_failure_detail(kind, state, group, site), Severity.WARNING)
         for (kind, state), group in sorted(by_state.items(), key=lambda pair: (KINDS.index(pair[0][0]), pair))
     ]
 
 
-def _build_detail(kind: str, state: str, failures: Sequence[AzFailure], site: str) -> str:
+def _build_failure_detail(kind: str, state: str, failures: Sequence[AzFailure], site: str) -> str:
     """Build the message about objects of one kind and state, with the remedy."""
     labels = [f"{failure.name} ({failure.reason})" if failure.reason else failure.name for failure in failures]
     location = f" of {site}" if site else ""

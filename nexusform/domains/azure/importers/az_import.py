@@ -17,8 +17,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.domains.azure.importers.arm import extract_name
-from nexusform.domains.azure.importers.az_model import (
+from nexusform.domains.azure.importers.arm_resources import extract_name
+from nexusform.domains.azure.importers.az_recorded_nodes import (
+    NO_NODES,
+    RecordedNodes,
+    RecordedPool,
+    assign_node_numbers,
+)
+from nexusform.domains.azure.importers.az_records import (
     AzCluster,
     AzInventory,
     AzMachine,
@@ -30,18 +36,12 @@ from nexusform.domains.azure.importers.az_model import (
     AzVirtualMachine,
     AzVmSize,
 )
-from nexusform.domains.azure.importers.az_observation import build_observation_note
-from nexusform.domains.azure.importers.az_recorded_nodes import (
-    NO_NODES,
-    RecordedNodes,
-    RecordedPool,
-    assign_node_numbers,
-)
 from nexusform.domains.azure.importers.az_supplies import build_site_supplies
+from nexusform.domains.azure.importers.machine_observations import build_observed_facts_note
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.site_capacity.other_capacity import build_supplies_note
-from nexusform.scheduling.catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
+from nexusform.scheduling.sku_catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
 
 OBSERVED: Final = "observed"
 CLUSTER: Final = "nexus_kubernetes_cluster"
@@ -209,7 +209,7 @@ class _SiteImport:
         }
         references: dict[Path, Reference] = {("rack_id",): ("nexus_rack", rack_id)}
         exported_at = self.site.exported_at if self.site.is_age_certain else None
-        note = build_observation_note(attributes, {machine.name: machine}, {}, exported_at)
+        note = build_observed_facts_note(attributes, {machine.name: machine}, {}, exported_at)
         return ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note)
 
     # --- clusters ---
@@ -228,7 +228,7 @@ class _SiteImport:
             self._skip_cluster(cluster, missing)
             return None
         for duplicate in cluster.duplicate_nodes:
-            self._add_occupied(duplicate.name, duplicate.placement, duplicate.shape)
+            self._add_occupied_capacity(duplicate.name, duplicate.placement, duplicate.shape)
         plane_count = cluster.control_plane_count or max(len(plane), 1)
         nodes = self._build_nodes(cluster, CONTROL_PLANE, plane_count, plane_sku, plane)
         for name, pool in pools.items():
@@ -275,7 +275,7 @@ class _SiteImport:
             "not-imported", f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.'
         )
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
-            self._add_occupied(node.name, node.placement, node.shape)
+            self._add_occupied_capacity(node.name, node.placement, node.shape)
 
     def _build_nodes(
         self, cluster: AzCluster, pool: str, count: int, sku_name: str, existing_nodes: Sequence[AzNode]
@@ -288,7 +288,7 @@ class _SiteImport:
         names = {node.name for node in by_number.values()}
         for node in existing_nodes:
             if node.name not in names:
-                self._add_occupied(node.name, node.placement, node.shape)
+                self._add_occupied_capacity(node.name, node.placement, node.shape)
         records: dict[str, dict[str, Any]] = {}
         for number in range(count):
             record = self._build_node(pool, number, sku_name, by_number.get(number))
@@ -311,7 +311,7 @@ class _SiteImport:
                 sku.numa_cells,
             )
             if excess.cpu_cores or excess.memory_gib or excess.disk_gib:
-                self._record_occupied(f"{node.name} beyond {sku.name}", placement.machine, excess)
+                self._record_occupied_capacity(f"{node.name} beyond {sku.name}", placement.machine, excess)
         return {
             "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
             "pool": pool,
@@ -388,15 +388,15 @@ class _SiteImport:
 
     # --- occupied capacity ---
 
-    def _add_occupied(self, name: str, placement: AzPlacement | None, shape: AzVmSize) -> None:
+    def _add_occupied_capacity(self, name: str, placement: AzPlacement | None, shape: AzVmSize) -> None:
         """Count a VM without an object as occupied capacity of its machine."""
         if placement is None:
             self.counts["unplaced"] += 1
             return
         self.counts["occupied"] += 1
-        self._record_occupied(name, placement.machine, shape)
+        self._record_occupied_capacity(name, placement.machine, shape)
 
-    def _record_occupied(self, name: str, machine: str, shape: AzVmSize) -> None:
+    def _record_occupied_capacity(self, name: str, machine: str, shape: AzVmSize) -> None:
         """Record occupied capacity on a machine."""
         entries = self.occupied.setdefault(machine, [])
         entries.append(

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.documents.times import format_time, parse_time
-from nexusform.domains.azure.importers.arm import extract_name, find_newest_change, normalize_id
-from nexusform.domains.azure.importers.az_capture import find_missing_base_kinds, find_uncaptured_kinds
-from nexusform.domains.azure.importers.az_changes import AzChange, ChangedItems, apply_changes
-from nexusform.domains.azure.importers.az_documents import ANY, AzItems, Documents, read_export_resources
+from nexusform.domains.azure.importers.arm_resources import extract_name, find_newest_change_time, normalize_id
+from nexusform.domains.azure.importers.az_capture_commands import find_missing_base_kinds, find_uncaptured_kind_warnings
+from nexusform.domains.azure.importers.az_changes import AzChange, ChangedResources, apply_changes
+from nexusform.domains.azure.importers.az_documents import ANY, AzResources, Documents, read_export_resources
 from nexusform.domains.azure.importers.az_health import KINDS, build_failure_findings, find_failures, find_missing_nodes
 from nexusform.domains.azure.importers.az_machines import (
     MachineReadOptions,
@@ -29,7 +29,7 @@ from nexusform.domains.azure.importers.az_machines import (
     read_racks,
     select_compute_racks,
 )
-from nexusform.domains.azure.importers.az_model import (
+from nexusform.domains.azure.importers.az_records import (
     EXPORTED_AT,
     AzCluster,
     AzFailure,
@@ -42,7 +42,6 @@ from nexusform.domains.azure.importers.az_model import (
     AzVirtualMachine,
     AzVmSize,
 )
-from nexusform.domains.azure.importers.az_sites import BASE_KINDS, select_site, split_by_site
 from nexusform.domains.azure.importers.az_supplies import read_site_supplies
 from nexusform.domains.azure.importers.az_workloads import (
     ListedVm,
@@ -52,8 +51,9 @@ from nexusform.domains.azure.importers.az_workloads import (
     read_pools,
     read_virtual_machines,
 )
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, Catalogue
+from nexusform.domains.azure.importers.site_separation import BASE_KINDS, select_site, split_by_site
 from nexusform.scheduling.racks.vms import MachineSku
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, SkuCatalogue
 
 MAX_FINDINGS: Final = 50
 WITHOUT_A_MACHINE: Final = "vms-without-machine"
@@ -61,17 +61,17 @@ _MAX_NAMES: Final = 5
 _BASE_KINDS: Final = frozenset(BASE_KINDS)
 
 
-class _ReadOptions(Struct, frozen=True):
+class _InventoryReadOptions(Struct, frozen=True):
     # Options for reading the resources of a site.
     by_sku_id: Mapping[str, str]
-    catalogue: Catalogue
+    catalogue: SkuCatalogue
     exported_at: datetime | None
 
 
 def read_inventory(
     documents: Documents,
     machine_sku_by_id: Mapping[str, str] | None = None,
-    catalogue: Catalogue | None = None,
+    catalogue: SkuCatalogue | None = None,
     site: str | None = None,
 ) -> tuple[AzInventory, tuple[Problem, ...]]:
     """Read one site of the documents: the only one, or the one named `site`. Findings list errors first.
@@ -83,12 +83,12 @@ def read_inventory(
     site_items, problems = select_site(items, site)
     findings += problems
     inventory = _build_inventory(site_items, options)
-    _report_uncaptured(items, [inventory], findings, numbers_nodes=False)
+    _report_uncaptured_kinds(items, [inventory], findings, numbers_nodes=False)
     return inventory, _limit_findings(findings)
 
 
 def read_sites(
-    documents: Documents, machine_sku_by_id: Mapping[str, str] | None = None, catalogue: Catalogue | None = None
+    documents: Documents, machine_sku_by_id: Mapping[str, str] | None = None, catalogue: SkuCatalogue | None = None
 ) -> tuple[tuple[AzSite, ...], tuple[Problem, ...]]:
     """Read all sites of the documents, sorted by name, separated by extended location. Findings list errors first."""
     findings: list[Problem] = []
@@ -96,24 +96,24 @@ def read_sites(
     sites = [
         AzSite(name, _build_inventory(site_items, options)) for name, site_items in sorted(split_by_site(items).items())
     ]
-    _report_uncaptured(items, [site.inventory for site in sites], findings)
+    _report_uncaptured_kinds(items, [site.inventory for site in sites], findings)
     for site in sites:
         findings += build_failure_findings(site.inventory.failures, site.name)
     return tuple(sites), _limit_findings(findings)
 
 
-def _report_uncaptured(
-    items: AzItems, inventories: Sequence[AzInventory], findings: list[Problem], *, numbers_nodes: bool = True
+def _report_uncaptured_kinds(
+    items: AzResources, inventories: Sequence[AzInventory], findings: list[Problem], *, numbers_nodes: bool = True
 ) -> None:
     """Report kinds that were not captured, unless there are errors."""
     findings += find_missing_base_kinds(items)
     if not any(finding.severity is Severity.ERROR for finding in findings):
-        findings += find_uncaptured_kinds(items, inventories, numbers_nodes=numbers_nodes)
+        findings += find_uncaptured_kind_warnings(items, inventories, numbers_nodes=numbers_nodes)
 
 
 def read_changed_sites(
     documents: Documents, changes: Sequence[AzChange], machine_sku_by_id: Mapping[str, str]
-) -> tuple[tuple[AzSite, ...], ChangedItems, tuple[Problem, ...]]:
+) -> tuple[tuple[AzSite, ...], ChangedResources, tuple[Problem, ...]]:
     """Read the sites of an export with another tool's changes applied. VMs without machine are not reported."""
     findings: list[Problem] = []
     items, options = _read_documents(documents, machine_sku_by_id, None, findings)
@@ -127,16 +127,16 @@ def read_changed_sites(
 def _read_documents(
     documents: Documents,
     machine_sku_by_id: Mapping[str, str] | None,
-    catalogue: Catalogue | None,
+    catalogue: SkuCatalogue | None,
     findings: list[Problem],
-) -> tuple[AzItems, _ReadOptions]:
+) -> tuple[AzResources, _InventoryReadOptions]:
     """Read all documents; return the resources and the options for reading them."""
     items = read_export_resources(documents, findings)
     exported_at = _find_export_time(documents, items.export_times, findings)
-    return items, _ReadOptions(machine_sku_by_id or {}, catalogue or CATALOGUES[NEWEST], exported_at)
+    return items, _InventoryReadOptions(machine_sku_by_id or {}, catalogue or CATALOGUES[NEWEST], exported_at)
 
 
-def _build_inventory(items: AzItems, options: _ReadOptions) -> AzInventory:
+def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzInventory:
     """Build the inventory of one site from its resources."""
     catalogue = options.catalogue
     unreadable = (
@@ -154,7 +154,7 @@ def _build_inventory(items: AzItems, options: _ReadOptions) -> AzInventory:
     pools = read_pools(items.list_resources("agent_pools"))
     pool_lists = PoolLists(pools, items.clusters_with_pool_files)
     clusters, nodes, skus = read_clusters(items.list_resources("kubernetes_clusters"), pool_lists, catalogue.vm_skus)
-    placed = resolve_placements(
+    placed = resolve_vm_placements(
         [*nodes, *read_virtual_machines(items.list_resources("virtual_machines"))],
         machines,
         racks.values(),
@@ -168,7 +168,7 @@ def _build_inventory(items: AzItems, options: _ReadOptions) -> AzInventory:
         replace(vm, created_at=node_times.get(vm.name, vm.created_at)) for vm in placed if isinstance(vm, AzNode)
     ]
     filled_clusters = _add_nodes(clusters, timed_nodes)
-    age = options.exported_at or find_newest_change(chain.from_iterable(items.by_kind.values()))
+    age = options.exported_at or find_newest_change_time(chain.from_iterable(items.by_kind.values()))
     return AzInventory(
         racks=select_compute_racks(racks, machines.values()),
         machines=tuple(sorted(machines.values(), key=lambda m: m.name)),
@@ -185,7 +185,7 @@ def _build_inventory(items: AzItems, options: _ReadOptions) -> AzInventory:
     )
 
 
-def _read_update_strategy(items: AzItems) -> dict[str, Any] | None:
+def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:
     """Read the update strategy of the only Nexus cluster; return None if there is none or several."""
     strategies = [item.read_value("updateStrategy") for item in items.list_resources("clusters")]
     if len(strategies) != 1 or not isinstance(strategies[0], Mapping):
@@ -207,7 +207,7 @@ _STRATEGY_FIELDS: Final = {
 }
 
 
-def _find_failures(items: AzItems, clusters: Iterable[AzCluster]) -> Iterator[AzFailure]:
+def _find_failures(items: AzResources, clusters: Iterable[AzCluster]) -> Iterator[AzFailure]:
     """Find the failures reported by the platform and the missing nodes."""
     for kind in KINDS:
         yield from find_failures(kind, items.list_resources(kind))
@@ -270,7 +270,7 @@ def _limit_findings(findings: list[Problem]) -> tuple[Problem, ...]:
 # --- placements by the ARM id of a machine --------------------------------------------------------
 
 
-def resolve_placements(
+def resolve_vm_placements(
     listed_vms: Iterable[ListedVm],
     machines: Mapping[str, AzMachine],
     racks: Iterable[AzRack],
@@ -287,22 +287,22 @@ def resolve_placements(
     unplaced: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
     largest = _find_largest_hardware(machines.values(), machine_skus)
-    for listed_vm in sorted(listed_vms, key=_build_sort_key):
+    for listed_vm in sorted(listed_vms, key=_build_vm_sort_key):
         machine = machines.get(normalize_id(listed_vm.machine_id)) if listed_vm.machine_id else None
         if machine is None:
             if not listed_vm.machine_id:
                 unplaced.append(listed_vm)
             elif has_machine_list:
                 _report_unknown_machine(listed_vm)
-            placed.append(replace(listed_vm.vm, shape=_compute_spanned_cells(listed_vm.vm.shape, largest)))
+            placed.append(replace(listed_vm.vm, shape=_compute_numa_cell_count(listed_vm.vm.shape, largest)))
             continue
         hardware = machine_skus.get(machine.machine_sku or "", machine.hardware)
-        shape = _compute_spanned_cells(listed_vm.vm.shape, hardware)
+        shape = _compute_numa_cell_count(listed_vm.vm.shape, hardware)
         if hardware is not None:
-            _add_load(loads, listed_vm, shape, machine.name, hardware)
+            _add_vm_to_machine_load(loads, listed_vm, shape, machine.name, hardware)
         placement = AzPlacement(machine.name, machine.rack, zones.get(machine.rack))
         placed.append(replace(listed_vm.vm, shape=shape, placement=placement))
-    _report_unplaced(unplaced)
+    _report_vms_without_machine(unplaced)
     return placed
 
 
@@ -315,7 +315,7 @@ def _find_largest_hardware(machines: Iterable[AzMachine], machine_skus: Mapping[
     )
 
 
-def _build_sort_key(listed_vm: ListedVm) -> tuple[str, str, str]:
+def _build_vm_sort_key(listed_vm: ListedVm) -> tuple[str, str, str]:
     owner = listed_vm.vm.cluster if isinstance(listed_vm.vm, AzNode) else ""
     return (listed_vm.vm.name, owner, listed_vm.machine_id)
 
@@ -330,7 +330,7 @@ def _report_unknown_machine(listed_vm: ListedVm) -> None:
     )
 
 
-def _report_unplaced(vms: Sequence[ListedVm]) -> None:
+def _report_vms_without_machine(vms: Sequence[ListedVm]) -> None:
     """Add one warning with the number of VMs without machine."""
     if not vms:
         return
@@ -344,7 +344,7 @@ def _report_unplaced(vms: Sequence[ListedVm]) -> None:
     )
 
 
-def _compute_spanned_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
+def _compute_numa_cell_count(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
     """Return the shape with the minimum number of NUMA cells that holds it."""
     if hardware is None:
         return shape
@@ -357,7 +357,7 @@ def _compute_spanned_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVm
     return replace(shape, numa_cells=min(cells, hardware.cells))
 
 
-def _add_load(
+def _add_vm_to_machine_load(
     loads: dict[str, AzVmSize], listed_vm: ListedVm, shape: AzVmSize, name: str, hardware: MachineSku
 ) -> None:
     """Add the VM to the load of its machine; warn once if the load exceeds the hardware."""

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.phrases import format_count
-from nexusform.domains.azure.importers.arm import ArmItem, extract_name, normalize_id
-from nexusform.domains.azure.importers.az_model import AzMachine, AzRack
+from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, normalize_id
+from nexusform.domains.azure.importers.az_records import AzMachine, AzRack
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS, get_default_facts
 from nexusform.scheduling.racks.vms import MachineSku
 
@@ -46,7 +46,7 @@ def find_machine_sku(sku_id: str | None) -> str | None:
     return next((sku for part, sku in SKU_HARDWARE if part in name), None)
 
 
-def find_sku_role(sku_id: str | None) -> str | None:
+def find_role_in_sku(sku_id: str | None) -> str | None:
     """Find the role in the prefix of a machine's SKU id, None if absent."""
     name = extract_name(sku_id or "").lower()
     return next((role for start, role in _ROLE_OF_SKU if name.startswith(start)), None)
@@ -194,9 +194,9 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
     sku, hardware = _find_hardware(sku_id, rack, slot, options)
     if sku is None and hardware is None:
         _report_unknown_sku(item, name, sku_id, rack, has_rack_skus=bool(options.rack_skus))
-    facts = _read_facts(item, name)
+    facts = _read_machine_facts(item, name)
     if item.read_value("machineRoles") is None:
-        facts["roles"] = [find_sku_role(sku_id) or slot_role or COMPUTE]
+        facts["roles"] = [find_role_in_sku(sku_id) or slot_role or COMPUTE]
     return AzMachine(
         name=name,
         id=item.read_text("id") or name,
@@ -211,13 +211,13 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
     )
 
 
-def _read_facts(item: ArmItem, machine: str) -> dict[str, Any]:
+def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
     """Read the facts of a machine by name; a machine without a state counts as not ready."""
     facts = get_default_facts()
     absent: list[str] = []
     for fact in EXPORTED_FACTS:
         if fact.name == "roles":
-            facts["roles"] = list(parse_roles(item.read_texts(fact.export_field)))
+            facts["roles"] = list(parse_machine_roles(item.read_texts(fact.export_field)))
             continue
         text = item.read_text(fact.export_field)
         if text is not None:
@@ -254,7 +254,7 @@ def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None
     if not machines:
         return
     item, _ = machines[0]
-    with_role = sum(find_sku_role(machine.machine_sku_id) is not None for _, machine in machines)
+    with_role = sum(find_role_in_sku(machine.machine_sku_id) is not None for _, machine in machines)
     assumed_count = len(machines) - with_role
     assumed = (
         f"; {format_count(assumed_count, 'machine')} with an uninformative SKU id counts as compute-plane"
@@ -284,7 +284,7 @@ def _report_unknown_sku(item: ArmItem, name: str, sku_id: str | None, rack: AzRa
     )
 
 
-def parse_roles(labels: Iterable[str]) -> tuple[str, ...]:
+def parse_machine_roles(labels: Iterable[str]) -> tuple[str, ...]:
     """Parse roles from labels: without prefix and `=true`, sorted; a role set to false is skipped."""
     roles = set()
     for label in labels:
@@ -314,11 +314,11 @@ def read_planned_site(
                 machine = _read_planned_machine(server, rack, options)
                 if machine is not None:
                     machines[normalize_id(f"{rack.id}/{machine.name}")] = machine
-        _report_planned(cluster, options, has_racks=bool(definitions))
+        _report_planned_machines(cluster, options, has_racks=bool(definitions))
     return racks, machines
 
 
-def _report_planned(cluster: ArmItem, options: MachineReadOptions, *, has_racks: bool) -> None:
+def _report_planned_machines(cluster: ArmItem, options: MachineReadOptions, *, has_racks: bool) -> None:
     """Add one warning about machines taken from the definition of a Nexus cluster."""
     missing_detail = "racks and machines were not captured, and this Nexus cluster defines none."
     roles = "" if options.rack_skus else (", and as compute-plane, because rack_skus.json with the slots is missing")

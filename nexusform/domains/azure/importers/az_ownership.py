@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.azure.importers.az_import import CLUSTER, VIRTUAL_MACHINE, ImportedSiteObject, Reference
-from nexusform.domains.azure.importers.az_model import AzSite, AzVmSize
+from nexusform.domains.azure.importers.az_records import AzSite, AzVmSize
 from nexusform.json_data.plain_data import Path
 
 POOL: Final = "nexus_agent_pool"

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.domains.azure.importers.arm import ArmItem, extract_name, normalize_id
-from nexusform.domains.azure.importers.az_model import AzCluster, AzPool, AzTaint
+from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, normalize_id
+from nexusform.domains.azure.importers.az_records import AzCluster, AzPool, AzTaint
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 
 _NUMBERED_POOL: Final = re.compile(r"-agentpool(\d{1,3})-md-")
@@ -173,7 +173,7 @@ class DerivedPool(Struct, frozen=True):
     system_reason: str = ""
 
 
-def complete_pools(reading: ClusterNodes, derived: list[DerivedPool]) -> tuple[AzPool, ...]:
+def add_pools_of_nodes(reading: ClusterNodes, derived: list[DerivedPool]) -> tuple[AzPool, ...]:
     """Return the cluster's pools, then pools known only from nodes; the latter are added to `derived`.
     Uncaptured pools get the observed number of nodes, since initial counts may be outdated.
     """
@@ -197,7 +197,7 @@ def complete_pools(reading: ClusterNodes, derived: list[DerivedPool]) -> tuple[A
                 derived_pool.pool.name,
             ),
         )
-        derived_pools[derived_pools.index(first)] = _mark_as_system(first, _REASON_MINIMUM)
+        derived_pools[derived_pools.index(first)] = _mark_as_system_pool(first, _REASON_MINIMUM)
     derived += derived_pools
     return (*pools.values(), *(derived_pool.pool for derived_pool in derived_pools))
 
@@ -220,10 +220,10 @@ def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> Deriv
         taints=tuple(taint for taint in taints if all(taint in other for other in other_taints)),
     )
     derived_pool = DerivedPool(cluster, pool, node.item)
-    return _mark_as_system(derived_pool, _REASON_LABEL) if _MODE_LABEL in labels else derived_pool
+    return _mark_as_system_pool(derived_pool, _REASON_LABEL) if _MODE_LABEL in labels else derived_pool
 
 
-def _mark_as_system(derived_pool: DerivedPool, reason: str) -> DerivedPool:
+def _mark_as_system_pool(derived_pool: DerivedPool, reason: str) -> DerivedPool:
     return replace(derived_pool, pool=replace(derived_pool.pool, mode=_SYSTEM), system_reason=reason)
 
 
@@ -280,7 +280,7 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
 # --- sizes absent in the catalogue ----------------------------------------------------------------
 
 
-def find_uncatalogued_sizes(readings: Sequence[ClusterNodes], catalogue: Mapping[str, VmSku]) -> list[VmSku]:
+def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mapping[str, VmSku]) -> list[VmSku]:
     """Find the VM SKUs in use but absent in the catalogue, by name, with the largest size of their nodes or
     else the size in the name. SKUs of unknown size are skipped.
     """

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.documents.field_shapes import get_mapping
-from nexusform.domains.azure.importers.az_model import AzNode, AzPlacement
+from nexusform.documents.field_validation import get_mapping
+from nexusform.domains.azure.importers.az_records import AzNode, AzPlacement
 
 # Arguments of an agent pool in Azure besides name and count.
 POOL_ARGUMENTS: Final = ("vm_sku_name", "availability_zones", "mode", "labels", "taint", "upgrade_settings")
@@ -100,13 +100,13 @@ def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: Reco
     unassigned = [node for node in nodes if node.name not in names]
     unassigned.sort(key=lambda node: (node.placement is None, node.created_at or "", node.name))
     for level in (attrgetter("machine"), attrgetter("rack")):
-        unassigned = _assign_predicted(unassigned, assigned, recorded_pool.predicted_locations, count, level)
+        unassigned = _assign_predicted_numbers(unassigned, assigned, recorded_pool.predicted_locations, count, level)
     free = (number for number in range(count) if number not in assigned)
     assigned.update(zip(free, unassigned, strict=False))
     return assigned
 
 
-def _assign_predicted(
+def _assign_predicted_numbers(
     nodes: Sequence[AzNode],
     assigned: dict[int, AzNode],
     predicted_locations: Mapping[int, NodeLocation],

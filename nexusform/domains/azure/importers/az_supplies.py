@@ -12,17 +12,17 @@ from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.azure.importers.arm import ArmItem, extract_name, normalize_id
-from nexusform.domains.azure.importers.az_documents import AzItems
-from nexusform.domains.azure.importers.az_model import AzAppliance, AzClusterNetwork, AzNetwork, AzSupplies
+from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, normalize_id
+from nexusform.domains.azure.importers.az_documents import AzResources
+from nexusform.domains.azure.importers.az_records import AzAppliance, AzClusterNetwork, AzNetwork, AzSupplies
 from nexusform.plans.site_capacity.other_capacity import (
     AttachableNetworks,
     ClusterNetworks,
     NetworkSupply,
     RuntimeUpgradeOffer,
     RuntimeVersion,
+    SiteSupplies,
     StorageSupply,
-    Supplies,
 )
 
 NETWORKS: Final = "l3_networks"
@@ -41,7 +41,7 @@ _AVAILABILITY_END: Final = re.compile(r"endOfExtendedAvailabilityDate:\s*(20\d\d
 _SUPPORT_END: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
 
 
-def read_site_supplies(items: AzItems) -> AzSupplies:
+def read_site_supplies(items: AzResources) -> AzSupplies:
     """Read the supplies of a site; kinds without a complete list are unknown (None)."""
     networks = tuple(_read_networks(items.list_resources(NETWORKS))) if _is_listed(items, NETWORKS) else None
     appliances = tuple(_read_appliances(items.list_resources(APPLIANCES))) if _is_listed(items, APPLIANCES) else None
@@ -60,7 +60,7 @@ def read_site_supplies(items: AzItems) -> AzSupplies:
         volume_sizes=tuple(sorted(Counter(sizes).items())),
         versions=versions,
         clusters=tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"))),
-        attachments=tuple(sorted(_count_attachments(items.list_resources("virtual_machines")).items())),
+        attachments=tuple(sorted(_count_attached_vms(items.list_resources("virtual_machines")).items())),
         runtime=_read_runtime(items.list_resources("clusters")),
         upgrades=tuple(_read_upgrades(items.list_resources("kubernetes_clusters"))),
         attachable=_read_attachable_networks(items),
@@ -100,7 +100,7 @@ def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
         yield from parsed or [(version or "", "", "")]
 
 
-def _is_listed(items: AzItems, kind: str) -> bool:
+def _is_listed(items: AzResources, kind: str) -> bool:
     """Return True if the export has a complete list of a kind."""
     return kind in items.listed_kinds
 
@@ -117,7 +117,7 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[AzNetwork]:
         yield AzNetwork(name, normalize_id(item.read_text("id") or name), usable)
 
 
-def _read_attachable_networks(items: AzItems) -> AttachableNetworks | None:
+def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
     """Read the networks of a site, and the reason against each unusable one; None without a complete list."""
     kinds = tuple(kind for kind in _NETWORK_KINDS if _is_listed(items, kind))
     networks = (item for kind in kinds for item in items.list_resources(kind))
@@ -176,7 +176,7 @@ def _read_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple[str, tuple[str, .
             yield name, versions
 
 
-def _count_attachments(items: Iterable[ArmItem]) -> Counter[str]:
+def _count_attached_vms(items: Iterable[ArmItem]) -> Counter[str]:
     """Count the attached VMs of each network by id key."""
     return Counter(
         normalize_id(network)
@@ -208,12 +208,12 @@ def _count_addresses(item: ArmItem, field: str, text: str) -> int | None:
 # --- records for plans and questions --------------------------------------------------------------
 
 
-def build_site_supplies(supplies: AzSupplies) -> Supplies:
+def build_site_supplies(supplies: AzSupplies) -> SiteSupplies:
     """Build the supplies with unique network names instead of ids."""
     networks = supplies.networks or ()
     names = {network.key: _build_network_name(network, networks) for network in networks}
     attached = dict(supplies.attachments)
-    return Supplies(
+    return SiteSupplies(
         networks=None
         if supplies.networks is None
         else tuple(

@@ -12,20 +12,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.azure.importers.arm import SHAPE, ArmItem, normalize_id
-from nexusform.domains.azure.importers.az_model import AzCluster, AzHint, AzNode, AzPool, AzVirtualMachine, AzVmSize
+from nexusform.domains.azure.importers.arm_resources import SHAPE, ArmItem, normalize_id
 from nexusform.domains.azure.importers.az_pools import (
     ClusterNodes,
     DerivedPool,
     NodeReading,
-    complete_pools,
-    find_uncatalogued_sizes,
+    add_pools_of_nodes,
+    find_uncatalogued_vm_skus,
     has_worker_pool,
     read_labels,
     read_taint,
     report_derived_pools,
     report_unlisted_pools,
 )
+from nexusform.domains.azure.importers.az_records import AzCluster, AzHint, AzNode, AzPool, AzVirtualMachine, AzVmSize
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 
 # Values of the API, the default first.
@@ -127,7 +127,7 @@ def read_clusters(
     """Read the clusters without nodes, all their nodes, and the VM SKUs absent in the catalogue."""
     cluster_readings = list(_read_distinct_clusters(items, pools))
     readings = [reading for reading, _ in cluster_readings]
-    skus = find_uncatalogued_sizes(readings, catalogue)
+    skus = find_uncatalogued_vm_skus(readings, catalogue)
     known_skus = {**catalogue, **{sku.name: sku for sku in skus}}
     clusters: list[AzCluster] = []
     nodes: list[ListedVm] = []
@@ -136,7 +136,7 @@ def read_clusters(
         cluster = reading.cluster
         nodes += [_build_node(node, cluster.name, known_skus) for node in reading.nodes]
         nodes += [_build_node(node, cluster.name, known_skus, is_duplicate=True) for node in reading.duplicates]
-        complete = complete_pools(reading, derived)
+        complete = add_pools_of_nodes(reading, derived)
         counts = (cluster.control_plane_count, *(pool.count for pool in cluster.pools))
         has_node_list = reading.item.read_value("nodes") is not None or not any(counts)
         with_pools = replace(

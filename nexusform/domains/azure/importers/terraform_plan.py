@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.documents.field_shapes import get_mapping, get_text, get_value, list_mappings, list_texts
+from nexusform.documents.field_validation import get_mapping, get_text, get_value, list_mappings, list_texts
 from nexusform.documents.scalars import list_scalars
-from nexusform.domains.azure.importers.arm import SHAPE, describe_type, normalize_id
+from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, TYPE_OF_KIND, AzAction, AzChange
 from nexusform.domains.azure.importers.az_documents import parse_json
 from nexusform.json_data.plain_data import Path
@@ -122,7 +122,7 @@ class _PlanReader:
         # List the deferred Azure resources: changed ones, then those with an unreadable change.
         changes = [get_mapping(item, "resource_change") for item in list_mappings(deferred_changes)]
         azure_changes = [item for item in changes if item.get("type") in _TYPES]
-        entries = [_build_entry(item) for item in azure_changes if not _explain_malformed(item)]
+        entries = [_build_resource_change(item) for item in azure_changes if not _explain_malformed(item)]
         addresses = [item.address for item in entries if item is not None and item.action is not AzAction.KEEP]
         addresses = addresses + [str(item.get("address")) for item in azure_changes if _explain_malformed(item)]
         if addresses:
@@ -177,7 +177,7 @@ class _PlanReader:
         if reason:
             self._report(get_text(value, "address") or location, SHAPE, reason)
             return None
-        return _build_entry(value) if value["type"] in _TYPES else None
+        return _build_resource_change(value) if value["type"] in _TYPES else None
 
     def _build_change(self, entry: _ResourceChange) -> AzChange | None:
         """Build the change of a planned resource; return None if its name or cluster is unknown."""
@@ -309,13 +309,13 @@ def _explain_malformed(value: Any) -> str:
     if not isinstance(change, Mapping):
         return _describe_wrong_field("change", "an object", change)
     actions = change.get("actions")
-    if _find_action(actions) is None:
+    if _find_change_action(actions) is None:
         excerpt = json.dumps(actions) if isinstance(actions, list) and actions else ""
         return _describe_wrong_field("change.actions", 'the actions, such as ["create"],', actions, excerpt)
-    return _explain_malformed_sides(change, is_deletion=actions in (["delete"], ["forget"]))
+    return _explain_malformed_values(change, is_deletion=actions in (["delete"], ["forget"]))
 
 
-def _explain_malformed_sides(change: Mapping[str, Any], *, is_deletion: bool) -> str:
+def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -> str:
     """Explain why `before` or `after` of a change is unreadable, "" if both are readable."""
     for name in ("before", "after"):
         side = change.get(name)
@@ -336,7 +336,7 @@ def _describe_wrong_field(name: str, expected: str, value: Any, excerpt: str = "
     )
 
 
-def _find_action(actions: Any) -> AzAction | None:
+def _find_change_action(actions: Any) -> AzAction | None:
     """Find the action of a resource change, None if invalid."""
     if not isinstance(actions, list) or not all(isinstance(name, str) for name in actions):
         return None
@@ -344,12 +344,12 @@ def _find_action(actions: Any) -> AzAction | None:
     return AzAction.KEEP if key in _NO_CHANGE else _ACTIONS.get(key)
 
 
-def _build_entry(value: Mapping[str, Any]) -> _ResourceChange | None:
+def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
     """Build a resource change of an Operator Nexus type, None for others."""
     change = value["change"]
     type_name = (change.get("after") or change["before"])["type"]
     kind = KIND_OF.get(type_name.partition("@")[0].lower())
-    action = _find_action(change["actions"])
+    action = _find_change_action(change["actions"])
     if kind is None or action is None:
         return None
     modules = tuple(_MODULE_STEP.findall(value.get("module_address") or ""))

@@ -1,4 +1,4 @@
 """Providers of azure: live sites and captured exports."""
 
 # Public names of the package, by module.
-PUBLIC = {"azure_budget": "BUDGET_VARIABLE"}
+PUBLIC = {"azure_rate_limit": "BUDGET_VARIABLE"}

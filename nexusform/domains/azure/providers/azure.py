@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.azure.providers.azure_export import MACHINE_SKU_BY_ID
 from nexusform.domains.azure.providers.observed_site import ObservedSites
-from nexusform.files.accesses import read_variable
+from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.providers.kubeconfig import KubeconfigTrust
@@ -19,7 +19,7 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
-    from nexusform.domains.azure.importers.az_model import AzSite
+    from nexusform.domains.azure.importers.az_records import AzSite
 
 KIND: Final = "azure"
 NAME: Final = "nexusform.dev/builtin/azure"
@@ -69,9 +69,9 @@ def make_provider(
     """Create the provider for evaluated settings; no request is sent before the first read. Raises ProviderProblem."""
     # The Azure modules are loaded only if a configuration names this provider.
     from nexusform.domains.azure.providers.azure_site import AzureSites
-    from nexusform.domains.azure.providers.azure_subscription import Subscription
+    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
 
-    subscription = Subscription(_add_subscription(settings), exit_stack)
+    subscription = AzureSubscription(_add_subscription(settings), exit_stack)
     source = f"subscription {subscription.id}"
     if settings.get("read_only"):
         return ObservedSites(
@@ -85,18 +85,18 @@ def make_provider(
 
 def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Problem]]:
     """Read the current sites of a subscription. Raises ProviderProblem."""
-    from nexusform.domains.azure.providers.azure_subscription import Subscription
+    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
 
     with ExitStack() as exit_stack:
-        return Subscription(_add_subscription(settings), exit_stack).read_sites()
+        return AzureSubscription(_add_subscription(settings), exit_stack).read_sites()
 
 
 def read_documents(settings: Mapping[str, Any]) -> Mapping[str, Sequence[tuple[str, bytes]]]:
     """Read the current bodies of a subscription, by kind as files of an export. Raises ProviderProblem."""
-    from nexusform.domains.azure.providers.azure_subscription import Subscription
+    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
 
     with ExitStack() as exit_stack:
-        return Subscription(_add_subscription(settings), exit_stack).read_documents()
+        return AzureSubscription(_add_subscription(settings), exit_stack).read_documents()
 
 
 def list_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:

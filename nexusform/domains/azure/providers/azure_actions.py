@@ -17,7 +17,7 @@ from nexusform.domains.azure.providers.azure_requests import (
     ArmClient,
     ArmOperation,
     ArmTarget,
-    ChangeFailed,
+    AzureChangeFailed,
     RetryLater,
 )
 from nexusform.domains.azure.providers.azure_subscription import MACHINES, extract_resource_group
@@ -68,7 +68,7 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
     started = read_clock()
     try:
         arm.apply_changes([change], request)
-    except ChangeFailed as failure:
+    except AzureChangeFailed as failure:
         attributes = record_result(planned, started, read_clock(), FAILED)
         raise ProviderProblem(str(failure), object_exists=True, attributes=attributes) from None
     body = arm.get_body(change.target)
@@ -150,7 +150,7 @@ class ActionClient(ArmClient):
             if status == "Completed":
                 return True
             if status == "Failed":
-                raise ChangeFailed(change, status, {"message": (run or {}).get("message")})
+                raise AzureChangeFailed(change, status, {"message": (run or {}).get("message")})
             name = f"The {change.verb.value.replace('_', '')} of {change.target.title}"
             if run is None and is_missing_too_long():
                 if isinstance(((body or {}).get("properties") or {}).get("actionStates"), list):

@@ -9,13 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.domains.azure.importers.az_bodies import (
+from nexusform.domains.azure.importers.azure_request_bodies import (
     build_cluster_properties,
     build_new_pool_properties,
     build_placement_hints,
     build_pool_properties,
     build_vm_properties,
-    diff_bodies,
+    diff_request_bodies,
     list_pools,
     merge_bodies,
     read_opaque_body,
@@ -23,7 +23,7 @@ from nexusform.domains.azure.importers.az_bodies import (
 from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmOperation, ArmTarget
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem
 from nexusform.kubernetes.quantity import compute_amount_of_total
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 CLUSTER: Final = "nexus_kubernetes_cluster"
 POOL: Final = "nexus_agent_pool"
@@ -53,7 +53,7 @@ class SiteContext(Struct, frozen=True):
     find_arm_id: Callable[[str], str]
 
 
-def build_changes(request: ChangeRequest, context: SiteContext) -> list[ArmChange]:
+def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[ArmChange]:
     """Build the changes of a step. Raises ProviderProblem for a change that Azure does not support."""
     kind = request.key.type
     prior, planned = request.prior, request.planned
@@ -65,11 +65,11 @@ def build_changes(request: ChangeRequest, context: SiteContext) -> list[ArmChang
     else:
         target = ArmTarget("kubernetes_clusters" if kind == CLUSTER else "virtual_machines", context.group, (name,))
     if request.is_release:
-        return list(_build_releases(request, context))
+        return list(_build_vm_releasing_changes(request, context))
     if planned is None:
         return [ArmChange(ArmOperation.DELETE, target)]
     if prior is None:
-        return [_build_creation(kind, target, planned, context)]
+        return [_build_object_creation(kind, target, planned, context)]
     if kind == CLUSTER:
         changes = list(_build_cluster_changes(target, prior, planned, context))
     elif kind == POOL:
@@ -79,11 +79,11 @@ def build_changes(request: ChangeRequest, context: SiteContext) -> list[ArmChang
     return (
         changes
         if request.unfinished_change is None
-        else _add_pending(changes, request.unfinished_change, target, planned)
+        else _add_pending_change(changes, request.unfinished_change, target, planned)
     )
 
 
-def _add_pending(
+def _add_pending_change(
     changes: list[ArmChange], failed_change: Values, target: ArmTarget, planned: Values
 ) -> list[ArmChange]:
     """Add the earlier failed change, with current values, unless its resource is deleted or re-created."""
@@ -95,7 +95,7 @@ def _add_pending(
     pending_target = _build_pool_target(target, name) if is_pool else target
     if any(change.target == pending_target and change.verb is not ArmOperation.UPDATE for change in changes):
         return changes
-    properties, values = _build_updatable(pending_target, pools[name] if is_pool else planned)
+    properties, values = _build_updatable_properties(pending_target, pools[name] if is_pool else planned)
     part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[:1]
     expected = {part: properties[part] for part in part_names}
     base_body = _select_updatable_members(pending_target, read_opaque_body(values)) if failed_change.get("body") else {}
@@ -125,7 +125,7 @@ def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]
     return {**tags, **({"properties": properties} if properties else {})}
 
 
-def _build_updatable(target: ArmTarget, values: Values) -> tuple[dict[str, Any], Values]:
+def _build_updatable_properties(target: ArmTarget, values: Values) -> tuple[dict[str, Any], Values]:
     """Build the properties that Azure can update in place, and the arguments of the resource."""
     if target.kind == "kubernetes_clusters":
         properties = build_cluster_properties(values)
@@ -137,20 +137,20 @@ def _build_updatable(target: ArmTarget, values: Values) -> tuple[dict[str, Any],
     return {}, values
 
 
-def _build_releases(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
+def _build_vm_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
     """Build the deletions and size reductions of the final target, which release VMs."""
     update = replace(request, planned=request.final_attributes, is_release=False)
-    for change in build_changes(update, context):
+    for change in build_azure_changes(update, context):
         if change.verb is ArmOperation.DELETE:
             yield change
         elif change.verb is ArmOperation.UPDATE and change.reduction:
             yield replace(change, body={"properties": change.reduction}, expected=change.reduction)
 
 
-def _build_creation(kind: str, target: ArmTarget, values: Values, context: SiteContext) -> ArmChange:
+def _build_object_creation(kind: str, target: ArmTarget, values: Values, context: SiteContext) -> ArmChange:
     """Build the request that creates an object."""
     if kind != POOL:
-        _require_body(target, values)
+        _require_azure_block(target, values)
     if kind == CLUSTER:
         properties = build_cluster_properties(values)
         extra = {name: read_opaque_body(pool).get("properties") or {} for name, pool in list_pools(values)}
@@ -169,7 +169,7 @@ def _build_create_change(target: ArmTarget, properties: Values, values: Values, 
     return ArmChange(ArmOperation.CREATE, target, body)
 
 
-def _require_body(target: ArmTarget, values: Values) -> None:
+def _require_azure_block(target: ArmTarget, values: Values) -> None:
     """Raise ProviderProblem if the required azure block is missing."""
     body = (values.get("azure") or {}).get("body")
     if body is UNKNOWN or body:
@@ -192,7 +192,7 @@ def _build_cluster_changes(
 ) -> Iterator[ArmChange]:
     """Build changes of the cluster itself, then of deleted, changed and created pools."""
     before, after = build_cluster_properties(prior), build_cluster_properties(planned)
-    expected = diff_bodies(
+    expected = diff_request_bodies(
         {name: part for name, part in before.items() if name != "initialAgentPoolConfigurations"},
         {name: part for name, part in after.items() if name != "initialAgentPoolConfigurations"},
     )
@@ -226,7 +226,7 @@ def _build_pool_changes(
     """Build changes of an existing agent pool: an update in place if possible, else deletion and creation."""
     before, after = build_pool_properties(prior), build_pool_properties(planned)
     removed_fields = before.keys() - after.keys() - {"upgradeSettings"}
-    expected = diff_bodies(before, after)
+    expected = diff_request_bodies(before, after)
     if not removed_fields and _UPDATABLE_FIELDS.issuperset(expected):
         reduction = {"count": after["count"]} if after["count"] < before["count"] else None
         yield from _build_update(target, expected, prior, planned, reduction)
@@ -258,18 +258,18 @@ def _build_update(
 ) -> Iterator[ArmChange]:
     """Build the update of an existing resource, including the changed part of its azure block; nothing if equal."""
     recorded = read_opaque_body(prior)
-    extra = diff_bodies(recorded, read_opaque_body(planned))
+    extra = diff_request_bodies(recorded, read_opaque_body(planned))
     if recorded:
-        _check_fixed_members(target, extra)
+        _check_members_outside_patch(target, extra)
     extra = _select_updatable_members(target, extra)  # a body added to an imported object may describe what exists
     if expected or extra:
         body = merge_bodies(extra, {"properties": expected}) if expected else extra
         yield ArmChange(ArmOperation.UPDATE, target, body, expected, reduction=reduction)
 
 
-def _check_fixed_members(target: ArmTarget, body: Values) -> None:
+def _check_members_outside_patch(target: ArmTarget, body: Values) -> None:
     """Raise ProviderProblem for changed members of an azure block outside of a PATCH."""
-    fixed = [".".join(path) for path in _list_leaves(_select_fixed_members(target, body))]
+    fixed = [".".join(path) for path in _list_scalar_paths(_select_members_outside_patch(target, body))]
     if fixed:
         names = format_first_items(fixed, _MAX_FIXED)
         raise ProviderProblem(
@@ -278,7 +278,7 @@ def _check_fixed_members(target: ArmTarget, body: Values) -> None:
         )
 
 
-def _select_fixed_members(target: ArmTarget, body: Values) -> dict[str, Any]:
+def _select_members_outside_patch(target: ArmTarget, body: Values) -> dict[str, Any]:
     """Select the members of a body outside of a PATCH."""
     fixed = {name: part for name, part in body.items() if name not in {"properties", "tags"}}
     properties = body.get("properties")
@@ -287,11 +287,11 @@ def _select_fixed_members(target: ArmTarget, body: Values) -> dict[str, Any]:
     return {**fixed, **({"properties": extra} if extra else {})}
 
 
-def _list_leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """List the paths of the scalars and lists in a body."""
     if isinstance(value, Mapping) and value:
         for name, part in value.items():
-            yield from _list_leaves(part, (*path, name))
+            yield from _list_scalar_paths(part, (*path, name))
     elif path:
         yield path
 
@@ -311,7 +311,7 @@ def _build_vm_changes(target: ArmTarget, prior: Values, planned: Values, context
         yield from _build_update(target, {}, prior, planned)
         return
     if new_machine:
-        _require_body(target, planned)
+        _require_azure_block(target, planned)
     if old_machine:
         yield ArmChange(ArmOperation.DELETE, target)
     if new_machine:

@@ -6,9 +6,9 @@ from typing import Any
 
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.network.budget import CONNECT_SECONDS
 from nexusform.network.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_caller_waiting
 from nexusform.network.limited_session import build_limited_session
+from nexusform.network.read_limits import CONNECT_SECONDS
 
 _CANCELLED_MESSAGE = "The change was cancelled before it was sent."
 

@@ -17,8 +17,8 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING, MapType
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
-    from nexusform.domains.azure.importers.az_capture import Export
-    from nexusform.domains.azure.importers.az_model import AzSite
+    from nexusform.domains.azure.importers.az_capture_commands import AzExport
+    from nexusform.domains.azure.importers.az_records import AzSite
 
 NAME: Final = "nexusform.dev/builtin/azure_export"
 _MAX_BYTES: Final = 64 * 1024 * 1024  # bytes of one file
@@ -67,17 +67,17 @@ def read_export(
     return sites, list(findings)
 
 
-def read_files(directory: str, confinement: Confinement = UNCONFINED) -> Export:
+def read_files(directory: str, confinement: Confinement = UNCONFINED) -> AzExport:
     """Read the files of a directory by kind, and problems about unreadable ones."""
-    from nexusform.domains.azure.importers.az_capture import Export, is_export_file, read_directory
+    from nexusform.domains.azure.importers.az_capture_commands import AzExport, is_export_file, read_export_directory
 
     try:
         entries = os.scandir(confinement.resolve(directory))
         names = [entry.name for entry in entries if entry.is_file() or is_export_file(entry.name)]
     except OSError as problem:
         detail = f'The directory "{directory}" cannot be read: {problem.strerror}.'
-        return Export(problems=[Problem((), "unreadable-file", detail)])
-    return read_directory(directory, names, lambda path: _read_content(path, confinement))
+        return AzExport(problems=[Problem((), "unreadable-file", detail)])
+    return read_export_directory(directory, names, lambda path: _read_content(path, confinement))
 
 
 def _read_content(path: str, confinement: Confinement) -> bytes:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.azure.importers.az_bodies import has_requested_values
+from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 
 _TYPES: Final = {
@@ -133,7 +133,7 @@ class PollTiming(Struct, frozen=True):
     read_time: Callable[[], float] = time.monotonic
 
 
-class _Progress(StrEnum):
+class _ChangeProgress(StrEnum):
     """Progress of a change."""
 
     DONE = "done"
@@ -141,11 +141,11 @@ class _Progress(StrEnum):
     NOT_SENT = "to send"
 
 
-class _Rejected(Exception):
+class _RequestRejected(Exception):
     """Permanent rejection of a request by Azure."""
 
 
-class ChangeFailed(ProviderProblem):
+class AzureChangeFailed(ProviderProblem):
     """Failed or canceled change after Azure accepted it, with its `status` and Azure's message."""
 
     def __init__(self, change: ArmChange, status: str, reason: Any) -> None:
@@ -198,7 +198,7 @@ class ArmClient:
         """
         from azure.core.exceptions import AzureError
 
-        start, url = self._find_last_sent(changes, step.resumed_operation)
+        start, url = self._find_last_sent_change(changes, step.resumed_operation)
         for number in range(max(start, 0), len(changes)):
             change = changes[number]
             was_sent = number == start
@@ -207,16 +207,16 @@ class ArmClient:
                     self._wait_until_visible(change, step, "", succeeded=True)
                 else:
                     self._apply_change(change, step, was_sent=was_sent)
-            except _Rejected as rejection:
+            except _RequestRejected as rejection:
                 raise ProviderProblem(f"Azure rejects {change.target.title}: {rejection}") from None
-            except ChangeFailed as failure:
+            except AzureChangeFailed as failure:
                 raise self._record_failure(failure, step) from None
             except AzureError as problem:
                 raise self._build_problem(
                     change, problem, was_sent=was_sent or change.target in self._possibly_sent
                 ) from None
 
-    def _record_failure(self, failure: ChangeFailed, step: ChangeRequest) -> ProviderProblem:
+    def _record_failure(self, failure: AzureChangeFailed, step: ChangeRequest) -> ProviderProblem:
         """Return a failure with its record for state, so that the change stays pending."""
         change = failure.change
         if step.prior is None or change.verb is ArmOperation.DELETE or change.verb in _ACTION_VERBS:
@@ -244,7 +244,7 @@ class ArmClient:
 
     # --- one change ----------------------------------------------------------------------------
 
-    def _find_last_sent(self, changes: list[ArmChange], recorded_operation: str | None) -> tuple[int, str]:
+    def _find_last_sent_change(self, changes: list[ArmChange], recorded_operation: str | None) -> tuple[int, str]:
         """Find the last change sent by an earlier run (-1 for none) and the URL of its operation."""
         name, _, suffix = (recorded_operation or "").partition(" ")
         path, _, url = suffix.partition(" ")
@@ -266,11 +266,11 @@ class ArmClient:
         while True:
             observed = self.get_body(change.target)
             progress = _determine_progress(change, observed, was_sent=was_sent)
-            if progress is _Progress.DONE:
+            if progress is _ChangeProgress.DONE:
                 return
-            if progress is _Progress.IN_PROGRESS:
+            if progress is _ChangeProgress.IN_PROGRESS:
                 if observed is None and is_missing_too_long():
-                    raise ProviderProblem(_describe_missing(change))
+                    raise ProviderProblem(_describe_deleted_resource(change))
                 if is_overdue():
                     raise StepPending(f"{change.target.title} is {read_provisioning_state(observed)} for a long time.")
                 self.wait(None, step, f"{change.target.title} is {read_provisioning_state(observed)}")
@@ -300,12 +300,12 @@ class ArmClient:
         while True:
             observed = self.get_body(change.target)
             is_stale = bool(etag_before) and observed is not None and observed.get("etag") == etag_before
-            if not is_stale and _determine_progress(change, observed, was_sent=True) is _Progress.DONE:
+            if not is_stale and _determine_progress(change, observed, was_sent=True) is _ChangeProgress.DONE:
                 return
             is_conclusive = bool(etag_before) or not succeeded
             # Azure reverted the change
             if is_conclusive and not is_stale and read_provisioning_state(observed) in FAILED_STATES:
-                raise ChangeFailed(change, read_provisioning_state(observed), _build_reason(observed))
+                raise AzureChangeFailed(change, read_provisioning_state(observed), _build_state_reason(observed))
             reads += not is_stale and read_provisioning_state(observed) in FINAL_STATES
             is_final = change.verb is ArmOperation.UPDATE and succeeded and reads >= MAX_READS
             if is_final or (read_provisioning_state(observed) in FINAL_STATES and is_overdue()):
@@ -313,8 +313,8 @@ class ArmClient:
                     return
                 # it may become visible later, and only a resumed step looks for it
                 if change.verb is ArmOperation.CREATE:
-                    raise StepPending(f"{_describe_invisible(change)} `nexusform apply -resume` checks again.")
-                raise ProviderProblem(_describe_invisible(change))
+                    raise StepPending(f"{_describe_invisible_change(change)} `nexusform apply -resume` checks again.")
+                raise ProviderProblem(_describe_invisible_change(change))
             self.wait(None, step, f"{change.target.title} does not show the change yet")
 
     def send_change(self, change: ArmChange, observed: Mapping[str, Any] | None, step: ChangeRequest) -> str:
@@ -359,7 +359,7 @@ class ArmClient:
             if 200 <= code < 300:  # accepted, with an unreadable response
                 return self._record_operation(problem.response, target, operation, step)
             if code not in _RETRY_CODES or getattr(problem.error, "code", None) in _PERMANENT_CONFLICTS:
-                raise _Rejected(_format_error(problem)) from None
+                raise _RequestRejected(_format_error(problem)) from None
             message = "It was changed meanwhile" if code == _PRECONDITION_FAILED else _format_error(problem)
             if code >= 500:
                 self._possibly_sent.add(target)
@@ -401,7 +401,7 @@ class ArmClient:
             if status == "Succeeded":
                 return True
             if status in FAILED_STATES:
-                raise ChangeFailed(change, status, body.get("error"))
+                raise AzureChangeFailed(change, status, body.get("error"))
             url = self._find_next_url(response, url, change, step)
             if status != last_status:
                 step.report_progress(StepProgress(message=f"Azure says: {status}"))
@@ -438,14 +438,14 @@ class ArmClient:
         )
 
 
-def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _Progress:
+def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _ChangeProgress:
     """Determine the progress of a change. Raises ProviderProblem if it is impossible."""
     state = read_provisioning_state(observed)
     properties = (observed or {}).get("properties") or {}
     if change.verb is ArmOperation.DELETE:
         if observed is None or (change.skip_if is not None and has_requested_values(properties, change.skip_if)):
-            return _Progress.DONE
-        return _Progress.NOT_SENT if state in FINAL_STATES else _Progress.IN_PROGRESS
+            return _ChangeProgress.DONE
+        return _ChangeProgress.NOT_SENT if state in FINAL_STATES else _ChangeProgress.IN_PROGRESS
     if observed is None:
         return _determine_absent_progress(change, was_sent=was_sent)
     if change.verb is ArmOperation.CREATE and not was_sent:
@@ -454,28 +454,28 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
             "in the state. Import it with an import block, or use another name."
         )
     if state not in FINAL_STATES:
-        return _Progress.IN_PROGRESS
+        return _ChangeProgress.IN_PROGRESS
     # Values of the azure block are not always returned after they were sent, for example keys.
     is_action = change.verb in _ACTION_VERBS
     requested = {"properties": change.expected or {}} if was_sent or is_action else change.body or {}
     is_visible = change.verb is ArmOperation.CREATE or has_requested_values(observed, requested)
     if not is_visible or (change.is_retry and not was_sent):
-        return _Progress.NOT_SENT
+        return _ChangeProgress.NOT_SENT
     # a machine can be in this state and still perform the action
     if state in FAILED_STATES and not is_action:
         if was_sent:
-            raise ChangeFailed(change, state, _build_reason(observed))
-        return _Progress.NOT_SENT
-    return _Progress.DONE
+            raise AzureChangeFailed(change, state, _build_state_reason(observed))
+        return _ChangeProgress.NOT_SENT
+    return _ChangeProgress.DONE
 
 
-def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _Progress:
+def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _ChangeProgress:
     """Determine the progress of a change of an absent resource. Raises ProviderProblem if it was removed."""
     if change.verb is ArmOperation.CREATE:
-        return _Progress.NOT_SENT
+        return _ChangeProgress.NOT_SENT
     if was_sent:  # the read may be stale
-        return _Progress.IN_PROGRESS
-    raise ProviderProblem(_describe_missing(change))
+        return _ChangeProgress.IN_PROGRESS
+    raise ProviderProblem(_describe_deleted_resource(change))
 
 
 def read_provisioning_state(body: Mapping[str, Any] | None) -> str:
@@ -483,11 +483,11 @@ def read_provisioning_state(body: Mapping[str, Any] | None) -> str:
     return str(((body or {}).get("properties") or {}).get("provisioningState") or "")
 
 
-def _describe_missing(change: ArmChange) -> str:
+def _describe_deleted_resource(change: ArmChange) -> str:
     return f"{change.target.title} was deleted: Azure does not show it."
 
 
-def _describe_invisible(change: ArmChange) -> str:
+def _describe_invisible_change(change: ArmChange) -> str:
     return f"{change.target.title} was {_PARTICIPLES[change.verb]}, but Azure does not show that."
 
 
@@ -516,7 +516,7 @@ def build_failure_record(
     }
 
 
-def _build_reason(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _build_state_reason(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Build the reason of a resource's state if its operation is no longer known."""
     return {"message": read_status_message(body)}
 

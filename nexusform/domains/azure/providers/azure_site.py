@@ -17,16 +17,8 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domains.azure.providers.azure_actions import ActionClient, build_action_change, run_action
-from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM, SiteContext, build_changes
-from nexusform.domains.azure.providers.azure_in_progress import ChangeProgress, determine_progress
-from nexusform.domains.azure.providers.azure_machines import build_cordon_change, build_cordon_result, is_cordon_only
-from nexusform.domains.azure.providers.azure_nodes import (
-    describe_node_deletion,
-    find_recreated_nodes,
-    list_unverified_servers,
-    plan_node_recreations,
-    recreate_nodes,
-)
+from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM, SiteContext, build_azure_changes
+from nexusform.domains.azure.providers.azure_cordons import build_cordon_change, build_cordon_result, is_cordon_only
 from nexusform.domains.azure.providers.azure_requests import (
     MAX_READS,
     NODES_MISSING,
@@ -35,7 +27,7 @@ from nexusform.domains.azure.providers.azure_requests import (
     ArmClient,
     ArmOperation,
     ArmTarget,
-    ChangeFailed,
+    AzureChangeFailed,
     build_failure_record,
     read_status_message,
 )
@@ -44,12 +36,13 @@ from nexusform.domains.azure.providers.azure_subscription import (
     MACHINES,
     POOLS,
     VMS,
+    AzureSubscription,
     Body,
     Documents,
-    Subscription,
     convert_azure_errors,
     extract_resource_group,
 )
+from nexusform.domains.azure.providers.change_progress import ChangeProgress, determine_progress
 from nexusform.domains.azure.providers.machine_cordons import (
     MACHINE,
     RACK,
@@ -57,7 +50,14 @@ from nexusform.domains.azure.providers.machine_cordons import (
     CordonRequest,
     find_cordon_requests,
 )
-from nexusform.domains.azure.providers.observed_site import Observation, ObservedSites, build_observation
+from nexusform.domains.azure.providers.node_recreation import (
+    describe_node_deletion,
+    find_recreated_nodes,
+    list_unverified_servers,
+    plan_node_recreations,
+    recreate_nodes,
+)
+from nexusform.domains.azure.providers.observed_site import ObservedObject, ObservedSites, build_observed_object
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -74,7 +74,7 @@ from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_import import ImportedSiteObject
-    from nexusform.domains.azure.importers.az_model import AzSite
+    from nexusform.domains.azure.importers.az_records import AzSite
 
 _MAX_NAMES: Final = 4
 _MANUAL_ACTIONS: Final = {
@@ -109,7 +109,7 @@ class AzureSites(ObservedSites):
         self,
         name: str,
         source: str,
-        subscription: Subscription,
+        subscription: AzureSubscription,
         *,
         acts_on_machines: bool = False,
         kubeconfig_trust: KubeconfigTrust = TRUSTED,
@@ -129,37 +129,37 @@ class AzureSites(ObservedSites):
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create the object, or resume its creation. Raises ProviderProblem."""
         if request.key.type in _MANAGED_TYPES:
-            return self._apply_request(request)
+            return self._apply_change_request(request)
         if request.key.type == MACHINE_ACTION_TYPE and self._runs_actions:
             return self._run_action(request)
-        return self._change_machines(request, super().create)
+        return self._change_machine_cordons(request, super().create)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
         """Update the object, or resume its update. Raises ProviderProblem."""
         if request.key.type in _MANAGED_TYPES:
-            return self._apply_request(request)
-        return self._change_machines(request, super().update)
+            return self._apply_change_request(request)
+        return self._change_machine_cordons(request, super().update)
 
     def delete(self, request: ChangeRequest) -> None:
         """Delete the object, or wait until it is removed. Raises ProviderProblem."""
         if request.key.type not in _MANAGED_TYPES:
             super().delete(request)
             return
-        group = self._find_group(request, missing_ok=True)
+        group = self._find_resource_group(request, missing_ok=True)
         if group:
             context = SiteContext(group, {}, str)
-            self._subscription.make_arm_client().apply_changes(build_changes(request, context), request)
+            self._subscription.make_arm_client().apply_changes(build_azure_changes(request, context), request)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the current objects and the progress of their changes."""
         answers = super().read(requests)
-        progress_list = map(self._find_progress, requests, answers)
+        progress_list = map(self._find_change_progress, requests, answers)
         return [
             replace(answer, is_settled=progress.is_settled, note={**answer.note, **progress.note})
             for answer, progress in zip(answers, progress_list, strict=True)
         ]
 
-    def _find_progress(self, request: ReadRequest, answer: ReadResult) -> ChangeProgress:
+    def _find_change_progress(self, request: ReadRequest, answer: ReadResult) -> ChangeProgress:
         """Find the progress of an object's change begun by an earlier apply, if any."""
         was_begun = request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
         if not was_begun or request.key.type not in _MANAGED_TYPES or answer.attributes is None:
@@ -168,7 +168,7 @@ class AzureSites(ObservedSites):
 
     def _list_bodies(self, key: ObjectKey) -> list[Body]:
         """List the bodies of an object and of its inline agent pools."""
-        from nexusform.domains.azure.importers.arm import normalize_id
+        from nexusform.domains.azure.importers.arm_resources import normalize_id
 
         separate_pools, prefix = self._copy_separate_pools(), f"{key.id}/"
         ids: set[str] = set()
@@ -201,7 +201,7 @@ class AzureSites(ObservedSites):
             if nodes := find_recreated_nodes(request, changes):
                 recreated_nodes[number] = nodes
         problems += super().validate_changes(requests)
-        return [*problems, *_report_node_deletion(recreated_nodes), *self._report_cordoning(requests)]
+        return [*problems, *_report_nodes_to_recreate(recreated_nodes), *self._report_machines_to_cordon(requests)]
 
     def _plan_changes(self, request: ChangeRequest, planned_vms: AbstractSet[str]) -> list[ArmChange]:
         """Plan the Azure changes of a step. `planned_vms` are the VMs of the plan. Raises ProviderProblem."""
@@ -211,10 +211,10 @@ class AzureSites(ObservedSites):
 
         self._load_index()
         # A pool is in the group of its cluster, created possibly by the same plan.
-        group = self._find_group(request, missing_ok=request.key.type == POOL)
-        return build_changes(request, SiteContext(group, {}, find_arm_id))
+        group = self._find_resource_group(request, missing_ok=request.key.type == POOL)
+        return build_azure_changes(request, SiteContext(group, {}, find_arm_id))
 
-    def _report_cordoning(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
+    def _report_machines_to_cordon(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
         """Report once per action the machines to cordon, by apply or by an operator."""
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
@@ -250,7 +250,7 @@ class AzureSites(ObservedSites):
 
     # --- changes -------------------------------------------------------------------------------
 
-    def _change_machines(
+    def _change_machine_cordons(
         self, request: ChangeRequest, observe_change: Callable[[ChangeRequest], ChangeResult]
     ) -> ChangeResult:
         """Send cordon and uncordon requests if the provider may do so; verify all other changes on the site.
@@ -301,16 +301,16 @@ class AzureSites(ObservedSites):
         with self._index_lock:
             self._index = None
 
-    def _apply_request(self, request: ChangeRequest) -> ChangeResult:
+    def _apply_change_request(self, request: ChangeRequest) -> ChangeResult:
         """Apply a change in Azure and read the result back."""
-        group = self._find_group(request)
+        group = self._find_resource_group(request)
         self._created_groups[request.key.id] = group
-        common_fields = self._load_index().common_fields.get(_extract_site(request), {})
+        common_fields = self._load_index().common_fields.get(_extract_site_name(request), {})
         context = SiteContext(group, common_fields, self._find_hint_arm_id)
-        arm, changes = self._subscription.make_arm_client(), build_changes(request, context)
+        arm, changes = self._subscription.make_arm_client(), build_azure_changes(request, context)
         try:
             arm.apply_changes(changes, request)
-        except ChangeFailed as failure:  # the predicted hosts of its VMs no longer apply
+        except AzureChangeFailed as failure:  # the predicted hosts of its VMs no longer apply
             raise ProviderProblem(
                 str(failure), object_exists=failure.object_exists, attributes=_remove_placements(request.planned)
             ) from None
@@ -323,7 +323,7 @@ class AzureSites(ObservedSites):
             return ChangeResult(request.planned or {})
         return self._read_until_applied(request, arm, group)
 
-    def _find_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
+    def _find_resource_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
         """Find the resource group of an object, existing or new. Raises ProviderProblem."""
         values = request.planned or request.prior or {}
         owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
@@ -420,7 +420,7 @@ class AzureSites(ObservedSites):
         record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)
 
-    def _read_observation(self, request: ChangeRequest, arm: ArmClient, group: str) -> Observation | None:
+    def _read_observation(self, request: ChangeRequest, arm: ArmClient, group: str) -> ObservedObject | None:
         """Read the current state of one object without reading the whole site."""
         from nexusform.domains.azure.importers.az_import import build_imported_sites
         from nexusform.domains.azure.importers.az_ownership import extract_pools
@@ -432,13 +432,13 @@ class AzureSites(ObservedSites):
         if request.key.type == POOL:
             self._add_separate_pools([request.key])
         sites, _ = self._subscription.parse_sites(documents)
-        named_sites = [replace(site, name=_extract_site(request)) for site in sites]
+        named_sites = [replace(site, name=_extract_site_name(request)) for site in sites]
         imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned or {}]))
         separate_pools = self._copy_separate_pools()
         objects: dict[tuple[str, str], ImportedSiteObject] = {}
         for site in imported_sites:
             objects |= {(item.type, item.id): item for item in extract_pools(site.objects, separate_pools)}
-        return build_observation(request, objects)
+        return build_observed_object(request, objects)
 
     def _read_documents(
         self, request: ChangeRequest, arm: ArmClient, group: str
@@ -450,22 +450,22 @@ class AzureSites(ObservedSites):
         body = arm.get_body(target)
         if body is None:
             return None
-        from nexusform.domains.azure.importers.arm import normalize_id
+        from nexusform.domains.azure.importers.arm_resources import normalize_id
 
         properties = body.get("properties") or {}
         nodes: Iterable[Body] = properties.get("nodes") or ()
         ids = (vm.get("bareMetalMachineId") for vm in (properties, *nodes))
         documents = {
             target.kind: [body],
-            **self._collect_hardware({normalize_id(machine_id) for machine_id in ids if machine_id}),
+            **self._collect_hardware_bodies({normalize_id(machine_id) for machine_id in ids if machine_id}),
         }
         if not is_vm:
             documents[POOLS] = self._subscription.list_pools(group, target.names[0])
         return documents
 
-    def _collect_hardware(self, ids: set[str]) -> dict[str, list[dict[str, Any]]]:
+    def _collect_hardware_bodies(self, ids: set[str]) -> dict[str, list[dict[str, Any]]]:
         """Collect the bodies of these machines and of all racks."""
-        from nexusform.domains.azure.importers.arm import normalize_id
+        from nexusform.domains.azure.importers.arm_resources import normalize_id
 
         machine_bodies = self._load_index().machines
         if not ids <= machine_bodies.keys():  # a machine added since
@@ -474,7 +474,7 @@ class AzureSites(ObservedSites):
         return {MACHINES: machines, "racks": list(self._subscription.documents.get("racks", ()))}
 
 
-def _report_node_deletion(recreated_nodes: Mapping[int, Sequence[str]]) -> Iterator[tuple[int, Problem]]:
+def _report_nodes_to_recreate(recreated_nodes: Mapping[int, Sequence[str]]) -> Iterator[tuple[int, Problem]]:
     """Report once the nodes of a plan to re-create."""
     names = list(chain.from_iterable(recreated_nodes.values()))
     if names:
@@ -497,7 +497,7 @@ class _ArmIndex(Struct, frozen=True):
 
 def _build_index(sites: Iterable[AzSite], documents: Documents) -> _ArmIndex:
     """Build the index of the sites."""
-    from nexusform.domains.azure.importers.arm import normalize_id
+    from nexusform.domains.azure.importers.arm_resources import normalize_id
 
     index = _ArmIndex(machines={normalize_id(str(b.get("id"))): b for b in documents.get(MACHINES, ())})
     for site in sites:
@@ -539,7 +539,7 @@ def _remove_placements(planned: Values | None) -> dict[str, Any]:
     return values
 
 
-def _extract_site(request: ChangeRequest) -> str:
+def _extract_site_name(request: ChangeRequest) -> str:
     return request.key.id.partition("/")[0]
 
 
@@ -554,7 +554,7 @@ def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list
     ]
 
 
-def _has_machines(observation: Observation, request: ChangeRequest) -> bool:
+def _has_machines(observation: ObservedObject, request: ChangeRequest) -> bool:
     """Return True if all VMs planned on a machine are observed on one."""
     observed, planned = observation.answer.attributes, request.planned or {}
     if request.key.type == VM:

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import format_installation
-from nexusform.domains.azure.providers.azure_budget import build_rate_limit_policies
 from nexusform.domains.azure.providers.azure_deadline import build_deadline_policy, build_transport
+from nexusform.domains.azure.providers.azure_rate_limit import build_rate_limit_policies
 from nexusform.domains.azure.providers.azure_requests import ArmClient, PollTiming
-from nexusform.files.accesses import read_variable
+from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.network.budget import PageBudget
 from nexusform.network.deadlines import read_deadline
 from nexusform.network.json_answers import parse_json
+from nexusform.network.read_limits import PageLimits
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
-    from nexusform.domains.azure.importers.az_model import AzSite
+    from nexusform.domains.azure.importers.az_records import AzSite
 
 Body: TypeAlias = Mapping[str, Any]
 Documents: TypeAlias = Mapping[str, list[dict[str, Any]]]
@@ -63,7 +63,7 @@ _MAX_BACKOFF: Final = 30  # seconds before a retry without Retry-After
 _WORKLOAD_KINDS: Final = frozenset({VMS, CLUSTERS})
 
 
-class Subscription:
+class AzureSubscription:
     """One subscription with the settings of its provider block; the connection opens on first use."""
 
     def __init__(self, settings: Mapping[str, Any], exit_stack: ExitStack) -> None:
@@ -167,8 +167,8 @@ def _encode_documents(documents: Documents) -> dict[str, list[tuple[str, bytes]]
 
 def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
     """Yield the items of all pages. Raises ProviderProblem for pages of another form or without an end."""
-    budget = PageBudget(_MAX_LIST_SECONDS)
-    pages = list_items(*names, raw_response_hook=_check_page).by_page()
+    budget = PageLimits(_MAX_LIST_SECONDS)
+    pages = list_items(*names, raw_response_hook=_check_list_page).by_page()
     while True:
         try:
             page = list(next(pages, ()))
@@ -183,7 +183,7 @@ def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
             return
 
 
-def _check_page(response: Any) -> None:
+def _check_list_page(response: Any) -> None:
     """Raise ProviderProblem unless a page is an object with a list of objects."""
     answer = response.http_response
     if answer.status_code >= _FIRST_ERROR:
@@ -287,7 +287,7 @@ def convert_azure_errors() -> Iterator[None]:
 
 def _is_at_location(body: Body, location: str) -> bool:
     """Return True if a resource is at an extended location or has none."""
-    from nexusform.domains.azure.importers.arm import normalize_id
+    from nexusform.domains.azure.importers.arm_resources import normalize_id
 
     properties = body.get("properties") or {}
     # A Nexus cluster's own location is its manager's; that of its tenants is the other one.

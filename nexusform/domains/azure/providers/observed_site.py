@@ -36,7 +36,7 @@ from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_import import ImportedSiteObject
-    from nexusform.domains.azure.importers.az_model import AzCluster, AzMachine, AzSite, AzVmSize
+    from nexusform.domains.azure.importers.az_records import AzCluster, AzMachine, AzSite, AzVmSize
 
 # Returns the current sites and findings about them.
 ReadSites: TypeAlias = "Callable[[], tuple[tuple[AzSite, ...], list[Problem]]]"
@@ -110,7 +110,7 @@ class ObservedSites(FixedIdentity):
         self._add_separate_pools(request.key for request in requests)
         objects = self._build_objects([request.known_attributes for request in requests])
         machine_names = _collect_machines_by_rack(objects.values())
-        unmanaged_rows = self._collect_unmanaged(objects.values())
+        unmanaged_rows = self._collect_unmanaged_vms(objects.values())
         return [self._read_object(request, objects, machine_names, unmanaged_rows) for request in requests]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
@@ -178,7 +178,7 @@ class ObservedSites(FixedIdentity):
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
             note = self._build_supplies_note(key.id) if key.type == _SITE and request.attributes else {}
-            return ReadResult(self._add_strategy(key, request.attributes) or None, note=note)
+            return ReadResult(self._add_update_strategy(key, request.attributes) or None, note=note)
         item = objects.get((key.type, key.id))
         if item is None and self._is_listed(key):
             return ReadResult(None, is_observed=True)
@@ -204,18 +204,18 @@ class ObservedSites(FixedIdentity):
             return {}
         if site.name not in self._machines:
             self._machines[site.name] = {machine.name: machine for machine in site.inventory.machines}
-        from nexusform.domains.azure.importers.az_observation import build_observation_note
+        from nexusform.domains.azure.importers.machine_observations import build_observed_facts_note
 
         exported_at = site.inventory.exported_at if site.inventory.is_age_certain else None
         time = exported_at if self._is_captured else read_clock()
-        return build_observation_note(attributes, self._machines[site.name], recorded_note, time)
+        return build_observed_facts_note(attributes, self._machines[site.name], recorded_note, time)
 
     def _find_update_strategy(self, key: ObjectKey) -> Mapping[str, Any] | None:
         """Find the update strategy of a site, None if unknown."""
         site = self._find_site(key.id) if key.type == _SITE else None
         return site.inventory.update_strategy if site is not None else None
 
-    def _add_strategy(self, key: ObjectKey, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _add_update_strategy(self, key: ObjectKey, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a site with its observed update strategy if one is configured."""
         observed = self._find_update_strategy(key) if recorded.get(_STRATEGY) else None
         return recorded if observed is None else {**recorded, _STRATEGY: observed}
@@ -245,7 +245,7 @@ class ObservedSites(FixedIdentity):
         name = object_id.partition("/")[0]
         return next((site for site in self._read_sites() if site.name == name), None)
 
-    def _collect_unmanaged(
+    def _collect_unmanaged_vms(
         self, objects: Iterable[ImportedSiteObject]
     ) -> dict[tuple[str, str], dict[str, _UnmanagedRow]]:
         """Collect the capacity used by unmanaged VMs, by machine (site and name) and VM name."""
@@ -255,7 +255,7 @@ class ObservedSites(FixedIdentity):
         for site in self._read_sites():
             for vm in find_unmanaged_vms(site, self._managed):
                 rows = rows_by_machine.setdefault((site.name, vm.machine), {})
-                rows[vm.name] = (vm.machine, vm.name, *_list_vm_sizes(vm.shape))
+                rows[vm.name] = (vm.machine, vm.name, *_list_vm_size_figures(vm.shape))
         for item in objects:
             if item.type != MACHINE:
                 continue
@@ -270,9 +270,9 @@ class ObservedSites(FixedIdentity):
         """Collect warnings about requested but unobserved objects and unmanaged VMs."""
         if self._sites is None:
             return []
-        from nexusform.domains.azure.providers.site_warnings import SiteView
+        from nexusform.domains.azure.providers.site_warnings import SiteWarnings
 
-        return SiteView(self.source, self._sites, self._unobserved, self._managed).build_warnings()
+        return SiteWarnings(self.source, self._sites, self._unobserved, self._managed).build_warnings()
 
     def list_captures(self) -> list[tuple[str, str]]:
         """List the captured sites and their capture times (RFC 3339, "" if unknown)."""
@@ -282,7 +282,7 @@ class ObservedSites(FixedIdentity):
 
     def _read_sites(self) -> tuple[AzSite, ...]:
         """Read the sites once, under their recorded names. Raises ProviderProblem."""
-        from nexusform.domains.azure.importers.az_sites import apply_recorded_names
+        from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 
         with self._lock:
             if self._sites is None:
@@ -290,7 +290,7 @@ class ObservedSites(FixedIdentity):
                 errors = [problem for problem in problems if problem.severity is Severity.ERROR]
                 if errors:
                     raise ProviderProblem(f"{errors[0]}" if errors[0].file else errors[0].detail)
-                self._sites = apply_recorded_names(sites, self._recorded)
+                self._sites = apply_recorded_site_names(sites, self._recorded)
             return self._sites
 
     def _verify_change(self, request: ChangeRequest, participle: str) -> ChangeResult:
@@ -304,7 +304,7 @@ class ObservedSites(FixedIdentity):
             return ChangeResult(planned)
         self._add_separate_pools([key])
         objects = self._build_objects([planned], [request.prior or {}])
-        observation = build_observation(request, objects)
+        observation = build_observed_object(request, objects)
         if observation is None:
             raise ManualStepPending(self._describe_not_done(request, participle))
         statuses = {
@@ -371,16 +371,16 @@ def explain_unsupported_action(planned: Mapping[str, Any]) -> str:
     )
 
 
-class Observation(Struct, frozen=True):
+class ObservedObject(Struct, frozen=True):
     """Observed object for a planned one, and the differing arguments."""
 
     answer: ChangeResult
     differing: tuple[str, ...]
 
 
-def build_observation(
+def build_observed_object(
     request: ChangeRequest, objects: Mapping[tuple[str, str], ImportedSiteObject]
-) -> Observation | None:
+) -> ObservedObject | None:
     """Build the observation of a requested object, None if the site does not list it."""
     key, planned = request.key, request.planned or {}
     item = objects.get((key.type, key.id))
@@ -397,7 +397,7 @@ def build_observation(
     )
     requested = (*_REQUESTED_ATTRIBUTES.get(key.type, ()), *(("machine_count",) if key.type == RACK else ()))
     differing = tuple(name for name in requested if attributes[name] != planned.get(name))
-    return Observation(ChangeResult(attributes, tuple(_list_observed_paths(key.type, attributes))), differing)
+    return ObservedObject(ChangeResult(attributes, tuple(_list_observed_paths(key.type, attributes))), differing)
 
 
 def _list_observed_paths(kind: str, attributes: Mapping[str, Any]) -> Iterator[Path]:
@@ -503,7 +503,7 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
     return _replace_nodes(attributes, {name: before.get(name, node) for name, node in attributes["nodes"].items()})
 
 
-def _list_vm_sizes(shape: AzVmSize) -> tuple[int, int, int, int]:
+def _list_vm_size_figures(shape: AzVmSize) -> tuple[int, int, int, int]:
     return shape.cpu_cores, shape.memory_gib, shape.disk_gib, max(shape.numa_cells, 1)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.domains.azure.importers.az_capture import (
+from nexusform.domains.azure.importers.az_capture_commands import (
     CAPTURE_NODES,
     NOT_CAPTURED,
     VMS_NOT_CAPTURED,
@@ -20,8 +20,8 @@ from nexusform.domains.azure.importers.az_capture import (
     describe_missing_nodes,
 )
 from nexusform.domains.azure.importers.az_health import build_failure_findings
-from nexusform.domains.azure.importers.az_model import AzCluster, AzSite
 from nexusform.domains.azure.importers.az_ownership import find_unmanaged_vms
+from nexusform.domains.azure.importers.az_records import AzCluster, AzSite
 
 _UNMANAGED: Final = "unmanaged-vms"
 _MAX_NAMES: Final = 4
@@ -37,7 +37,7 @@ _KINDS: Final = {
 }
 
 
-class SiteView:
+class SiteWarnings:
     """Source (display name) and its sites. `unobserved`: ids by site and type that are in state but not
     observed. `managed`: type and id of all objects in state.
     """
@@ -72,7 +72,7 @@ class SiteView:
             if site.name in managed_sites
             for problem in build_failure_findings(site.inventory.failures, site.name)
         ]
-        unmanaged = [detail for site in self.sites.values() for detail in self._describe_unmanaged(site)]
+        unmanaged = [detail for site in self.sites.values() for detail in self._describe_unmanaged_vms(site)]
         return [
             *failures,
             *(Problem((), VMS_NOT_CAPTURED, detail, Severity.WARNING) for detail in details),
@@ -151,7 +151,7 @@ class SiteView:
     def _is_managed(self, cluster: AzCluster, site: AzSite) -> bool:
         return (_CLUSTER, f"{site.name}/{cluster.name}") in self.managed
 
-    def _describe_unmanaged(self, site: AzSite) -> Iterator[str]:
+    def _describe_unmanaged_vms(self, site: AzSite) -> Iterator[str]:
         """Describe unmanaged VMs on managed machines."""
         machines = {
             reference for reference in self.managed if reference[0] in {"nexus_bare_metal_machine", "nexus_rack"}

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from nexusform.domains.azure.importers.az_capture import WORKLOAD_KINDS
+from nexusform.domains.azure.importers.az_capture_commands import WORKLOAD_KINDS
 from nexusform.domains.azure.importers.az_machines import COMPUTE
-from nexusform.domains.azure.importers.az_model import (
+from nexusform.domains.azure.importers.az_records import (
     AzCluster,
     AzInventory,
     AzMachine,
@@ -22,7 +22,7 @@ from nexusform.domains.azure.importers.az_model import (
     AzSite,
     AzVirtualMachine,
 )
-from nexusform.domains.azure.questions.replay import (
+from nexusform.domains.azure.questions.placement_replay import (
     DELETED,
     LATER,
     NO_ORDER,
@@ -40,8 +40,8 @@ from nexusform.resource_types.machine_facts import (
     find_unschedulable_reasons,
     get_default_facts,
 )
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Machine, Placement, PlacementConstraints, RackSpread, VmSku
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 _DAY = "2024-01-09"
 MISSING = "it is not in the export"
@@ -57,17 +57,17 @@ class VmCheck(Struct, frozen=True):
     cause: str = ""
 
     @property
-    def is_on_rack(self) -> bool:
+    def is_on_recorded_rack(self) -> bool:
         """True if the VM is in the recorded rack."""
         return self.observed is not None and self.observed.rack == self.recorded.rack
 
     @property
-    def is_on_machine(self) -> bool:
+    def is_on_recorded_machine(self) -> bool:
         """True if the VM is on the recorded machine."""
         return self.observed is not None and self.observed.machine == self.recorded.machine
 
 
-class ClusterCheck(Struct, frozen=True):
+class ClusterLocationCheck(Struct, frozen=True):
     """VMs of one object, with its address and its name on the site."""
 
     address: str
@@ -77,12 +77,12 @@ class ClusterCheck(Struct, frozen=True):
     @property
     def rack_hits(self) -> int:
         """Number of VMs in the recorded rack."""
-        return sum(vm.is_on_rack for vm in self.vms)
+        return sum(vm.is_on_recorded_rack for vm in self.vms)
 
     @property
     def misses(self) -> tuple[VmCheck, ...]:
         """VMs on another machine, or nowhere."""
-        return tuple(vm for vm in self.vms if not vm.is_on_machine)
+        return tuple(vm for vm in self.vms if not vm.is_on_recorded_machine)
 
 
 class VerifiedPredictions(Struct, frozen=True):
@@ -116,7 +116,7 @@ def compare_cluster_vms(
     observed: Sequence[PlacedVm] | None,
     unplaced: Iterable[tuple[str, int | str]],
     observed_machines: ObservedMachines,
-) -> ClusterCheck:
+) -> ClusterLocationCheck:
     """Compare the VMs of an object; `observed` is None if the export does not contain it. `unplaced`: (pool,
     number) of observed VMs without machine.
     """
@@ -132,12 +132,12 @@ def compare_cluster_vms(
             checks.append(VmCheck(vm.display_name, vm.placement, None, cause))
             continue
         is_unmoved = observed_vm.placement.machine == vm.placement.machine
-        cause = "" if is_unmoved else _find_cause(site, vm.placement.machine, observed_machines)
+        cause = "" if is_unmoved else _find_relocation_cause(site, vm.placement.machine, observed_machines)
         checks.append(VmCheck(observed_vm.display_name, vm.placement, observed_vm.placement, cause))
-    return ClusterCheck(address, name, tuple(checks))
+    return ClusterLocationCheck(address, name, tuple(checks))
 
 
-def _find_cause(site: str, machine: str, observed_machines: ObservedMachines) -> str:
+def _find_relocation_cause(site: str, machine: str, observed_machines: ObservedMachines) -> str:
     """Find the reason, visible in the export, for a VM to be off its recorded machine; "" if none."""
     observed = observed_machines.machines.get((site, machine))
     if observed is None:
@@ -155,7 +155,7 @@ def run_replays(site: AzSite, removed: Mapping[str, int], spreads: Iterable[Rack
     """
     inventory = site.inventory
     machines = list(_build_machines(inventory))
-    batches = list(_build_batches(inventory, removed))
+    batches = list(_build_creation_batches(inventory, removed))
     return [run_replay(site.name, machines, batches, spread) for spread in spreads]
 
 
@@ -188,14 +188,14 @@ def _list_vms(inventory: AzInventory) -> Iterator[AzNode | AzVirtualMachine]:
 _TimedVm: TypeAlias = tuple[tuple[str, str, int, str], ObservedVm]
 
 
-def _build_batches(inventory: AzInventory, removed: Mapping[str, int]) -> Iterator[CreationBatch]:
+def _build_creation_batches(inventory: AzInventory, removed: Mapping[str, int]) -> Iterator[CreationBatch]:
     """Build the batches of VMs in creation order as far as known: plain VMs by their own time, nodes by their
     own or their cluster's.
     """
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
     timed: list[_TimedVm] = []
     for cluster in inventory.clusters:
-        timed += _order_nodes(cluster, skus)
+        timed += _list_nodes_by_creation(cluster, skus)
     # The plain VMs on a machine, each with its sort key.
     for vm in inventory.virtual_machines:
         if vm.placement is not None:
@@ -204,7 +204,7 @@ def _build_batches(inventory: AzInventory, removed: Mapping[str, int]) -> Iterat
             real_vm = ObservedVm(vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement))
             timed.append(((vm.created_at or "", vm.name, 0, ""), real_vm))
     timed.sort(key=lambda pair: pair[0])
-    uncertain_period = _find_uncertain_period(inventory)
+    uncertain_period = _find_uncertain_capacity_period(inventory)
     has_nodes = all(cluster.has_node_list for cluster in inventory.clusters)
     is_complete = has_nodes and inventory.listed_kinds.issuperset(WORKLOAD_KINDS)
     is_after_removal = False
@@ -228,7 +228,7 @@ def _explain_unknown_capacity(time: str, uncertain_period: tuple[str, str] | Non
     return LATER if uncertain_period is not None and uncertain_period[0] < time < uncertain_period[1] else ""
 
 
-def _find_uncertain_period(inventory: AzInventory) -> tuple[str, str] | None:
+def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] | None:
     """Find the period of unknown free capacity: from the first pool with a node created on a later day,
     possibly a replacement, to the last such node.
     """
@@ -246,7 +246,7 @@ def _find_uncertain_period(inventory: AzInventory) -> tuple[str, str] | None:
     return min(start for start, _ in spans), max(end for _, end in spans)
 
 
-def _order_nodes(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:
+def _list_nodes_by_creation(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:
     """Return the nodes on a machine with a known SKU, each with its sort key."""
     order = {CONTROL_PLANE: 0, **{pool.name: number for number, pool in enumerate(cluster.pools, 1)}}
     zones = {pool.name: pool.availability_zones for pool in cluster.pools}

@@ -22,7 +22,7 @@ from nexusform.domains.azure.rendering.azure_objects import (
     Cordon,
     ResourceAction,
     UserInput,
-    group_inputs,
+    group_inputs_by_name,
 )
 
 _GROUP: Final = UserInput(("resource", "group"), "", "Name of the resource group of clusters and VMs.")
@@ -74,7 +74,7 @@ class _ScriptWriter:
 
     def render_variables(self) -> Iterator[str]:
         """Render the checks of environment variables to set."""
-        for inputs in group_inputs(self.inputs).values():
+        for inputs in group_inputs_by_name(self.inputs).values():
             for variable in inputs:
                 entry_suffix = f" ({variable.entry})" if variable.entry else ""
                 meaning = _UNSAFE.sub("", f"{variable.meaning[:-1]}{entry_suffix}")
@@ -139,7 +139,7 @@ class _ScriptWriter:
         if name == _TAGS and isinstance(value, Mapping):
             # Names of tags are user data, not arguments of the command.
             pairs = [
-                f"{_quote_word(_quote_shorthand(key, _KEY))}={self._render_argument(inner)}"
+                f"{_quote_shell_word(_quote_shorthand(key, _KEY))}={self._render_argument(inner)}"
                 for key, inner in value.items()
             ]
             return " ".join([flag, *pairs])
@@ -157,7 +157,7 @@ class _ScriptWriter:
         if isinstance(value, UserInput):
             return self._render_variable(value)
         return "".join(
-            self._render_variable(piece) if isinstance(piece, UserInput) else _quote_word(piece)
+            self._render_variable(piece) if isinstance(piece, UserInput) else _quote_shell_word(piece)
             for piece in _join_adjacent_strings(_render_shorthand(value, is_top_level=True))
         )
 
@@ -167,7 +167,7 @@ class _ScriptWriter:
         return f'"${variable.upper_case}"'
 
 
-def _quote_word(text: str) -> str:
+def _quote_shell_word(text: str) -> str:
     """Quote a string for the shell, as readable as possible."""
     return f'"{text}"' if "'" in text and not _SPECIAL.search(text) else shlex.quote(text)
 
@@ -194,7 +194,7 @@ def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str
         if isinstance(value, int) or (is_top_level and text and text not in _SPECIAL_VALUES and text[0] != "'"):
             yield text
         else:
-            yield _quote_shorthand(text, None if is_top_level or _is_ambiguous(text) else _PLAIN_TEXT)
+            yield _quote_shorthand(text, None if is_top_level or _is_ambiguous_shorthand(text) else _PLAIN_TEXT)
 
 
 def _quote_shorthand(text: str, plain_pattern: re.Pattern[str] | None) -> str:
@@ -202,7 +202,7 @@ def _quote_shorthand(text: str, plain_pattern: re.Pattern[str] | None) -> str:
     return text if plain_pattern and plain_pattern.fullmatch(text) else "'" + text.replace("'", "'/") + "'"
 
 
-def _is_ambiguous(text: str) -> bool:
+def _is_ambiguous_shorthand(text: str) -> bool:
     """Return True if `az` reads an unquoted string as something else: 1.10 as 1.1, null as nothing."""
     try:
         float(text)

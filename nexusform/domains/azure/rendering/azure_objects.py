@@ -14,13 +14,13 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.azure.importers.az_bodies import (
+from nexusform.domains.azure.importers.azure_request_bodies import (
     build_cluster_properties,
     build_new_pool_properties,
     build_placement_hints,
     build_pool_properties,
     build_vm_properties,
-    diff_bodies,
+    diff_request_bodies,
     list_pools,
     merge_bodies,
     read_opaque_body,
@@ -180,22 +180,22 @@ def collect_azure_objects(plan: Plan) -> AzureObjects:
         applied=tuple(sorted(placed, key=lambda resource: position[resource.address])),
         deleted=tuple(resource for resource in objects if resource.action is ResourceAction.DELETE),
         skipped=tuple(str(vnf.address) for vnf in vnfs if vnf.action in _CHANGING_ACTIONS),
-        cordons=tuple(chain.from_iterable(map(_find_cordons, plan.changes))),
+        cordons=tuple(chain.from_iterable(map(_find_requested_cordons, plan.changes))),
     )
 
 
-def _find_cordons(change: Change) -> Iterator[Cordon]:
+def _find_requested_cordons(change: Change) -> Iterator[Cordon]:
     """Find the machines of a rack or machine block to cordon, evacuate or uncordon."""
     if change.action not in _CHANGING_ACTIONS or change.after is None:
         return
-    before, after = (_read_cordon_states(change.address.type, side or {}) for side in (change.before, change.after))
+    before, after = (_read_cordon_actions(change.address.type, side or {}) for side in (change.before, change.after))
     for machine in sorted(before.keys() | after.keys()):
         verb = after.get(machine, "uncordon")
         if verb != before.get(machine, "uncordon"):
             yield Cordon(machine, verb, str(change.id).partition("/")[0], str(change.address))
 
 
-def _read_cordon_states(kind: str, attributes: Mapping[str, Any]) -> dict[str, str]:
+def _read_cordon_actions(kind: str, attributes: Mapping[str, Any]) -> dict[str, str]:
     """Read the action that makes machines unschedulable, by machine name."""
     if kind == "nexus_rack":
         blocks = dict(attributes.get("machine_override") or {})
@@ -237,12 +237,12 @@ def _build_resources(change: Change, clusters: Mapping[str, Change]) -> Iterator
         yield from _build_resources(replace(change, action=Action.CREATE, before=None), clusters)
         return
     kind, address = _TYPES[change.address.type], str(change.address)
-    attributes = _mask_secrets(change.after or change.before or {}, change)
-    before = _mask_unchanged_secrets(change)
+    attributes = _replace_secrets_by_inputs(change.after or change.before or {}, change)
+    before = _replace_unchanged_secrets(change)
     if kind == POOL:
         names, site = _resolve_pool_names(attributes, clusters)
         pool = AzureObject(type=POOL, names=names, action=action, site=site, address=address)
-        yield from _add_pool_body(pool, before, attributes, is_observed=_is_observed(change))
+        yield from _build_pool_change(pool, before, attributes, is_observed=_is_observed(change))
         return
     resource = AzureObject(
         type=kind,
@@ -259,7 +259,7 @@ def _build_resources(change: Change, clusters: Mapping[str, Change]) -> Iterator
         yield (
             resource_with_body
             if action is not ResourceAction.UPDATE
-            else _add_update_body(resource_with_body, before or {}, attributes)
+            else _build_block_update(resource_with_body, before or {}, attributes)
         )
     elif action is ResourceAction.UPDATE:
         yield from _build_cluster_update(resource, before or {}, attributes, is_observed=_is_observed(change))
@@ -313,21 +313,21 @@ def _build_cluster_update(
     updated = replace(
         cluster, properties=_build_cluster_body(attributes), update_properties=changed, tags=_read_tags(attributes)
     )
-    updated = _add_update_body(updated, attributes_before, attributes)
+    updated = _build_block_update(updated, attributes_before, attributes)
     if updated.update_properties or updated.update_tags:
         yield updated
     pool = replace(cluster, type=POOL, unknown_properties=())
     for name, arguments in after.pools.items():
         action = ResourceAction.UPDATE if name in before.pools else ResourceAction.CREATE
         pool_object = replace(pool, names=(*cluster.names, name), action=action)
-        yield from _add_pool_body(pool_object, before.pools.get(name), arguments, is_observed=is_observed)
+        yield from _build_pool_change(pool_object, before.pools.get(name), arguments, is_observed=is_observed)
     for name, arguments in before.pools.items():
         if name not in after.pools:
             pool_object = replace(pool, names=(*cluster.names, name), action=ResourceAction.DELETE)
-            yield from _add_pool_body(pool_object, arguments, arguments, is_observed=is_observed)
+            yield from _build_pool_change(pool_object, arguments, arguments, is_observed=is_observed)
 
 
-def _add_pool_body(
+def _build_pool_change(
     pool: AzureObject, before: Mapping[str, Any] | None, after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureObject]:
     """Return a pool with its body, replaced if Azure cannot update it in place; nothing if unchanged."""
@@ -338,7 +338,7 @@ def _add_pool_body(
         old_properties = build_pool_properties(before)
         changed = {name: value for name, value in properties.items() if old_properties.get(name) != value}
         dropped = old_properties.keys() - properties.keys()
-        updated = _add_update_body(replace(pool, update_properties=changed), before, after)
+        updated = _build_block_update(replace(pool, update_properties=changed), before, after)
         if not (updated.update_properties or updated.update_tags or dropped):
             return
         if dropped or not _UPDATABLE_FIELDS.issuperset(changed):
@@ -357,9 +357,9 @@ def _add_pool_body(
     )
 
 
-def _add_update_body(resource: AzureObject, before: Mapping[str, Any], after: Mapping[str, Any]) -> AzureObject:
+def _build_block_update(resource: AzureObject, before: Mapping[str, Any], after: Mapping[str, Any]) -> AzureObject:
     """Return an update with the changed part of the azure block."""
-    extra = diff_bodies(read_opaque_body(before), read_opaque_body(after))
+    extra = diff_request_bodies(read_opaque_body(before), read_opaque_body(after))
     changed = {**(extra.get("properties") or {}), **resource.update_properties}
     # Tags are one value: tags not sent are removed.
     return replace(resource, update_properties=changed, update_tags=_read_tags(after) if "tags" in extra else {})
@@ -437,7 +437,7 @@ def _read_tags(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     return tags if isinstance(tags, Mapping) else {}
 
 
-def _mask_secrets(attributes: Mapping[str, Any], change: Change) -> Mapping[str, Any]:
+def _replace_secrets_by_inputs(attributes: Mapping[str, Any], change: Change) -> Mapping[str, Any]:
     """Return the attributes with inputs for sensitive values of azure blocks, since exports are plain files."""
     for path in change.sensitive_after:
         if "azure" in path:
@@ -448,14 +448,14 @@ def _mask_secrets(attributes: Mapping[str, Any], change: Change) -> Mapping[str,
     return attributes
 
 
-def _mask_unchanged_secrets(change: Change) -> Mapping[str, Any] | None:
+def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any] | None:
     """Return the previous attributes with the same inputs for unchanged secrets."""
     if change.before is None or change.after is None:
         return change.before
     unchanged = [
         path for path in change.sensitive_after if get_part(change.before, path) == get_part(change.after, path)
     ]
-    return _mask_secrets(change.before, replace(change, sensitive_after=tuple(unchanged)))
+    return _replace_secrets_by_inputs(change.before, replace(change, sensitive_after=tuple(unchanged)))
 
 
 def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -473,7 +473,7 @@ def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {**merge_bodies(merge_bodies(body, _read_opaque_properties(attributes)), build_vm_properties(attributes))}
 
 
-def group_inputs(inputs: Iterable[UserInput]) -> dict[tuple[str, ...], list[UserInput]]:
+def group_inputs_by_name(inputs: Iterable[UserInput]) -> dict[tuple[str, ...], list[UserInput]]:
     """Group distinct inputs by name, in order of first use."""
     by_words: dict[tuple[str, ...], list[UserInput]] = {}
     for item in inputs:
@@ -483,7 +483,7 @@ def group_inputs(inputs: Iterable[UserInput]) -> dict[tuple[str, ...], list[User
     return by_words
 
 
-def describe_inputs(inputs: Sequence[UserInput]) -> str:
+def describe_user_inputs(inputs: Sequence[UserInput]) -> str:
     """Describe inputs of one name, with the entries of a map."""
     meaning = inputs[0].meaning
     entries = ", ".join(item.entry for item in inputs if item.entry)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.azure.rendering.az_script import render_az_script
-from nexusform.domains.azure.rendering.azapi import build_azapi_document
+from nexusform.domains.azure.rendering.azapi_document import build_azapi_document
 from nexusform.domains.azure.rendering.azure_objects import (
     AzureObject,
     AzureObjects,
@@ -21,13 +21,13 @@ from nexusform.plans.plan import Plan
 def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
     """Export Terraform JSON configuration; warn about parts of the plan it cannot contain."""
     objects = collect_azure_objects(plan)
-    errors = list(_check_recreations(objects))
+    errors = list(_reject_incomplete_recreations(objects))
     if errors:
         return "", errors
     missing_parts = [f"removing {item.title}" for item in objects.deleted]
     missing_parts += [f"re-creating {item.title}" for item in objects.created if item.action is ResourceAction.REPLACE]
     missing_parts += [item.title for item in objects.cordons]
-    problems = list(_report_skipped(plan, objects.skipped))
+    problems = list(_report_objects_not_exported(plan, objects.skipped))
     if missing_parts:
         detail = (
             f"This format cannot express deletions and cordons: {format_first_items(missing_parts, 5)}. Do "
@@ -42,7 +42,7 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
 def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     """Export a script of `az networkcloud` commands."""
     objects = collect_azure_objects(plan)
-    errors = list(_check_recreations(objects))
+    errors = list(_reject_incomplete_recreations(objects))
     script, unsupported = render_az_script(objects)
     if unsupported:
         detail = (
@@ -53,10 +53,10 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     if errors:
         return "", errors
     is_empty = not (objects.applied or objects.deleted or objects.cordons)
-    return "" if is_empty else script, list(_report_skipped(plan, objects.skipped))
+    return "" if is_empty else script, list(_report_objects_not_exported(plan, objects.skipped))
 
 
-def _check_recreations(objects: AzureObjects) -> Iterator[Diagnostic]:
+def _reject_incomplete_recreations(objects: AzureObjects) -> Iterator[Diagnostic]:
     """Reject the re-creation of existing resources with unknown properties, since those would be lost."""
     incomplete = [item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties]
     if incomplete:
@@ -82,7 +82,7 @@ def _describe_missing_properties(incomplete: Sequence[AzureObject]) -> str:
     return f"The azure block {'; that '.join(descriptions[:3])} (write null where Azure has none)."
 
 
-def _report_skipped(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
+def _report_objects_not_exported(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
     """Report objects unknown to Azure, and scheduler settings absent in every body."""
     if vnfs:
         detail = (

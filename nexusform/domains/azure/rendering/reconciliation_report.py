@@ -10,10 +10,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.domains.azure.questions.reconciliation import ClusterCheck, VerifiedPredictions, VmCheck
-from nexusform.domains.azure.questions.replay import SiteReplay
+from nexusform.domains.azure.questions.placement_replay import SiteReplay
+from nexusform.domains.azure.questions.reconciliation import ClusterLocationCheck, VerifiedPredictions, VmCheck
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.placement_kinds.kinds import build_location_document
+from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.placements.prediction_scores import (
     COUNT_PREDICTION,
     MACHINE_PREDICTION,
@@ -23,8 +23,8 @@ from nexusform.placements.prediction_scores import (
     compute_score,
 )
 from nexusform.plans.plan import SeparationVerdict
+from nexusform.rendering.report.plan_sentences import format_prediction_accuracy
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
-from nexusform.rendering.report.wording import format_prediction_accuracy
 from nexusform.scheduling.racks.vms import Placement
 
 _MAX_ROWS: Final = 20
@@ -33,7 +33,7 @@ _UNKNOWN_CAUSE: Final = "no reason in the export"
 
 def build_reconciliation_report(
     origin: str,
-    checks: Sequence[ClusterCheck],
+    checks: Sequence[ClusterLocationCheck],
     absent: Sequence[str],
     uncaptured: Sequence[str],
     unfinished: Sequence[str],
@@ -47,7 +47,7 @@ def build_reconciliation_report(
     violated = [rule for rule in rules if rule.satisfied != "always"]
     sections = [_build_cluster_section(checks)] if checks else []
     if misses:
-        sections.append(_build_wrong_section(checks))
+        sections.append(_build_wrong_locations_section(checks))
     if absent:
         lines = tuple(f"- {name}" for name in absent)
         sections.append(Section("Not in the export (state kept)", lines, is_finding=True))
@@ -71,7 +71,7 @@ def build_reconciliation_report(
 
 
 def _build_summary(
-    checks: Sequence[ClusterCheck], wrong_count: int, violated: int, uncaptured: int, unfinished: int
+    checks: Sequence[ClusterLocationCheck], wrong_count: int, violated: int, uncaptured: int, unfinished: int
 ) -> str:
     """Build one sentence about all VMs, rules and unfinished changes."""
     location_text = "Every VM is where the state records it"
@@ -91,7 +91,7 @@ def _build_summary(
     return f"{location_text}{rules_text}{uncaptured_text}{unfinished_text}."
 
 
-def _build_cluster_section(checks: Sequence[ClusterCheck]) -> Section:
+def _build_cluster_section(checks: Sequence[ClusterLocationCheck]) -> Section:
     """Build the section of VMs in their recorded location, by cluster."""
     rows = []
     for check in checks:
@@ -107,7 +107,7 @@ def _build_cluster_section(checks: Sequence[ClusterCheck]) -> Section:
     return Section("Clusters", table=table)
 
 
-def _build_wrong_section(checks: Sequence[ClusterCheck]) -> Section:
+def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Section:
     """Build the section of VMs in another location, with counts by cause."""
     rows: list[Row] = []
     causes: Counter[str] = Counter()
@@ -215,7 +215,7 @@ _WRONG_VM: Final = RecordForm(
     VmCheck, "vm=name recorded observed cause?", recorded=build_location_document, observed=build_location_document
 )
 _CLUSTER: Final = RecordForm(
-    ClusterCheck,
+    ClusterLocationCheck,
     "address id=name vms=. rack_hits machine_hits=. misses",
     vms=lambda check: len(check.vms),
     machine_hits=lambda check: len(check.vms) - len(check.misses),
@@ -241,7 +241,7 @@ def _build_prediction_documents(site: str, record: PredictionRecord) -> Iterator
 
 
 def build_reconciliation_document(
-    checks: Iterable[ClusterCheck],
+    checks: Iterable[ClusterLocationCheck],
     absent: Sequence[str],
     uncaptured: Sequence[str],
     unfinished: Sequence[str],

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.documents.times import parse_duration, parse_time
-from nexusform.domains.azure.importers.az_model import STANDARD_FILES, AzInventory
-from nexusform.domains.azure.types.inventory_view import (
+from nexusform.domains.azure.importers.az_records import STANDARD_FILES, AzInventory
+from nexusform.domains.azure.types.inventory_attributes import (
     CLUSTERS_TYPE,
     MACHINES_TYPE,
     RACKS_TYPE,
     VIRTUAL_MACHINES_TYPE,
-    build_inventory_view,
+    build_inventory_attributes,
 )
 from nexusform.interfaces.plugins import DataResult, FileProblem, Files, ReadContext, ResourceType
 from nexusform.resource_types.machine_facts import list_machine_sku_names
@@ -22,7 +22,7 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING, MapType, SetType, Type
 
 if TYPE_CHECKING:  # few configurations read an inventory
-    from nexusform.domains.azure.importers.az_capture import Export
+    from nexusform.domains.azure.importers.az_capture_commands import AzExport
 
 # Kind of document by argument.
 FILE_ARGUMENTS: Final[Mapping[str, str]] = {
@@ -154,12 +154,16 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         return DataResult({}, problems)
     managed = frozenset(attributes.get("managed") or ()) | context.managed_names
     problems += _check_age(attributes, inventory, context.now)
-    return DataResult({"id": build_id(attributes), **build_inventory_view(inventory, managed)}, problems)
+    return DataResult({"id": build_id(attributes), **build_inventory_attributes(inventory, managed)}, problems)
 
 
-def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:
+def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
     """Read every named file."""
-    from nexusform.domains.azure.importers.az_capture import Export, find_irregular_files, read_directory
+    from nexusform.domains.azure.importers.az_capture_commands import (
+        AzExport,
+        find_irregular_files,
+        read_export_directory,
+    )
 
     directory = attributes.get("directory")
     if directory is not None:
@@ -169,10 +173,10 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:
             detail = (
                 f'{problem} A path is relative to where the command runs; in a module write "${{path.module}}/...".'
             )
-            return Export(problems=[Problem(("directory",), "unreadable-file", detail)])
+            return AzExport(problems=[Problem(("directory",), "unreadable-file", detail)])
         names += find_irregular_files(str(directory), names, files.is_file)
-        return read_directory(str(directory), names, files.read)
-    export = Export()
+        return read_export_directory(str(directory), names, files.read)
+    export = AzExport()
     for argument, kind in FILE_ARGUMENTS.items():
         name = attributes.get(argument)
         if name is not None:

@@ -13,37 +13,37 @@ from msgspec.structs import replace
 import nexusform
 from nexusform.applying.answer_comparison import compare_answer
 from nexusform.applying.prediction_checks import PredictionResults, build_prediction_records, verify_object_predictions
-from nexusform.applying.provider_calls import get_unfinished_change
+from nexusform.applying.provider_calls import get_failed_change
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, convert_problem
-from nexusform.domains.azure.importers.az_model import AzSite
-from nexusform.domains.azure.importers.az_sites import apply_recorded_names
+from nexusform.domains.azure.importers.az_records import AzSite
+from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from nexusform.domains.azure.providers.azure import KIND
 from nexusform.domains.azure.providers.azure_export import NAME
 from nexusform.domains.azure.providers.observed_site import ObservedSites
+from nexusform.domains.azure.questions.placement_replay import SiteReplay
 from nexusform.domains.azure.questions.reconciliation import (
-    ClusterCheck,
+    ClusterLocationCheck,
     ObservedMachines,
     VerifiedPredictions,
     compare_cluster_vms,
     run_replays,
 )
-from nexusform.domains.azure.questions.replay import SiteReplay
-from nexusform.domains.azure.workflow.site_import import find_source
+from nexusform.domains.azure.workflow.site_import import find_site_source
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ResourceType
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.placements.prediction_scores import TIE_PREDICTION, PredictionRecord, list_wrong_certain, parse_record
 from nexusform.planning.planner import make_plan
-from nexusform.planning.verdicts.fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
+from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
 from nexusform.plans.plan import PREDICTION_KEY, SeparationVerdict
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.scheduling.racks.vms import RackSpread
-from nexusform.state import codec
+from nexusform.state import state_codec
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.opening.provider_setup import list_managed_objects
-from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.run import Run, RunCallbacks, begin_run, build_base_request
+from nexusform.workflow.runs.state_locking import LockOptions
 from nexusform.workflow.runs.state_refresh import refresh_objects
 
 # Observed attributes of an object's VMs; requested attributes are not changed.
@@ -61,7 +61,7 @@ class ReconcileResult(Struct, frozen=True):
     `predictions`: results of predictions of applied plans.
     """
 
-    checks: tuple[ClusterCheck, ...] = ()
+    checks: tuple[ClusterLocationCheck, ...] = ()
     absent: tuple[str, ...] = ()
     uncaptured: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ def _read_sites(
     location: CommandContext, directory: str
 ) -> tuple[tuple[Sequence[AzSite], ObservedSites] | None, list[Diagnostic]]:
     """Read the sites and build their provider; None with diagnostics after errors."""
-    source, source_problems = find_source(location, directory)
+    source, source_problems = find_site_source(location, directory)
     if source is None:
         return None, source_problems
     try:
@@ -141,7 +141,7 @@ class _Reconciler:
         recorded = [
             instance.current.attributes for instance in self.state.instances.values() if instance.current is not None
         ]
-        self.sites = apply_recorded_names(sites, recorded)
+        self.sites = apply_recorded_site_names(sites, recorded)
         self.provider = provider
         self.provider.set_state_objects(recorded, list_managed_objects(self.state))
         self.types = run.project.registries.resource_types
@@ -234,19 +234,19 @@ class _Reconciler:
         pending = {
             address: instance
             for address, instance in self.state.instances.items()
-            if get_unfinished_change(instance.current)
+            if get_failed_change(instance.current)
         }
         if not pending:
             return
         reduced_state = replace(self.state, instances=pending)
         refreshed = refresh_objects(reduced_state, self.run.providers, self.types, lambda _address, _id: None)
         for address in sorted(pending, key=compute_address_order):
-            if unfinished := get_unfinished_change(refreshed.get(address, pending[address].current)):
+            if unfinished := get_failed_change(refreshed.get(address, pending[address].current)):
                 yield f"{address}: {unfinished['words']}"
 
     def _build_checks(
         self, observed: Mapping[Address, ObjectState], absent: Sequence[Address], uncaptured: Sequence[Address]
-    ) -> Iterator[ClusterCheck]:
+    ) -> Iterator[ClusterLocationCheck]:
         """Compare observed and recorded locations of the VMs of every object."""
         observed_machines = ObservedMachines.collect(self.sites)
         absent_set, uncaptured_set = frozenset(absent), frozenset(uncaptured)
@@ -266,7 +266,7 @@ class _Reconciler:
                 observed_machines,
             )
 
-    def _run_replays(self, checks: Sequence[ClusterCheck]) -> Iterator[SiteReplay]:
+    def _run_replays(self, checks: Sequence[ClusterLocationCheck]) -> Iterator[SiteReplay]:
         """Run the replays of every site."""
         for site in self.sites:
             removed: dict[str, int] = {}
@@ -339,7 +339,7 @@ class _Reconciler:
     def _write_state(self, new_state: State) -> list[Diagnostic]:
         try:
             self.run.project.backend.rewrite_journal(
-                codec.encode_state(new_state), self.run.stored.list_preserved_lines()
+                state_codec.encode_state(new_state), self.run.stored.list_preserved_lines()
             )
         except BackendProblem as problem:
             return [build_error("unwritable-state", str(problem))]

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct, field
 
 from nexusform.applying.events import StepEvent
-from nexusform.configuration.body_evaluation import prepare_body
+from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import ProviderBlock
 from nexusform.configuration.static_arguments import EMPTY_SCOPE
 from nexusform.diagnostics.diagnostic import (
@@ -33,9 +33,9 @@ from nexusform.domains.azure.importers.az_import import (
     Reference,
     build_imported_sites,
 )
-from nexusform.domains.azure.importers.az_model import AzSite
 from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
-from nexusform.domains.azure.importers.az_sites import apply_recorded_names
+from nexusform.domains.azure.importers.az_records import AzSite
+from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from nexusform.domains.azure.providers import azure
 from nexusform.domains.azure.providers.azure_export import SETTINGS, read_export
 from nexusform.domains.azure.providers.observed_site import ReadSites
@@ -50,10 +50,9 @@ from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.objects import EMPTY, ObjectState, State
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import find_backend, open_project
-from nexusform.workflow.opening.provider_setup import check_addresses
+from nexusform.workflow.opening.provider_setup import check_provider_addresses
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan
-from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.object_import import (
     CONFIGURATION_SUFFIX,
     ImportResult,
@@ -63,6 +62,7 @@ from nexusform.workflow.runs.object_import import (
     write_new_file,
 )
 from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run
+from nexusform.workflow.runs.state_locking import LockOptions
 
 PROVIDER: Final = "azure_export"
 _MACHINE: Final = "nexus_bare_metal_machine"
@@ -87,7 +87,7 @@ class Source(Struct, frozen=True):
     alias: str = ""
 
 
-class SiteImport(Struct, frozen=True):
+class SiteImportPlan(Struct, frozen=True):
     """Result of reading a source: new objects by address in planning order, their configuration and provider,
     site counts and diagnostics.
     """
@@ -108,7 +108,7 @@ def _read_sites(source: Source, state: State) -> tuple[tuple[ImportedSite, ...],
     diagnostics = [convert_problem(problem) for problem in problems]
     if has_errors(diagnostics):
         return (), diagnostics
-    named_sites = apply_recorded_names(sites, _list_attributes(state, source.provider))
+    named_sites = apply_recorded_site_names(sites, _list_attributes(state, source.provider))
     imported_sites = build_imported_sites(named_sites, collect_recorded_nodes(_list_attributes(state)))
     diagnostics += [convert_problem(finding) for site in imported_sites for finding in site.findings]
     return imported_sites, diagnostics
@@ -121,16 +121,16 @@ def _list_attributes(state: State, provider: str = "") -> Iterator[Mapping[str, 
             yield instance.current.attributes
 
 
-def plan_import(source: Source, state: State) -> SiteImport:
+def plan_site_import(source: Source, state: State) -> SiteImportPlan:
     """Plan the import of a source and its configuration. Objects in state stay unchanged."""
-    existing = _index_by_identity(state)
+    existing = _index_addresses_by_identity(state)
     sites, diagnostics = _read_sites(source, state)
     objects = [item for site in sites for item in site.objects]
     addresses = assign_addresses(objects, existing, state)
     new_objects = {addresses[item.type, item.id]: item for item in objects if (item.type, item.id) not in existing}
     diagnostics += _find_renamed_sites(new_objects, objects, state, source.provider)
     text = _render_configuration(new_objects, addresses, source) if new_objects else ""
-    return SiteImport(
+    return SiteImportPlan(
         objects=new_objects, text=text, provider=source.provider, sites=sites, diagnostics=tuple(diagnostics)
     )
 
@@ -167,10 +167,10 @@ def _find_renamed_sites(
         for machine in unlisted.get(name, ()):
             duplicates.setdefault((site, machine.site, machine.is_certain), []).append(machine.address)
     for (site, old_site, is_certain), addresses in sorted(duplicates.items()):
-        yield _report_renamed_site(site, old_site, addresses, is_certain=is_certain)
+        yield _report_site_renamed(site, old_site, addresses, is_certain=is_certain)
 
 
-def _report_renamed_site(site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool) -> Diagnostic:
+def _report_site_renamed(site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool) -> Diagnostic:
     """Report machines in state at a site of another name."""
     machines = format_count(len(addresses), "machine")
     detail = (
@@ -192,7 +192,7 @@ def _report_renamed_site(site: str, old_site: str, addresses: Sequence[str], *, 
     return build_warning("machines-from-another-site", f"{detail} {remedy}")
 
 
-def _index_by_identity(state: State) -> dict[Reference, Address]:
+def _index_addresses_by_identity(state: State) -> dict[Reference, Address]:
     """Index the addresses of objects in state by type and id."""
     return {
         (address.type, str(instance.current.attributes.get("id"))): address
@@ -211,7 +211,7 @@ def assign_addresses(
     name get the site as prefix.
     """
     object_list = list(objects)
-    shared = Counter((item.type, _build_label(item.attributes["name"])) for item in object_list)
+    shared = Counter((item.type, _build_address_label(item.attributes["name"])) for item in object_list)
     used = {(address.type, address.name) for address in (*state.instances, *existing.values())}
     addresses: dict[Reference, Address] = {}
     for item in object_list:
@@ -219,9 +219,9 @@ def assign_addresses(
         if recorded_address is not None:
             addresses[item.type, item.id] = recorded_address
             continue
-        label = _build_label(item.attributes["name"])
+        label = _build_address_label(item.attributes["name"])
         if shared[item.type, label] > 1:
-            label = _build_label(item.id.replace("/", "-"))
+            label = _build_address_label(item.id.replace("/", "-"))
         unique_label, number = label, 2
         while (item.type, unique_label) in used:
             unique_label, number = f"{label}_{number}", number + 1
@@ -230,7 +230,7 @@ def assign_addresses(
     return addresses
 
 
-def _build_label(name: str) -> str:
+def _build_address_label(name: str) -> str:
     """Convert a name to a valid label of an address."""
     label = _INVALID_LABEL_CHARACTERS.sub("_", name)
     return label if label[:1].isalpha() or label[:1] == "_" else f"_{label}"
@@ -279,27 +279,27 @@ def import_site(
     rejection = check_generated_path(path) or _check_target_file(path, location.directory)
     if rejection is not None:
         return ImportResult(diagnostics=(rejection,))
-    state, problems, sources = _read_state(location)
+    state, problems, sources = _read_state_before_import(location)
     if has_errors(problems):
         return ImportResult(diagnostics=tuple(problems), sources=sources)
-    source, new_problems = find_source(location, source_name)
+    source, new_problems = find_site_source(location, source_name)
     problems += new_problems
-    site_import = plan_import(source, state) if source is not None else SiteImport()
+    site_import = plan_site_import(source, state) if source is not None else SiteImportPlan()
     problems += site_import.diagnostics
-    lines = tuple(map(_format_site, site_import.sites))
+    lines = tuple(map(_format_site_counts, site_import.sites))
     if has_errors(problems) or not site_import.objects:
         return ImportResult(lines, 0, tuple(problems), sources)
     new_problems = write_new_file(path, site_import.text)
     if has_errors(new_problems):
         return ImportResult(diagnostics=(*problems, *new_problems), sources=sources)
-    new_problems, sources = _write_state(location, site_import, locking, notices)
+    new_problems, sources = _write_imported_state(location, site_import, locking, notices)
     problems += new_problems
     if has_errors(new_problems):
         Path(path).unlink()
     return ImportResult(lines, len(site_import.objects), tuple(problems), sources)
 
 
-def _format_site(site: ImportedSite) -> str:
+def _format_site_counts(site: ImportedSite) -> str:
     """Format the counts of a site: `lon1: 8 racks, 128 machines, 15 clusters; 900 VMs imported, 0 occupied`."""
     types = [item.type for item in site.objects]
     parts = [
@@ -311,7 +311,7 @@ def _format_site(site: ImportedSite) -> str:
     return f"{site.name}: {', '.join(parts)}; {vms}, {site.occupied:,} occupied"
 
 
-def _read_state(location: CommandContext) -> tuple[State, list[Diagnostic], Mapping[str, SourceFile]]:
+def _read_state_before_import(location: CommandContext) -> tuple[State, list[Diagnostic], Mapping[str, SourceFile]]:
     """Read the state before the import; configuration is optional."""
     backend, problems, sources = find_backend(location)
     if backend is None or has_errors(problems):
@@ -320,8 +320,8 @@ def _read_state(location: CommandContext) -> tuple[State, list[Diagnostic], Mapp
     return (stored.state if stored is not None else EMPTY), [*problems, *read_problems], sources
 
 
-def _write_state(
-    location: CommandContext, site_import: SiteImport, locking: LockOptions, notices: RunCallbacks
+def _write_imported_state(
+    location: CommandContext, site_import: SiteImportPlan, locking: LockOptions, notices: RunCallbacks
 ) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
     """Open the configuration with the new file, and write the objects to the state under its lock."""
     opened = open_project(location)
@@ -334,10 +334,10 @@ def _write_state(
     return [*problems, *run.diagnostics], opened.sources
 
 
-def _apply_import(run: Run, site_import: SiteImport) -> list[Diagnostic]:
+def _apply_import(run: Run, site_import: SiteImportPlan) -> list[Diagnostic]:
     """Write the objects to the state by a plan without changes. Report an error if configuration and objects differ."""
     state = run.stored.state
-    existing = _index_by_identity(state)
+    existing = _index_addresses_by_identity(state)
     if any((item.type, item.id) in existing for item in site_import.objects.values()):
         return [
             build_error("state-changed-during-import", ("Another process imported meanwhile. Run the command again."))
@@ -366,7 +366,7 @@ def _apply_import(run: Run, site_import: SiteImport) -> list[Diagnostic]:
         return problems
     differing = [c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP]
     if differing:
-        return [*problems, _build_change_error([str(change.address) for change in differing])]
+        return [*problems, _build_import_change_error([str(change.address) for change in differing])]
     return [*problems, *apply_plan(run, plan, _SilentListener(), PlanApplyOptions()).diagnostics]
 
 
@@ -383,7 +383,7 @@ class _SilentListener:
         """Ignore the end of a step."""
 
 
-def _build_change_error(differing: Sequence[str]) -> Diagnostic:
+def _build_import_change_error(differing: Sequence[str]) -> Diagnostic:
     return build_error(
         "import-with-changes",
         "An import must not change anything, but the configuration written for "
@@ -402,7 +402,7 @@ def _check_target_file(path: str, root: str) -> Diagnostic | None:
     return build_error("generated-configuration-exists", detail)
 
 
-def find_source(location: CommandContext, source_name: str) -> tuple[Source | None, list[Diagnostic]]:
+def find_site_source(location: CommandContext, source_name: str) -> tuple[Source | None, list[Diagnostic]]:
     """Find the source named by `-from`: an exported directory, or `azure`."""
     configuration, _ = load_project_configuration(location)
     blocks = configuration.root.providers if configuration is not None else {}
@@ -431,7 +431,7 @@ def _build_directory_source(location: CommandContext, directory: str, blocks: Ma
     block = {"directory": configured_path}
     if not settings_by_key:
         return Source(directory, read_sites, PROVIDER, block)
-    alias = _build_label(Path(directory).resolve().name)
+    alias = _build_address_label(Path(directory).resolve().name)
     return Source(name=directory, read=read_sites, provider=f"{PROVIDER}.{alias}", settings=block, alias=alias)
 
 
@@ -442,7 +442,7 @@ def find_azure_settings(
     block = blocks.get(azure.KIND)
     settings = _read_settings(block, azure.SETTINGS) if block is not None else {}
     try:
-        untrusted = check_addresses(block, settings, location) if block is not None else []
+        untrusted = check_provider_addresses(block, settings, location) if block is not None else []
         if not untrusted:
             azure.resolve_subscription(settings)
     except ProviderProblem as problem:
@@ -457,5 +457,5 @@ def is_azure_source(source_name: str) -> bool:
 
 def _read_settings(block: ProviderBlock, schema: BlockSchema) -> Mapping[str, Any]:
     """Read the literal settings of a provider block."""
-    body, _ = prepare_body(block.body, schema, block.span)
+    body, _ = build_prepared_body(block.body, schema, block.span)
     return body.evaluate(EMPTY_SCOPE)[0]

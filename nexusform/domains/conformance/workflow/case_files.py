@@ -20,7 +20,7 @@ _MAX_LINE: Final = 64 << 20  # bytes of one decision
 INVALID: Final = "invalid-conformance-case"
 
 
-class Case(Struct, frozen=True):
+class ConformanceCase(Struct, frozen=True):
     """Recorded decision of a real system: its knowledge, the request and the answer. The system draws among the
     decision and `equivalent`, so these are right too.
     """
@@ -37,14 +37,14 @@ class Case(Struct, frozen=True):
         return answer == self.decision or answer in self.equivalent
 
 
-class LocatedCase(Struct, frozen=True):
+class LocatedConformanceCase(Struct, frozen=True):
     """Case with its place, `FILE:LINE`."""
 
     place: str
-    case: Case
+    case: ConformanceCase
 
 
-def read_cases(directory: str, problems: list[Diagnostic]) -> Iterator[LocatedCase]:
+def read_cases(directory: str, problems: list[Diagnostic]) -> Iterator[LocatedConformanceCase]:
     """Yield the cases of a directory in the order of file names and lines; adds to `problems`."""
     try:
         paths = sorted((*Path(directory).glob("*.jsonl"), *Path(directory).glob("*.jsonl.gz")))
@@ -63,7 +63,7 @@ def read_cases(directory: str, problems: list[Diagnostic]) -> Iterator[LocatedCa
                 if not line.strip():
                     continue
                 try:
-                    yield LocatedCase(f"{path.name}:{number}", json.decode(line, type=Case))
+                    yield LocatedConformanceCase(f"{path.name}:{number}", json.decode(line, type=ConformanceCase))
                 except (DecodeError, ValidationError) as problem:
                     detail = f"{path}, line {number}: {problem}. A case is one JSON object per line."
                     problems.append(build_error(INVALID, detail))

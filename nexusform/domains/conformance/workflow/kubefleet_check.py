@@ -23,7 +23,7 @@ from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.rendering.manifest_export import render_fleet_manifests
 from nexusform.domains.fleet.scheduling.bindings import BindingState, Health, Member
 from nexusform.network.loopback import find_free_port
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.resource_types.registry import build_registries
 from nexusform.workflow.program_checks import CheckOutcome, CheckProblem
@@ -45,14 +45,14 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> C
     fleet = find_planned_fleet(result)
     placements = list(fleet.outcome.placements.values()) if fleet is not None else []
     members = fleet.outcome.member_list.members if fleet is not None else ()
-    new_placements = [placement for placement in placements if _is_checkable(placement)]
+    new_placements = [placement for placement in placements if _is_placement_checkable(placement)]
     if any(member.health not in _HEALTH for member in members):
         raise CheckProblem("A member has not joined, or reports no health.")
     end, has_timed_out = time.monotonic() + seconds, False
     try:
         version = read_agent_version(Path(programs, _AGENT))
         with open_programs(programs) as running:
-            start_hub(running, Path(programs))
+            start_hub_agent(running, Path(programs))
             check = FleetCheck(running, version, {body["metadata"]["name"]: body for body in _read_manifests(result)})
             check.join_members(members)
             for placement in new_placements:
@@ -75,7 +75,7 @@ def read_agent_version(program: Path) -> str:
     return found[1].decode() if found and found[1] != b"0.0.0" else "of unknown version"
 
 
-def _is_checkable(placement: PlacementPlan) -> bool:
+def _is_placement_checkable(placement: PlacementPlan) -> bool:
     spec = placement.spec
     return spec.is_new and not spec.configuration.namespace and not placement.is_left_unchanged
 
@@ -87,7 +87,7 @@ def _read_manifests(result: PlanResult) -> Iterator[Body]:
             yield body
 
 
-def start_hub(running: LoopbackPrograms, programs: Path) -> None:
+def start_hub_agent(running: LoopbackPrograms, programs: Path) -> None:
     """Start the hub agent with an API server of the fleet's kinds. Raises ProgramProblem."""
     files = sorted((programs / "crds").glob("*.yaml"))
     if not files:
@@ -101,9 +101,9 @@ def start_hub(running: LoopbackPrograms, programs: Path) -> None:
         except (OSError, yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError):
             raise ProgramProblem(f"{file} is not a definition of a kind.") from None
         running.call("POST", _DEFINITIONS, body)
-    running.call("POST", "/api/v1/namespaces", build_object("v1", "Namespace", "fleet-system"))
+    running.call("POST", "/api/v1/namespaces", build_named_object("v1", "Namespace", "fleet-system"))
     for name in names:
-        running.wait_for("kube-apiserver", partial(_is_served, running, name))
+        running.wait_for("kube-apiserver", partial(_is_api_served, running, name))
     running.start(
         _AGENT,
         "--leader-elect=false",
@@ -133,7 +133,7 @@ class FleetCheck:
     def join_members(self, members: tuple[Member, ...]) -> None:
         """Create the members, and report as their agents. Raises ProgramProblem."""
         for member in members:
-            body = build_object("cluster.kubernetes-fleet.io/v1beta1", "MemberCluster", member.name)
+            body = build_named_object("cluster.kubernetes-fleet.io/v1beta1", "MemberCluster", member.name)
             body["metadata"]["labels"] = dict(member.labels)
             taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in member.taints]
             identity = {"kind": "User", "name": "member", "apiGroup": "rbac.authorization.k8s.io"}
@@ -145,7 +145,7 @@ class FleetCheck:
             name = member.name
             path = f"{_MEMBERS}/namespaces/fleet-member-{name}/internalmemberclusters/{name}"
             agent = self._running.wait_for(_AGENT, partial(self._running.call, "GET", path), _MEMBER_SECONDS)
-            status = _build_status(member, agent["metadata"]["generation"])
+            status = _build_member_status(member, agent["metadata"]["generation"])
             self._running.call("PATCH", f"{path}/status", {"status": status}, _MERGE)
         for index, member in enumerate(members):
             path = f"{_MEMBERS}/memberclusters/{member.name}"
@@ -164,19 +164,19 @@ class FleetCheck:
         # Resources have no effect on the choice of clusters.
         selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "nothing"}
         policy = {"policy": manifest["spec"]["policy"]} if manifest["spec"].get("policy") else {}
-        body = build_object("placement.kubernetes-fleet.io/v1beta1", "ClusterResourcePlacement", name)
+        body = build_named_object("placement.kubernetes-fleet.io/v1beta1", "ClusterResourcePlacement", name)
         body["spec"] = {**policy, "resourceSelectors": [selector]}
         path = f"{_PLACEMENTS}/clusterresourceplacements"
         self._running.call("POST", path, body)
         statuses: list[str] = []
 
         def is_decided() -> bool:
-            statuses.append(find_status(self._running.call("GET", f"{path}/{name}")))
+            statuses.append(find_scheduled_status(self._running.call("GET", f"{path}/{name}")))
             return bool(statuses[-1])
 
         self._running.wait_for(_AGENT, is_decided, _MEMBER_SECONDS)
         actual = {
-            item["spec"]["targetCluster"]: read_scores(item["spec"])
+            item["spec"]["targetCluster"]: read_binding_scores(item["spec"])
             for item in self.list_bindings(name)
             if item["spec"]["state"] != "Unscheduled"
         }
@@ -203,7 +203,7 @@ class FleetCheck:
         return sorted(bindings, key=lambda item: str(item["spec"]["targetCluster"]))
 
 
-def _build_status(member: Member, generation: int) -> Body:
+def _build_member_status(member: Member, generation: int) -> Body:
     """Build the status reported by the agent of a member."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     conditions = [
@@ -229,17 +229,17 @@ def _build_status(member: Member, generation: int) -> Body:
     }
 
 
-def build_object(version: str, kind: str, name: str) -> dict[str, Any]:
+def build_named_object(version: str, kind: str, name: str) -> dict[str, Any]:
     """Build an object with a name."""
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
 
 
-def _is_served(running: LoopbackPrograms, name: str) -> bool:
+def _is_api_served(running: LoopbackPrograms, name: str) -> bool:
     conditions = running.call("GET", f"{_DEFINITIONS}/{name}").get("status", {}).get("conditions", ())
     return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
 
 
-def find_status(placement: Body) -> str:
+def find_scheduled_status(placement: Body) -> str:
     """Return the status of the condition Scheduled, "" if the scheduler has not decided."""
     for item in placement.get("status", {}).get("conditions", ()):
         is_current = item.get("observedGeneration") == placement["metadata"]["generation"]
@@ -248,7 +248,7 @@ def find_status(placement: Body) -> str:
     return ""
 
 
-def read_scores(spec: Body) -> dict[str, int | None]:
+def read_binding_scores(spec: Body) -> dict[str, int | None]:
     """Return the scores of a binding."""
     scores = (spec.get("clusterDecision") or {}).get("clusterScore") or {}
     return {"affinity": scores.get("affinityScore"), "topologySpread": scores.get("priorityScore")}

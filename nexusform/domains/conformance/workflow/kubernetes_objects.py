@@ -71,7 +71,7 @@ def build_pod(spec: PodSpec, name: str, node: str = "", only_node: str = "") -> 
         "nodeSelector": dict(spec.node_selector),
         "tolerations": [_build_toleration(item) for item in spec.tolerations],
         "affinity": _build_affinity(spec, only_node),
-        "topologySpreadConstraints": [_build_spread(item) for item in spec.spread],
+        "topologySpreadConstraints": [_build_topology_spread(item) for item in spec.spread],
     }
     if node:
         body["nodeName"] = node
@@ -79,7 +79,7 @@ def build_pod(spec: PodSpec, name: str, node: str = "", only_node: str = "") -> 
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
 
 
-def check_support(spec: PodSpec) -> None:
+def check_pod_support(spec: PodSpec) -> None:
     """Check the rules of a pod. Raises UnsupportedPod."""
     reasons = {
         "another scheduler or devices": spec.has_unknown_rules,
@@ -157,8 +157,8 @@ def _build_affinity(spec: PodSpec, only_node: str) -> Body:
     ]
     return {
         "nodeAffinity": node,
-        "podAffinity": _build_pod_terms(spec.affinity, spec.preferred_affinity),
-        "podAntiAffinity": _build_pod_terms(spec.anti_affinity, spec.preferred_anti_affinity),
+        "podAffinity": _build_pod_affinity(spec.affinity, spec.preferred_affinity),
+        "podAntiAffinity": _build_pod_affinity(spec.anti_affinity, spec.preferred_anti_affinity),
     }
 
 
@@ -166,25 +166,25 @@ def _build_term(term: NodeTerm) -> Body:
     return {"matchExpressions": _build_requirements(term.labels), "matchFields": _build_requirements(term.fields)}
 
 
-def _build_pod_terms(required: Sequence[PodTerm], preferred: Sequence[PodTerm]) -> Body:
+def _build_pod_affinity(required: Sequence[PodTerm], preferred: Sequence[PodTerm]) -> Body:
     return {
-        "requiredDuringSchedulingIgnoredDuringExecution": [_build_pod_term(term) for term in required],
+        "requiredDuringSchedulingIgnoredDuringExecution": [_build_pod_affinity_term(term) for term in required],
         "preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": term.weight, "podAffinityTerm": _build_pod_term(term)} for term in preferred
+            {"weight": term.weight, "podAffinityTerm": _build_pod_affinity_term(term)} for term in preferred
         ],
     }
 
 
-def _build_pod_term(term: PodTerm) -> Body:
+def _build_pod_affinity_term(term: PodTerm) -> Body:
     body: Body = {"topologyKey": term.topology_key, "namespaces": list(term.namespaces)}
     if term.selector is not None:
-        body["labelSelector"] = _build_selector(term.selector)
+        body["labelSelector"] = _build_label_selector(term.selector)
     if term.namespace_selector is not None:
-        body["namespaceSelector"] = _build_selector(term.namespace_selector)
+        body["namespaceSelector"] = _build_label_selector(term.namespace_selector)
     return body
 
 
-def _build_spread(item: SpreadConstraint) -> Body:
+def _build_topology_spread(item: SpreadConstraint) -> Body:
     body: Body = {
         "topologyKey": item.topology_key,
         "maxSkew": item.max_skew,
@@ -193,13 +193,13 @@ def _build_spread(item: SpreadConstraint) -> Body:
         "nodeTaintsPolicy": "Honor" if item.honor_taints else "Ignore",
     }
     if item.selector is not None:
-        body["labelSelector"] = _build_selector(item.selector)
+        body["labelSelector"] = _build_label_selector(item.selector)
     if item.is_hard and item.min_domains > 1:
         body["minDomains"] = item.min_domains
     return body
 
 
-def _build_selector(selector: LabelSelector) -> Body:
+def _build_label_selector(selector: LabelSelector) -> Body:
     return {
         "matchLabels": dict(selector.match_labels),
         "matchExpressions": _build_requirements(selector.match_expressions),

@@ -21,8 +21,8 @@ from typing import Any, Final, TypeVar
 from msgspec import json
 
 from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest
-from nexusform.network.errors import WebError
 from nexusform.network.loopback import find_free_port
+from nexusform.network.web_errors import WebError
 
 _START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 10.0

@@ -19,7 +19,7 @@ from nexusform.domains.openstack.scheduling.nova_hosts import build_sku_name
 from nexusform.domains.openstack.scheduling.nova_profile import DEFAULT_FILTERS, build_settings
 from nexusform.domains.openstack.scheduling.recorded_decisions import build_hosts_without_servers
 from nexusform.placements.vm_demands import PlacedVm
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.scheduling.racks.uncertainty.certainty import OccupyOperation, PlaceOperation, ReleaseOperation, Token
@@ -34,7 +34,7 @@ _DRIVER: Final = "nova_driver.py"
 _MAX_DIFFERENCES: Final = 100
 
 
-class _Request(Struct):
+class _NovaRequest(Struct):
     """Request of the driver, and the prediction for it: `predicted` is "" for a VM without a decision to check.
     `servers` run before it.
     """
@@ -49,7 +49,7 @@ class _Request(Struct):
 def check_with_nova(result: PlanResult, python: str, seconds: float) -> CheckOutcome:
     """Check the decisions on the VMs of all OpenStack sites. Raises CheckProblem."""
     on_nova = [site for site in result.sites.values() if site.scheduler.profile.platform == _PLATFORM]
-    sites = [replay for site in on_nova if (replay := _SiteReplay(result, site)).total]
+    sites = [replay for site in on_nova if (replay := _NovaSiteReplay(result, site)).total]
     program = shutil.which(python)
     if program is None:
         raise CheckProblem(f"{python} is no program.")
@@ -75,7 +75,7 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> CheckOut
 
 
 def _run_driver(
-    running: LoopbackPrograms, program: str, sites: list[_SiteReplay], seconds: float
+    running: LoopbackPrograms, program: str, sites: list[_NovaSiteReplay], seconds: float
 ) -> tuple[list[Any], bool]:
     """Return the answers, and whether the time ended before the last one. Raises ProgramProblem."""
     driver, source, answers = map(running.get_path, (_DRIVER, "sites.jsonl", "answers.jsonl"))
@@ -87,12 +87,12 @@ def _run_driver(
     return [json.decode(line) for line in lines if line.endswith(b"\n")], has_timed_out
 
 
-class _SiteReplay:
+class _NovaSiteReplay:
     """Operations of a plan on one site, as requests of the driver. `total` is the number of decisions."""
 
     def __init__(self, result: PlanResult, site: SitePlan) -> None:
         self.total = 0
-        self.requests: list[_Request] = []
+        self.requests: list[_NovaRequest] = []
         self._site = site
         self._attributes = next(
             dict(change.after)
@@ -127,7 +127,7 @@ class _SiteReplay:
         requests = [request.body for request in self.requests]
         return {**self._build_site(), "servers": self._first_servers, "requests": requests}
 
-    def build_case(self, request: _Request, hosts: list[str], version: str) -> Body:
+    def build_case(self, request: _NovaRequest, hosts: list[str], version: str) -> Body:
         """Build the case of `nexusform conformance` with a decision of Nova."""
         servers, group = dict(request.servers), request.body["group"]
         for host in group["members"] if group else ():
@@ -188,7 +188,7 @@ class _SiteReplay:
                 and all(hint.scope is HintScope.MACHINE and hint.vms_by_machine for hint in hints)
             ):
                 predicted = host
-                group = _build_group(hints[0]) if hints else None
+                group = _build_server_group(hints[0]) if hints else None
             sku = demand.sku
         else:
             sku = operation.sku
@@ -206,7 +206,7 @@ class _SiteReplay:
             "name": name,
             "released": released,
         }
-        self.requests.append(_Request(address, vm.name, predicted, body, dict(self._servers)))
+        self.requests.append(_NovaRequest(address, vm.name, predicted, body, dict(self._servers)))
         self._servers[name] = {**size, "host": host, "is_building": True}
 
 
@@ -214,7 +214,7 @@ def _name_server(token: Token) -> str:
     return f"vm{token}"
 
 
-def _build_group(hint: Hint) -> Body:
+def _build_server_group(hint: Hint) -> Body:
     """Build a server group with its members. A host of the hint has the maximum of them."""
     counts = dict(hint.vms_by_machine)
     policy = ("affinity" if hint.is_affinity else "anti-affinity") if hint.is_hard else ""

@@ -21,7 +21,7 @@ from nexusform.domains.conformance.workflow.kubernetes_objects import (
     build_default_service,
     build_node,
     build_pod,
-    check_support,
+    check_pod_support,
 )
 from nexusform.domains.conformance.workflow.loopback_programs import (
     LoopbackPrograms,
@@ -31,11 +31,11 @@ from nexusform.domains.conformance.workflow.loopback_programs import (
 )
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.planning.object_pods import PredictionInput
-from nexusform.domains.pods.scheduling.explanation import run_prediction
+from nexusform.domains.pods.scheduling.pod_explanation import run_prediction
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.workflow.program_checks import CheckOutcome, CheckProblem
 
@@ -49,7 +49,7 @@ _PENDING: Final = ""
 PodKey = tuple[str, int]
 
 
-class TimeIsUp(Exception):
+class CheckTimeExceeded(Exception):
     """End of the time for the check."""
 
 
@@ -63,10 +63,10 @@ def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> C
         version = read_version(Path(programs, PROGRAM), "--version")
         with open_programs(programs) as running:
             start_scheduler(running)
-            check = SchedulerCheck(running, version, time.monotonic() + seconds)
+            check = KubeSchedulerCheck(running, version, time.monotonic() + seconds)
             for inputs, pods in predictions:
                 check.check_prediction(inputs, pods)
-    except TimeIsUp:
+    except CheckTimeExceeded:
         has_timed_out = True
     except ProgramProblem as problem:
         raise CheckProblem(str(problem)) from None
@@ -91,7 +91,7 @@ def start_scheduler(running: LoopbackPrograms, *flags: str) -> None:
     running.start(PROGRAM, f"--config={path}", *kubeconfigs, "--secure-port=0", *flags)
 
 
-class SchedulerCheck:
+class KubeSchedulerCheck:
     """Situation in the API server, and the results so far. `pods` are the running ones by spec and node."""
 
     def __init__(self, running: LoopbackPrograms, version: str, ends_at: float) -> None:
@@ -114,15 +114,15 @@ class SchedulerCheck:
         self._prediction += 1
         if inputs.cluster.nominated_pods:
             return
-        self._prepare_cluster(inputs.cluster)
+        self._replace_cluster(inputs.cluster)
 
         def check_decision(workload: str, number: int, scheduler: SpecScheduler) -> None:
             address, outcome = pods.get((workload, number), ("", None))
             if outcome is None or not outcome.trigger or outcome.victims or scheduler.volume_needs:
                 return
             try:
-                check_support(scheduler.group.spec)
-                self._prepare_pods(scheduler)
+                check_pod_support(scheduler.group.spec)
+                self._replace_running_pods(scheduler)
                 self._compare_decision(address, outcome, scheduler)
             except UnsupportedPod:
                 return
@@ -139,10 +139,10 @@ class SchedulerCheck:
 
     # --- the situation ---------------------------------------------------------------------------
 
-    def _prepare_cluster(self, cluster: Cluster) -> None:
+    def _replace_cluster(self, cluster: Cluster) -> None:
         """Create the nodes and namespaces of a cluster in place of those of another."""
         for name, labels in cluster.namespaces.items():
-            self._prepare_namespace(name, dict(labels))
+            self._ensure_namespace(name, dict(labels))
         if self._cluster is not None and self._cluster.nodes == cluster.nodes:
             return
         for (spec, _), names in self._pods.items():
@@ -156,13 +156,13 @@ class SchedulerCheck:
         counts = Counter(name for node in cluster.nodes for name in node.images or ())
         self._nodes = [build_node(node, kubelet_version, counts, len(cluster.nodes)) for node in cluster.nodes]
         for node in self._nodes:
-            self._check_time()
+            self._check_time_limit()
             self._running.call("POST", "/api/v1/nodes", {**node, "status": {}})
             path = f"/api/v1/nodes/{node['metadata']['name']}/status"
             self._running.call("PATCH", path, {"status": node["status"]}, "strategic-merge-patch")
         time.sleep(_SETTLE_SECONDS)
 
-    def _prepare_namespace(self, name: str, labels: dict[str, str]) -> None:
+    def _ensure_namespace(self, name: str, labels: dict[str, str]) -> None:
         if name in self._namespaces:
             return
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
@@ -172,7 +172,7 @@ class SchedulerCheck:
             self._running.call("POST", "/api/v1/namespaces", body)
         self._namespaces.add(name)
 
-    def _prepare_pods(self, scheduler: SpecScheduler) -> None:
+    def _replace_running_pods(self, scheduler: SpecScheduler) -> None:
         """Create and delete pods until the running ones are those of the prediction. Raises UnsupportedPod."""
         cache = scheduler.cache
         required: dict[tuple[PodSpec, str], int] = {}
@@ -187,19 +187,19 @@ class SchedulerCheck:
             while len(names) > count:
                 self._delete_pod(spec.namespace, names.pop())
             while len(names) < count:
-                self._check_time()
+                self._check_time_limit()
                 name = next(self._names)
                 self._create_pod(build_pod(spec, name, node))
                 names.append(name)
         self._pods = {key: names for key, names in self._pods.items() if names}
 
-    def _prepare_service(self, service: Body | None) -> None:
+    def _replace_service(self, service: Body | None) -> None:
         """Replace the Service behind the default spreading of the last pod."""
         if service == self._service:
             return
         for body, method in ((self._service, "DELETE"), (service, "POST")):
             if body is not None:
-                self._prepare_namespace(body["metadata"]["namespace"], {})
+                self._ensure_namespace(body["metadata"]["namespace"], {})
                 path = f"/api/v1/namespaces/{body['metadata']['namespace']}/services"
                 name = f"/{body['metadata']['name']}" if method == "DELETE" else ""
                 self._running.call(method, f"{path}{name}", None if method == "DELETE" else body)
@@ -208,15 +208,15 @@ class SchedulerCheck:
 
     def _create_pod(self, body: Body) -> None:
         namespace = body["metadata"]["namespace"]
-        self._prepare_namespace(namespace, {})
+        self._ensure_namespace(namespace, {})
         self._running.call("POST", f"/api/v1/namespaces/{namespace}/pods", body)
 
     def _delete_pod(self, namespace: str, name: str) -> None:
         self._running.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=0")
 
-    def _check_time(self) -> None:
+    def _check_time_limit(self) -> None:
         if time.monotonic() > self._ends_at:
-            raise TimeIsUp
+            raise CheckTimeExceeded
 
     # --- the decision ----------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class SchedulerCheck:
         spec, is_daemon = scheduler.group.spec, outcome.workload.split("/")[1] == "DaemonSet"
         if is_daemon and not outcome.node:
             raise UnsupportedPod("a daemon without a node")
-        self._prepare_service(build_default_service(spec))
+        self._replace_service(build_default_service(spec))
         expected = {outcome.node} if is_daemon else _list_best_nodes(scheduler)
         body = build_pod(spec, next(self._names), only_node=outcome.node if is_daemon else "")
         answers = [self._decide(body)]
@@ -245,7 +245,7 @@ class SchedulerCheck:
 
     def _decide(self, body: Body) -> str:
         """Create a pod and return the node of the scheduler's decision. Raises ProgramProblem, TimeIsUp."""
-        self._check_time()
+        self._check_time_limit()
         self._create_pod(body)
         path = f"/api/v1/namespaces/{body['metadata']['namespace']}/pods/{body['metadata']['name']}"
         answers: list[str] = []

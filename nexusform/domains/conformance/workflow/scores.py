@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.domains.conformance.workflow.answers import Answer, NoAnswer
-from nexusform.domains.conformance.workflow.case_files import LocatedCase
+from nexusform.domains.conformance.workflow.case_answers import Answer, NoAnswer
+from nexusform.domains.conformance.workflow.case_files import LocatedConformanceCase
 
 _CASES_OF_ONE_PROCESS: Final = 500  # more start other processes
 _CHUNK: Final = 50  # cases sent to a process at once
@@ -50,29 +50,29 @@ class ConformanceScore(Struct):
     wrong: list[WrongAnswer] = field(default_factory=list)
 
 
-def score_cases(cases: Iterable[LocatedCase], answer: Answer) -> ConformanceScore:
+def score_cases(cases: Iterable[LocatedConformanceCase], answer: Answer) -> ConformanceScore:
     """Compare the answers to all cases with the decisions. Many cases are answered on all processors."""
     score = ConformanceScore()
     remaining = iter(cases)
     for item in islice(remaining, _CASES_OF_ONE_PROCESS):
-        _add_answer(score, item, *_find_answer(answer, item))
+        _count_answer(score, item, *_find_answer(answer, item))
     following = next(remaining, None)
     if following is None:
         return score
     with Pool(initializer=signal, initargs=(SIGINT, SIG_IGN)) as pool:
-        waiting: deque[LocatedCase] = deque()
+        waiting: deque[LocatedConformanceCase] = deque()
 
-        def list_waiting() -> Iterator[LocatedCase]:
+        def list_waiting() -> Iterator[LocatedConformanceCase]:
             for item in chain([following], remaining):
                 waiting.append(item)
                 yield item
 
         for predicted, reason in pool.imap(partial(_find_answer, answer), list_waiting(), _CHUNK):
-            _add_answer(score, waiting.popleft(), predicted, reason)
+            _count_answer(score, waiting.popleft(), predicted, reason)
     return score
 
 
-def _find_answer(answer: Answer, item: LocatedCase) -> tuple[Any, str]:
+def _find_answer(answer: Answer, item: LocatedConformanceCase) -> tuple[Any, str]:
     """Return the answer to a case, or the reason for no answer."""
     try:
         return answer(item.case), ""
@@ -80,7 +80,7 @@ def _find_answer(answer: Answer, item: LocatedCase) -> tuple[Any, str]:
         return None, str(problem)
 
 
-def _add_answer(score: ConformanceScore, item: LocatedCase, predicted: Any, reason: str) -> None:
+def _count_answer(score: ConformanceScore, item: LocatedConformanceCase, predicted: Any, reason: str) -> None:
     case = item.case
     system = score.systems.setdefault((case.system, case.version), SystemScore())
     system.decisions += 1

@@ -8,7 +8,7 @@ import sys
 from msgspec import Struct
 
 from nexusform.cli.commands import define_command
-from nexusform.cli.screen import Screen
+from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.phrases import format_installation
 
 

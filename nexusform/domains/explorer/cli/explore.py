@@ -34,7 +34,7 @@ def explore(arguments: ExploreArguments) -> int:
     """
     if not 0 <= (arguments.port or 0) <= _LAST_PORT:
         raise click.UsageError(f"-port: must be a number from 1 to {_LAST_PORT}, or 0 for a free port.")
-    from nexusform.domains.explorer.exploration import open_exploration
+    from nexusform.domains.explorer.plan_exploration import open_exploration
     from nexusform.domains.explorer.server import ExplorerServer
 
     screen = arguments.view.create_screen()

@@ -4,11 +4,11 @@
 PUBLIC = {
     "fleet_documents": "read_fleet_document",
     "fleet_export": (
-        "list_conditions is_deleting find_manager AZURE_MANAGER list_override_names read_placements "
+        "list_conditions is_deleting find_external_manager AZURE_MANAGER list_override_names read_placements "
         "read_snapshot_objects"
     ),
-    "fleet_members": "read_health find_newest_heartbeat",
-    "fleet_model": "FleetEviction FleetMember FleetOverride FleetPlacement RunRecord",
+    "fleet_members": "read_member_health find_newest_heartbeat",
+    "fleet_records": "FleetEviction FleetMember FleetOverride FleetPlacement RunRecord",
     "fleet_shapes": "API_KINDS",
     "hub_objects": "remove_server_fields",
     "hub_records": "read_runs",

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from nexusform.documents.field_shapes import get_mapping, list_objects
+from nexusform.documents.field_validation import get_mapping, list_objects
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
 Object = dict[str, Any]
@@ -33,43 +33,43 @@ def _fill_namespace(body: Object) -> None:
 
 def _fill_deployment(body: Object) -> None:
     spec = _get_mapping(body, "spec")
-    _fill_missing(spec, {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
+    _fill_missing_fields(spec, {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
     strategy = _get_mapping(spec, "strategy")
-    _fill_missing(strategy, {"type": "RollingUpdate"})
+    _fill_missing_fields(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
-        _fill_missing(_get_mapping(strategy, "rollingUpdate"), {"maxUnavailable": "25%", "maxSurge": "25%"})
+        _fill_missing_fields(_get_mapping(strategy, "rollingUpdate"), {"maxUnavailable": "25%", "maxSurge": "25%"})
     _fill_pod_template(spec)
 
 
 def _fill_stateful_set(body: Object) -> None:
     spec = _get_mapping(body, "spec")
-    _fill_missing(spec, {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"})
+    _fill_missing_fields(spec, {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"})
     claims = _get_mapping(spec, "persistentVolumeClaimRetentionPolicy")
-    _fill_missing(claims, {"whenDeleted": "Retain", "whenScaled": "Retain"})
+    _fill_missing_fields(claims, {"whenDeleted": "Retain", "whenScaled": "Retain"})
     strategy = _get_mapping(spec, "updateStrategy")
-    _fill_missing(strategy, {"type": "RollingUpdate"})
+    _fill_missing_fields(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
-        _fill_missing(_get_mapping(strategy, "rollingUpdate"), {"partition": 0})
+        _fill_missing_fields(_get_mapping(strategy, "rollingUpdate"), {"partition": 0})
     for claim in list_objects(spec, "volumeClaimTemplates"):
-        _fill_missing(claim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
-        _fill_missing(_get_mapping(claim, "status"), {"phase": "Pending"})
-        _fill_claim(claim)
+        _fill_missing_fields(claim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
+        _fill_missing_fields(_get_mapping(claim, "status"), {"phase": "Pending"})
+        _fill_volume_claim(claim)
     _fill_pod_template(spec)
 
 
 def _fill_daemon_set(body: Object) -> None:
     spec = _get_mapping(body, "spec")
-    _fill_missing(spec, {"revisionHistoryLimit": 10})
+    _fill_missing_fields(spec, {"revisionHistoryLimit": 10})
     strategy = _get_mapping(spec, "updateStrategy")
-    _fill_missing(strategy, {"type": "RollingUpdate"})
+    _fill_missing_fields(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
-        _fill_missing(_get_mapping(strategy, "rollingUpdate"), {"maxUnavailable": 1, "maxSurge": 0})
+        _fill_missing_fields(_get_mapping(strategy, "rollingUpdate"), {"maxUnavailable": 1, "maxSurge": 0})
     _fill_pod_template(spec)
 
 
 def _fill_replica_set(body: Object) -> None:
     spec = _get_mapping(body, "spec")
-    _fill_missing(spec, {"replicas": 1})
+    _fill_missing_fields(spec, {"replicas": 1})
     _fill_pod_template(spec)
 
 
@@ -85,13 +85,13 @@ def _fill_job(body: Object) -> None:
         "manualSelector": False,
         "podReplacementPolicy": "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed",
     }
-    _fill_missing(spec, defaults)
+    _fill_missing_fields(spec, defaults)
     _fill_pod_template(spec)
     if not spec["manualSelector"]:
         labels = _get_mapping(_get_mapping(_get_mapping(spec, "template"), "metadata"), "labels")
-        _fill_missing(labels, {"job-name": name, "batch.kubernetes.io/job-name": name})
+        _fill_missing_fields(labels, {"job-name": name, "batch.kubernetes.io/job-name": name})
         # A Job without labels gets those of its pods.
-        _fill_missing(_get_mapping(body, "metadata"), {"labels": dict(labels)})
+        _fill_missing_fields(_get_mapping(body, "metadata"), {"labels": dict(labels)})
 
 
 def _fill_cron_job(body: Object) -> None:
@@ -102,38 +102,38 @@ def _fill_cron_job(body: Object) -> None:
         "successfulJobsHistoryLimit": 3,
         "failedJobsHistoryLimit": 1,
     }
-    _fill_missing(spec, defaults)
+    _fill_missing_fields(spec, defaults)
     template = _get_mapping(spec, "jobTemplate")
     _get_mapping(template, "metadata")
     _fill_pod_template(_get_mapping(template, "spec"))
 
 
-def _fill_claim(body: Object) -> None:
+def _fill_volume_claim(body: Object) -> None:
     spec = _get_mapping(body, "spec")
-    _fill_missing(spec, {"volumeMode": "Filesystem"})
+    _fill_missing_fields(spec, {"volumeMode": "Filesystem"})
     _normalize_quantities(_get_mapping(spec, "resources"), "requests", "limits")
 
 
 def _fill_secret(body: Object) -> None:
-    _fill_missing(body, {"type": "Opaque"})
+    _fill_missing_fields(body, {"type": "Opaque"})
     for name, text in get_mapping(body.pop("stringData", None)).items():
         _get_mapping(body, "data")[name] = base64.b64encode(str(text).encode()).decode()
 
 
 def _fill_network_policy(body: Object) -> None:
     spec = _get_mapping(body, "spec")
-    _fill_missing(spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
+    _fill_missing_fields(spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
     for direction in ("ingress", "egress"):
         for rule in list_objects(spec, direction):
             for port in list_objects(rule, "ports"):
-                _fill_missing(port, {"protocol": "TCP"})
+                _fill_missing_fields(port, {"protocol": "TCP"})
 
 
 def _fill_autoscaler(body: Object) -> None:
     spec = _get_mapping(body, "spec")
     target = {"type": "Utilization", "averageUtilization": 80}
     cpu = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
-    _fill_missing(spec, {"minReplicas": 1, "metrics": [cpu]})
+    _fill_missing_fields(spec, {"minReplicas": 1, "metrics": [cpu]})
 
 
 def _fill_limit_range(body: Object) -> None:
@@ -142,13 +142,13 @@ def _fill_limit_range(body: Object) -> None:
         if limit.get("type") == "Container":
             for name, source in _LIMIT_DEFAULTS:
                 if limit.get(source):
-                    _fill_missing(_get_mapping(limit, name), limit[source])
+                    _fill_missing_fields(_get_mapping(limit, name), limit[source])
 
 
 _LIMIT_DEFAULTS: Final = (("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min"))
 
 
-def _fill_quota(body: Object) -> None:
+def _fill_resource_quota(body: Object) -> None:
     _normalize_quantities(_get_mapping(body, "spec"), "hard")
 
 
@@ -163,16 +163,16 @@ def _normalize_quantities(target: Object, *names: str) -> None:
 
 def _fill_service(body: Object) -> None:
     spec = _get_mapping(body, "spec")
-    _fill_missing(spec, {"type": "ClusterIP", "sessionAffinity": "None"})
+    _fill_missing_fields(spec, {"type": "ClusterIP", "sessionAffinity": "None"})
     if spec["type"] != "ExternalName":
         defaults = {"internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
-        _fill_missing(spec, defaults)
+        _fill_missing_fields(spec, defaults)
     if spec["type"] in ("LoadBalancer", "NodePort"):
-        _fill_missing(spec, {"externalTrafficPolicy": "Cluster"})
+        _fill_missing_fields(spec, {"externalTrafficPolicy": "Cluster"})
     if spec["type"] == "LoadBalancer":
-        _fill_missing(spec, {"allocateLoadBalancerNodePorts": True})
+        _fill_missing_fields(spec, {"allocateLoadBalancerNodePorts": True})
     for port in list_objects(spec, "ports"):
-        _fill_missing(port, {"protocol": "TCP", "targetPort": port.get("port")})
+        _fill_missing_fields(port, {"protocol": "TCP", "targetPort": port.get("port")})
 
 
 def _fill_pod_template(spec: Object) -> None:
@@ -185,15 +185,15 @@ def _fill_pod_template(spec: Object) -> None:
         "schedulerName": "default-scheduler",
         "terminationGracePeriodSeconds": 30,
     }
-    _fill_missing(pods, defaults)
+    _fill_missing_fields(pods, defaults)
     _get_mapping(pods, "securityContext")
     for name in ("initContainers", "containers"):
         for container in list_objects(pods, name):
             _fill_container(container)
     for volume in list_objects(pods, "volumes"):
         for source in ("configMap", "secret", "projected", "downwardAPI"):
-            _fill_existing(volume, source, {"defaultMode": 420})
-        _fill_existing(volume, "hostPath", {"type": ""})
+            _fill_existing_mapping(volume, source, {"defaultMode": 420})
+        _fill_existing_mapping(volume, "hostPath", {"type": ""})
 
 
 def _fill_container(container: Object) -> None:
@@ -205,30 +205,30 @@ def _fill_container(container: Object) -> None:
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
     }
-    _fill_missing(container, defaults)
+    _fill_missing_fields(container, defaults)
     _normalize_quantities(_get_mapping(container, "resources"), "limits", "requests")
     for variable in list_objects(container, "env"):
-        _fill_existing(get_mapping(variable, "valueFrom"), "fieldRef", {"apiVersion": "v1"})
+        _fill_existing_mapping(get_mapping(variable, "valueFrom"), "fieldRef", {"apiVersion": "v1"})
     for port in list_objects(container, "ports"):
-        _fill_missing(port, {"protocol": "TCP"})
+        _fill_missing_fields(port, {"protocol": "TCP"})
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        _fill_existing(container, name, _PROBE)
-        _fill_existing(get_mapping(container, name), "httpGet", {"scheme": "HTTP", "path": "/"})
+        _fill_existing_mapping(container, name, _PROBE)
+        _fill_existing_mapping(get_mapping(container, name), "httpGet", {"scheme": "HTTP", "path": "/"})
 
 
 _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 
 
-def _fill_missing(target: Object, defaults: Mapping[str, Any]) -> None:
+def _fill_missing_fields(target: Object, defaults: Mapping[str, Any]) -> None:
     for name, value in defaults.items():
         if target.get(name) is None:
             target[name] = value
 
 
-def _fill_existing(target: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> None:
+def _fill_existing_mapping(target: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> None:
     inner = target.get(name)
     if isinstance(inner, dict):
-        _fill_missing(inner, defaults)
+        _fill_missing_fields(inner, defaults)
 
 
 def _get_mapping(target: Object, name: str) -> Object:
@@ -248,10 +248,10 @@ _FILLERS: Final[Mapping[tuple[str, str], Callable[[Object], None]]] = {
     ("apps/v1", "ReplicaSet"): _fill_replica_set,
     ("batch/v1", "Job"): _fill_job,
     ("batch/v1", "CronJob"): _fill_cron_job,
-    ("v1", "PersistentVolumeClaim"): _fill_claim,
+    ("v1", "PersistentVolumeClaim"): _fill_volume_claim,
     ("v1", "Secret"): _fill_secret,
     ("v1", "LimitRange"): _fill_limit_range,
-    ("v1", "ResourceQuota"): _fill_quota,
+    ("v1", "ResourceQuota"): _fill_resource_quota,
     ("networking.k8s.io/v1", "NetworkPolicy"): _fill_network_policy,
     ("autoscaling/v2", "HorizontalPodAutoscaler"): _fill_autoscaler,
 }

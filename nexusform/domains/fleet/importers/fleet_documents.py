@@ -14,19 +14,19 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_name, suggest_name
-from nexusform.documents.field_shapes import (
+from nexusform.documents.field_validation import (
     FieldKind,
     FieldShape,
     RuleViolation,
     ShapeViolation,
-    validate_size,
     validate_value,
+    validate_value_size,
 )
 from nexusform.documents.text_positions import TextPosition
 from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node, YamlDocument, parse_yaml
 from nexusform.domains.fleet.importers.fleet_shapes import METADATA, ApiKind, get_block_name
-from nexusform.domains.fleet.importers.manifest_corrections import CorrectionList
-from nexusform.domains.pods.importers.kubernetes_checks import list_metadata_problems
+from nexusform.domains.fleet.importers.manifest_corrections import ManifestCorrections
+from nexusform.domains.pods.importers.kubernetes_cross_field_checks import list_metadata_problems
 from nexusform.json_data.plain_data import Path
 from nexusform.schemas.block_schema import BlockSchema, Nesting
 
@@ -58,7 +58,7 @@ class FleetDocument(Struct, frozen=True):
         """Return True if its status has a True condition of this type."""
         return (condition, "True") in self.conditions
 
-    def is_reported(self, path: Path) -> bool:
+    def is_part_reported(self, path: Path) -> bool:
         """Return True if findings cover a part, or something in it; further checks of the arguments add nothing."""
         if any(path[:length] in self.reported_paths for length in range(len(path) + 1)):
             return True
@@ -82,7 +82,7 @@ def read_fleet_document(
         return read_fleet_object(file, stream.documents[0], api, schema, lenient=lenient, earlier_findings=findings)
     notes = DocumentFindings(file)
     if stream.documents:
-        second = Node.create_root(stream.documents[1])
+        second = Node.create_document_node(stream.documents[1])
         text = (
             "a manifest contains one object. Use a block for each object, or read them with data "
             '"kubernetes_manifests".'
@@ -103,14 +103,14 @@ def read_fleet_object(
     earlier_findings: tuple[Problem, ...] = (),
 ) -> FleetDocument:
     """Read one object of a text; `earlier_findings` come first."""
-    root = Node.create_root(document)
+    root = Node.create_document_node(document)
     notes = DocumentFindings(file)
     if not isinstance(root.data, dict):
         notes.add_error(root, INVALID, f"this is not an object; expected a {api.kind}.")
         return FleetDocument(findings=(*earlier_findings, *notes.findings))
     root = _normalize_keys(root, notes)
-    version = _check_type(root, api, notes)
-    reader = _ObjectReader(notes, CorrectionList(file, allowed=lenient), version)
+    version = _check_kind_and_version(root, api, notes)
+    reader = _ObjectReader(notes, ManifestCorrections(file, allowed=lenient), version)
     metadata = reader.read_metadata(root.get_node("metadata"))
     values: Mapping[str, Any] = {}
     if "spec" in root.data:
@@ -132,7 +132,7 @@ def read_fleet_object(
     )
 
 
-def _check_type(root: Node, api: ApiKind, notes: DocumentFindings) -> str:
+def _check_kind_and_version(root: Node, api: ApiKind, notes: DocumentFindings) -> str:
     """Check kind and version; return the version."""
     version = root.get_node("apiVersion")
     group, _, version_name = version.text.rpartition("/")
@@ -160,7 +160,7 @@ def _normalize_keys(root: Node, notes: DocumentFindings) -> Node:
     return Node(data, replace(root.position, children=locations))
 
 
-class _Part(Struct, frozen=True):
+class _DocumentPart(Struct, frozen=True):
     """Node with the path of its argument and its API path."""
 
     node: Node
@@ -174,17 +174,17 @@ class _Part(Struct, frozen=True):
             return self.api_path
         return ".".join(self.api_path.split(".")[-2:])
 
-    def get_field(self, key: str, name: str) -> _Part:
+    def get_field(self, key: str, name: str) -> _DocumentPart:
         """Return a field; `name` is that of the argument."""
-        return _Part(self.node.get_node(key), (*self.path, name), f"{self.api_path}.{key}")
+        return _DocumentPart(self.node.get_node(key), (*self.path, name), f"{self.api_path}.{key}")
 
-    def get_item(self, index: int, position: int) -> _Part:
+    def get_item(self, index: int, position: int) -> _DocumentPart:
         """Return an item, as the argument's item at a position."""
-        return _Part(self.node.get_node(index), (*self.path, position), f"{self.api_path}[{index}]")
+        return _DocumentPart(self.node.get_node(index), (*self.path, position), f"{self.api_path}[{index}]")
 
 
 class _ObjectReader:
-    def __init__(self, notes: DocumentFindings, corrections: CorrectionList, version: str) -> None:
+    def __init__(self, notes: DocumentFindings, corrections: ManifestCorrections, version: str) -> None:
         self.notes = notes
         self.corrections = corrections
         self.version = version
@@ -193,15 +193,15 @@ class _ObjectReader:
 
     def read_metadata(self, metadata: Node) -> dict[str, Any]:
         """Read the supported metadata."""
-        part = _Part(metadata, ("metadata",), "metadata")
+        part = _DocumentPart(metadata, ("metadata",), "metadata")
         values: dict[str, Any] = self._read_fields(part, METADATA, None)
         for node, path, detail in list_metadata_problems(metadata):
-            self._reject(_Part(node, ("metadata", *path), "metadata"), detail)
+            self._reject(_DocumentPart(node, ("metadata", *path), "metadata"), detail)
         return values
 
     def read_spec(self, node: Node, api: ApiKind, schema: BlockSchema) -> dict[str, Any]:
         """Read the arguments."""
-        part = _Part(node, (), "spec")
+        part = _DocumentPart(node, (), "spec")
         for key in api.required_by_version.get(self.version, ()):
             if node.get_node(key).data is None:
                 self._reject(part, f"spec.{key} is required in {self.version}.")
@@ -210,11 +210,11 @@ class _ObjectReader:
 
     # --- findings ---
 
-    def _reject(self, part: _Part, detail: str) -> None:
+    def _reject(self, part: _DocumentPart, detail: str) -> None:
         self.reported_paths.add(part.path)
         self.notes.add_error(part.node, INVALID, detail)
 
-    def _apply_correction(self, correction: str, part: _Part, error: str, notice: str) -> bool:
+    def _apply_correction(self, correction: str, part: _DocumentPart, error: str, notice: str) -> bool:
         """Return True if a lenient reading continues; otherwise report `error`."""
         if self.corrections.allowed:
             self.reported_paths.add(part.path)
@@ -223,7 +223,7 @@ class _ObjectReader:
         self._reject(part, error + _LENIENT_HINT)
         return False
 
-    def _report_ellipsis(self, part: _Part) -> bool:
+    def _report_ellipsis(self, part: _DocumentPart) -> bool:
         """Return True for "..." in place of a value; it is reported, as a correction if allowed."""
         if part.node.data != ELISION:
             return False
@@ -235,7 +235,7 @@ class _ObjectReader:
 
     # --- values ---
 
-    def _read_value(self, part: _Part, shape: FieldShape, schema: BlockSchema | None) -> Any:
+    def _read_value(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None) -> Any:
         """Return the value of a part by its shape; None if absent or rejected."""
         if shape.kind is FieldKind.ANY:
             return json.dumps(part.node.data, separators=(",", ":"), ensure_ascii=False)
@@ -254,29 +254,29 @@ class _ObjectReader:
                 return self._read_texts(part)
         return self._read_scalar(part, shape)
 
-    def _read_object(self, part: _Part, shape: FieldShape, schema: BlockSchema | None) -> Any:
+    def _read_object(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None) -> Any:
         """Return a mapping by its shape; leniently, the only item of a list."""
         node = part.node
         if node.data == [ELISION]:
-            self._report_ellipsis(_Part(node.get_node(0), part.path, part.api_path))
+            self._report_ellipsis(_DocumentPart(node.get_node(0), part.path, part.api_path))
             return None
         if isinstance(node.data, list) and len(node.data) == 1 and isinstance(node.data[0], dict):
             error = f"{part.display_path} must be a mapping, not a list. Remove the dash."
             notice = f"{part.display_path}: the list with one item is read as its mapping."
             self._apply_correction("list-for-a-mapping", part, error, notice)
-            part = _Part(node.get_node(0), part.path, part.api_path)
+            part = _DocumentPart(node.get_node(0), part.path, part.api_path)
         elif not isinstance(node.data, dict):
             self._reject(part, f"{part.display_path} must be a mapping.")
             return None
         return self._read_fields(part, shape, schema)
 
-    def _read_fields(self, part: _Part, shape: FieldShape, schema: BlockSchema | None) -> dict[str, Any]:
+    def _read_fields(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None) -> dict[str, Any]:
         """Return the values of a mapping by argument name; report unknown and missing keys and violated rules."""
         self.locations[part.path] = part.node.position
         values = _build_defaults(schema) if schema is not None else {}
         found_fields: dict[str, Any] = {}
         for key, node in part.node.list_fields():
-            field_name = self._resolve_key(key, _Part(node, part.path, part.api_path), shape)
+            field_name = self._find_field_of_key(key, _DocumentPart(node, part.path, part.api_path), shape)
             if field_name is None and key not in shape.fields:
                 # A misspelled key counts as present, so it is reported once.
                 suggestion = find_nearest_name(key, shape.fields)
@@ -285,7 +285,7 @@ class _ObjectReader:
                 continue
             found_fields[field_name] = node.data
             name = get_block_name(field_name, shape.fields[field_name])
-            field_part = _Part(node, (*part.path, name), f"{part.api_path}.{key}")
+            field_part = _DocumentPart(node, (*part.path, name), f"{part.api_path}.{key}")
             self.locations[field_part.path] = node.position
             block = schema.blocks.get(name) if schema is not None else None
             block_schema = block.schema if block is not None else None
@@ -302,7 +302,7 @@ class _ObjectReader:
                 self._report_violation(part, shape, violation)
         return values
 
-    def _report_violation(self, part: _Part, shape: FieldShape, violation: RuleViolation) -> None:
+    def _report_violation(self, part: _DocumentPart, shape: FieldShape, violation: RuleViolation) -> None:
         """Report a violation of a rule at its key."""
         text = f"{part.display_path}: {violation.detail}"
         if violation.correction == "no-number-of-clusters":
@@ -316,7 +316,7 @@ class _ObjectReader:
         if location.path not in self.reported_paths:
             self._reject(location, text)
 
-    def _resolve_key(self, key: str, part: _Part, shape: FieldShape) -> str | None:
+    def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str | None:
         """Return the field of a key; report an unknown key and return None."""
         field_shape = shape.fields.get(key)
         if field_shape is not None:
@@ -339,7 +339,7 @@ class _ObjectReader:
         self.notes.add_error(part.node, INVALID, f'unknown field "{part.display_path}.{key}".{hint}')
         return None
 
-    def _read_list(self, part: _Part, shape: FieldShape, schema: BlockSchema | None) -> list[Any]:
+    def _read_list(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None) -> list[Any]:
         """Return the items of a list; leniently, a mapping is its only item."""
         items_shape = shape.items
         assert items_shape is not None
@@ -359,12 +359,12 @@ class _ObjectReader:
             value = self._read_value(item, items_shape, schema)
             if value is not None:
                 items.append(value)
-        size_error = validate_size(part.node.data, shape)
+        size_error = validate_value_size(part.node.data, shape)
         if size_error:
             self._reject(part, f"{part.display_path} {size_error}")
         return items
 
-    def _read_texts(self, part: _Part) -> dict[str, str] | None:
+    def _read_texts(self, part: _DocumentPart) -> dict[str, str] | None:
         """Return a mapping of texts, such as labels."""
         if not isinstance(part.node.data, dict):
             self._reject(part, f"{part.display_path} must be a mapping of strings.")
@@ -378,11 +378,11 @@ class _ObjectReader:
                 entries[key] = value
         return entries
 
-    def _read_scalar(self, part: _Part, shape: FieldShape) -> Any:
+    def _read_scalar(self, part: _DocumentPart, shape: FieldShape) -> Any:
         """Return a flag, number or text by its shape; leniently, a number or boolean is read as its text."""
         data = part.node.data
         fault = validate_value(data, shape, part.node.position.source_text)
-        if fault is not None and fault.intended_text and self._accept_as_text(part, fault):
+        if fault is not None and fault.intended_text and self._accept_quoted_text(part, fault):
             data = fault.intended_text
             fault = validate_value(data, shape)
         if fault is not None:
@@ -397,7 +397,7 @@ class _ObjectReader:
             self.corrections.made("old-property-name", part.node.position, notice)
         return str(data) if shape.kind is FieldKind.AMOUNT else data
 
-    def _accept_as_text(self, part: _Part, fault: ShapeViolation) -> bool:
+    def _accept_quoted_text(self, part: _DocumentPart, fault: ShapeViolation) -> bool:
         """Return True if a lenient reading continues with the intended text; otherwise report an error."""
         source_text = part.node.position.source_text or fault.intended_text
         notice = f'{part.display_path}: {source_text} without quotes is read as "{fault.intended_text}".'

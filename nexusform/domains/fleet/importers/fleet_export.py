@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
-from nexusform.documents.field_shapes import get_list, get_mapping, get_text, get_value, list_mappings
+from nexusform.documents.field_validation import get_list, get_mapping, get_text, get_value, list_mappings
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers.manifest_parser import INVALID, Manifest, build_manifest, is_fleet_group
 
@@ -189,7 +189,7 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
     if not isinstance(cluster, str) or state not in _STATES:
         return None
     score = get_mapping(spec, "clusterDecision", "clusterScore")
-    progress, message = _determine_progress(manifest)
+    progress, message = _determine_binding_progress(manifest)
     previous_state = _read_annotations(manifest).get(_PREVIOUS)
     return ObservedBinding(
         cluster=cluster,
@@ -197,8 +197,8 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
         previous_state=previous_state if state == "Unscheduled" and previous_state in _STATES else None,
         affinity_score=parse_integer(score.get("affinityScore")),
         topology_spread_score=parse_integer(score.get("priorityScore", score.get("topologySpreadScore"))),
-        policy_snapshot=_parse_index(spec.get("schedulingPolicySnapshotName"), owner, _POLICY_SUFFIX),
-        resource_snapshot=_parse_index(spec.get("resourceSnapshotName"), owner, _RESOURCE_SUFFIX),
+        policy_snapshot=_parse_snapshot_index(spec.get("schedulingPolicySnapshotName"), owner, _POLICY_SUFFIX),
+        resource_snapshot=_parse_snapshot_index(spec.get("resourceSnapshotName"), owner, _RESOURCE_SUFFIX),
         deleting=is_deleting(manifest.body),
         readiness=progress,
         failure=message.removeprefix(_OVERRIDE_ERROR_PREFIX) if progress == OVERRIDE_FAILED else "",
@@ -217,7 +217,7 @@ def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
                 yield str(entry)
 
 
-def _determine_progress(binding: Manifest) -> tuple[str, str]:
+def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
     """Return the progress of a binding's cluster, and the message of a failure. Older generations are ignored."""
     generation = get_value(binding.body, "metadata", "generation")
     conditions: dict[str, Mapping[str, Any]] = {}
@@ -345,10 +345,10 @@ def _find_latest(snapshots: Sequence[Manifest], numbers: Mapping[str, int | None
 
 def _read_index(snapshot: Manifest, label: str, suffix_pattern: re.Pattern[str], owner: str) -> int | None:
     label_index = parse_integer(snapshot.labels.get(label))
-    return _parse_index(snapshot.name, owner, suffix_pattern) if label_index is None else label_index
+    return _parse_snapshot_index(snapshot.name, owner, suffix_pattern) if label_index is None else label_index
 
 
-def _parse_index(name: Any, owner: str, suffix_pattern: re.Pattern[str]) -> int | None:
+def _parse_snapshot_index(name: Any, owner: str, suffix_pattern: re.Pattern[str]) -> int | None:
     """Return the index in the name of a snapshot after its owner's name: `web-2`, `web-2-snapshot`, `web-2-0`."""
     if not isinstance(name, str) or not name.startswith(owner):
         return None
@@ -384,7 +384,7 @@ _AZURE_LABEL: Final = "fleet.azure.com/managed-by"
 AZURE_MANAGER: Final = "Azure Resource Manager"
 
 
-def find_manager(manifest: Manifest) -> str:
+def find_external_manager(manifest: Manifest) -> str:
     """Return the external manager of an object, such as `Flux Kustomization flux-system/apps`; "" if unknown."""
     labels, annotations = manifest.labels, _read_annotations(manifest)
     if labels.get(_AZURE_LABEL) == "arm":

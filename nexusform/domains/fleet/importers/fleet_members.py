@@ -41,7 +41,7 @@ def find_newest_heartbeat(members: Iterable[Mapping[str, Any]]) -> datetime | No
     return max((time for time in times if time is not None), default=None)
 
 
-def read_member(root: Node, now: datetime | None) -> ObservedMember:
+def read_member_cluster(root: Node, now: datetime | None) -> ObservedMember:
     """Read a MemberCluster; `now` is the time of observation."""
     status = root.get_node("status")
     usage = status.get_node("resourceUsage")
@@ -59,7 +59,7 @@ def read_member(root: Node, now: datetime | None) -> ObservedMember:
             {"key": "", "value": "", "effect": "NoSchedule", **_read_texts(taint)}
             for taint in root.get_node("spec", "taints").list_items()
         ),
-        health=_determine_health(root, now),
+        health=_determine_member_health(root, now),
         properties={name: str(node.data) for name, node in properties.items() if not node.is_absent},
         total=_read_texts(usage.get_node("capacity")),
         allocatable=_read_texts(usage.get_node("allocatable")),
@@ -69,12 +69,12 @@ def read_member(root: Node, now: datetime | None) -> ObservedMember:
     )
 
 
-def read_health(body: Mapping[str, Any], now: datetime | None) -> Health:
+def read_member_health(body: Mapping[str, Any], now: datetime | None) -> Health:
     """Return the health of a MemberCluster; `now` is the time of observation."""
-    return _determine_health(Node(body, _NO_LOCATION), now)
+    return _determine_member_health(Node(body, _NO_LOCATION), now)
 
 
-def check_times(root: Node) -> Iterator[tuple[TextPosition, str]]:
+def check_member_times(root: Node) -> Iterator[tuple[TextPosition, str]]:
     """Yield the location and message of each invalid time that affects a MemberCluster's health."""
     agent = _find_agent(root)
     healthy = _find_condition(agent, "Healthy")
@@ -110,11 +110,11 @@ def _read_time(node: Node) -> datetime | None:
     return parse_time(node.text) if node.text else None
 
 
-def _is_long_ago(time: datetime | None, now: datetime | None) -> bool:
+def _is_heartbeat_old(time: datetime | None, now: datetime | None) -> bool:
     return time is None or (now is not None and now - time > _HEARTBEAT_LIMIT)
 
 
-def _determine_health(root: Node, now: datetime | None) -> Health:
+def _determine_member_health(root: Node, now: datetime | None) -> Health:
     """Return the first reason for ineligibility as health."""
     if not root.get_node("metadata", "deletionTimestamp").is_absent:
         return Health.LEAVING
@@ -124,7 +124,7 @@ def _determine_health(root: Node, now: datetime | None) -> Health:
     joined, healthy = _find_condition(agent, "Joined"), _find_condition(agent, "Healthy")
     if agent.is_absent:
         return Health.NO_AGENT
-    if _is_long_ago(_read_time(agent.get_node("lastReceivedHeartbeat")), now):
+    if _is_heartbeat_old(_read_time(agent.get_node("lastReceivedHeartbeat")), now):
         return Health.NO_HEARTBEAT
     if joined is None or joined.get_node("status").text != "True":
         return Health.NOT_JOINED
@@ -132,5 +132,5 @@ def _determine_health(root: Node, now: datetime | None) -> Health:
         return Health.NO_HEALTH
     if healthy.get_node("status").text == "True":
         return Health.HEALTHY
-    is_prolonged = _is_long_ago(_read_time(healthy.get_node("lastTransitionTime")), now)
+    is_prolonged = _is_heartbeat_old(_read_time(healthy.get_node("lastTransitionTime")), now)
     return Health.UNHEALTHY if is_prolonged else Health.RECENTLY_UNHEALTHY

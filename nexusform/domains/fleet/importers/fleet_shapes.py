@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.documents.field_shapes import FieldKind, FieldShape, Rule, RuleViolation, get_text, list_mappings
+from nexusform.documents.field_validation import FieldKind, FieldShape, Rule, RuleViolation, get_text, list_mappings
 from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64
 
 V1, BETA, ALPHA = "v1", "v1beta1", "v1alpha1"
@@ -36,7 +36,7 @@ def _make_choice(*choices: str, defaulted: bool = True) -> FieldShape:
     return FieldShape(FieldKind.TEXT, choices=choices, is_defaulted=defaulted)
 
 
-def _require_field(shape: FieldShape) -> FieldShape:
+def _make_required(shape: FieldShape) -> FieldShape:
     return replace(shape, is_required=True)
 
 
@@ -59,37 +59,37 @@ _LABELS: Final = _make_object(
     {
         "matchLabels": _TEXTS,
         "matchExpressions": _make_object_list(
-            {"key": _require_field(_TEXT), "operator": _require_field(_TEXT), "values": _make_list(_TEXT)}
+            {"key": _make_required(_TEXT), "operator": _make_required(_TEXT), "values": _make_list(_TEXT)}
         ),
     }
 )
 _PROPERTY: Final = {
-    "name": _require_field(_TEXT),
-    "operator": _require_field(_TEXT),
-    "values": _require_field(_make_list(_TEXT, 1)),
+    "name": _make_required(_TEXT),
+    "operator": _make_required(_TEXT),
+    "values": _make_required(_make_list(_TEXT, 1)),
 }
 _TERM: Final = {
     "labelSelector": _LABELS,
-    "propertySelector": _make_object({"matchExpressions": _require_field(_make_object_list(_PROPERTY))}),
+    "propertySelector": _make_object({"matchExpressions": _make_required(_make_object_list(_PROPERTY))}),
     "propertySorter": _make_object(
         {
-            "name": _require_field(_TEXT),
-            "sortOrder": _require_field(_make_choice("Ascending", "Descending", defaulted=False)),
+            "name": _make_required(_TEXT),
+            "sortOrder": _make_required(_make_choice("Ascending", "Descending", defaulted=False)),
         }
     ),
 }
-_CLUSTERS: Final = _make_object({"clusterSelectorTerms": _require_field(_make_object_list(_TERM, maximum=10))})
+_CLUSTERS: Final = _make_object({"clusterSelectorTerms": _make_required(_make_object_list(_TERM, maximum=10))})
 _SCOPES: Final = ("NamespaceOnly", "NamespaceWithResources", "NamespaceWithResourceSelectors")
 _OBJECT_FIELDS: Final = {
-    "group": _require_field(_TEXT),
-    "version": _require_field(_TEXT),
-    "kind": _require_field(_TEXT),
+    "group": _make_required(_TEXT),
+    "version": _make_required(_TEXT),
+    "kind": _make_required(_TEXT),
     "name": _TEXT,
 }
 _SELECTOR_FIELDS: Final = {**_OBJECT_FIELDS, "labelSelector": _LABELS, "selectionScope": _make_choice(*_SCOPES)}
 
 
-def _check_type_fields(policy: Mapping[str, Any]) -> Iterator[RuleViolation]:
+def _check_placement_type_fields(policy: Mapping[str, Any]) -> Iterator[RuleViolation]:
     """Yield violations for fields unsupported by the placement type, even if empty."""
     kind = policy.get("placementType") or "PickAll"
     if not isinstance(kind, str):
@@ -119,8 +119,8 @@ _POLICY: Final = _make_object(
                         "requiredDuringSchedulingIgnoredDuringExecution": _CLUSTERS,
                         "preferredDuringSchedulingIgnoredDuringExecution": _make_object_list(
                             {
-                                "weight": _require_field(_make_integer(-100, 100)),
-                                "preference": _require_field(_make_object(_TERM)),
+                                "weight": _make_required(_make_integer(-100, 100)),
+                                "preference": _make_required(_make_object(_TERM)),
                             }
                         ),
                     }
@@ -138,13 +138,13 @@ _POLICY: Final = _make_object(
         ),
         "topologySpreadConstraints": _make_object_list(
             {
-                "topologyKey": _require_field(_TEXT),
+                "topologyKey": _make_required(_TEXT),
                 "maxSkew": _make_integer(1, defaulted=True),
                 "whenUnsatisfiable": _make_choice("DoNotSchedule", "ScheduleAnyway"),
             }
         ),
     },
-    _check_type_fields,
+    _check_placement_type_fields,
 )
 
 
@@ -181,7 +181,7 @@ _STRATEGY: Final = _make_object(
         "reportBackStrategy": _limit_to_versions(
             _make_object(
                 {
-                    "type": _require_field(_make_choice("Disabled", "Mirror")),
+                    "type": _make_required(_make_choice("Disabled", "Mirror")),
                     "destination": _make_choice("OriginalResource", "WorkAPI", defaulted=False),
                 },
                 _check_mirror_destination,
@@ -197,7 +197,7 @@ def _list_namespace_selectors(spec: Mapping[str, Any]) -> list[Mapping[str, Any]
     return [selector for selector in list_mappings(spec, "resourceSelectors") if selector.get("kind") == "Namespace"]
 
 
-def _check_report_namespace(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
+def _check_status_namespace(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
     """Yield a violation if namespace-accessible status lacks exactly one namespace selector."""
     if spec.get("statusReportingScope") != "NamespaceAccessible":
         return
@@ -234,20 +234,20 @@ def _check_namespace_selectors(spec: Mapping[str, Any]) -> Iterator[RuleViolatio
 
 
 _PLACEMENT_FIELDS: Final = {
-    "resourceSelectors": _require_field(_make_object_list(_SELECTOR_FIELDS, 1, 100)),
+    "resourceSelectors": _make_required(_make_object_list(_SELECTOR_FIELDS, 1, 100)),
     "policy": _POLICY,
     "strategy": _STRATEGY,
     "revisionHistoryLimit": _make_integer(1, 1000, defaulted=True),
     "statusReportingScope": _make_choice("ClusterScopeOnly", "NamespaceAccessible"),
 }
 _PATCH: Final = {
-    "op": _require_field(_make_choice("add", "remove", "replace", defaulted=False)),
-    "path": _require_field(_TEXT),
+    "op": _make_required(_make_choice("add", "remove", "replace", defaulted=False)),
+    "path": _make_required(_TEXT),
     "value": _ANY,
 }
 _OVERRIDE_POLICY: Final = _make_object(
     {
-        "overrideRules": _require_field(
+        "overrideRules": _make_required(
             _make_object_list(
                 {
                     "clusterSelector": _CLUSTERS,
@@ -261,7 +261,7 @@ _OVERRIDE_POLICY: Final = _make_object(
     }
 )
 _PLACEMENT_REFERENCE: Final = _make_object(
-    {"name": _require_field(_TEXT), "scope": _make_choice("Cluster", "Namespaced")}
+    {"name": _make_required(_TEXT), "scope": _make_choice("Cluster", "Namespaced")}
 )
 
 
@@ -277,7 +277,7 @@ def _check_budget_amounts(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
 
 _BUDGET_AMOUNT: Final = FieldShape(FieldKind.AMOUNT, minimum=0, maximum=MAX_INT32, pattern=_PERCENT)
 _TASK: Final = {
-    "type": _require_field(_make_choice("TimedWait", "Approval", defaulted=False)),
+    "type": _make_required(_make_choice("TimedWait", "Approval", defaulted=False)),
     "waitTime": FieldShape(FieldKind.TEXT, pattern=r"(0|((0|[1-9][0-9]*)(\.[0-9]+)?(s|m|h))+)"),
 }
 _STAGE: Final = {
@@ -295,7 +295,7 @@ _STAGE: Final = {
     "beforeStageTasks": replace(_make_object_list(_TASK, maximum=1), versions=(V1, BETA)),
     "afterStageTasks": _make_object_list(_TASK, maximum=2),
 }
-_STAGES: Final = _make_object({"stages": _require_field(_make_object_list(_STAGE, maximum=31))})
+_STAGES: Final = _make_object({"stages": _make_required(_make_object_list(_STAGE, maximum=31))})
 
 
 def _check_snapshot_index(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
@@ -308,26 +308,26 @@ def _check_snapshot_index(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
 _RUN: Final = _make_object(
     {
         "placementName": _NAME,
-        "stagedRolloutStrategyName": _require_field(_TEXT),
+        "stagedRolloutStrategyName": _make_required(_TEXT),
         "resourceSnapshotIndex": _TEXT,
         "state": _limit_to_versions(_make_choice("Initialize", "Run", "Stop"), V1, BETA),
     },
     _check_snapshot_index,
 )
-_APPROVAL: Final = _make_object({"parentStageRollout": _require_field(_TEXT), "targetStage": _require_field(_TEXT)})
+_APPROVAL: Final = _make_object({"parentStageRollout": _make_required(_TEXT), "targetStage": _make_required(_TEXT)})
 _MEMBER: Final = _make_object(
     {
-        "identity": _require_field(
+        "identity": _make_required(
             _make_object(
-                {"kind": _require_field(_TEXT), "name": _require_field(_TEXT), "namespace": _TEXT, "apiGroup": _TEXT}
+                {"kind": _make_required(_TEXT), "name": _make_required(_TEXT), "namespace": _TEXT, "apiGroup": _TEXT}
             )
         ),
         "heartbeatPeriodSeconds": _make_integer(1, 600, defaulted=True),
         "taints": _make_object_list(
             {
-                "key": _require_field(_TEXT),
+                "key": _make_required(_TEXT),
                 "value": _TEXT,
-                "effect": _require_field(_make_choice("NoSchedule", defaulted=False)),
+                "effect": _make_required(_make_choice("NoSchedule", defaulted=False)),
             },
             maximum=100,
         ),
@@ -337,7 +337,7 @@ _MEMBER: Final = _make_object(
 # The server sets most of these; unused fields pass with any value.
 METADATA: Final = _make_object(
     {
-        "name": _require_field(_TEXT),
+        "name": _make_required(_TEXT),
         "namespace": replace(_TEXT, is_defaulted=True),
         "labels": replace(_TEXTS, is_defaulted=True),
         "annotations": replace(_TEXTS, is_defaulted=True),
@@ -375,7 +375,7 @@ API_KINDS: Final[Mapping[str, ApiKind]] = {
             "ClusterResourcePlacement",
             "fleet_cluster_resource_placement",
             _CURRENT_VERSIONS,
-            _make_object(_PLACEMENT_FIELDS, _check_report_namespace, _check_namespace_selectors),
+            _make_object(_PLACEMENT_FIELDS, _check_status_namespace, _check_namespace_selectors),
         ),
         ApiKind(
             "ResourcePlacement",
@@ -390,8 +390,8 @@ API_KINDS: Final[Mapping[str, ApiKind]] = {
             _make_object(
                 {
                     "placement": _PLACEMENT_REFERENCE,
-                    "clusterResourceSelectors": _require_field(_make_object_list(_SELECTOR_FIELDS, 1, 20)),
-                    "policy": _require_field(_OVERRIDE_POLICY),
+                    "clusterResourceSelectors": _make_required(_make_object_list(_SELECTOR_FIELDS, 1, 20)),
+                    "policy": _make_required(_OVERRIDE_POLICY),
                 },
                 _check_cluster_scope,
             ),
@@ -403,10 +403,10 @@ API_KINDS: Final[Mapping[str, ApiKind]] = {
             _make_object(
                 {
                     "placement": _PLACEMENT_REFERENCE,
-                    "resourceSelectors": _require_field(
-                        _make_object_list({**_OBJECT_FIELDS, "name": _require_field(_TEXT)}, 1, 20)
+                    "resourceSelectors": _make_required(
+                        _make_object_list({**_OBJECT_FIELDS, "name": _make_required(_TEXT)}, 1, 20)
                     ),
-                    "policy": _require_field(_OVERRIDE_POLICY),
+                    "policy": _make_required(_OVERRIDE_POLICY),
                 }
             ),
         ),

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from nexusform.documents.field_shapes import get_value, list_objects
+from nexusform.documents.field_validation import get_value, list_objects
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.pods.importers.manifest_parser import (
@@ -79,18 +79,18 @@ def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
     strip_kind = _STRIPPERS.get((str(cleaned.get("apiVersion")), str(cleaned.get("kind"))))
     if strip_kind is not None and isinstance(cleaned.get("spec"), dict):
         strip_kind(cleaned)
-    if cleaned.get("kind") in _APPROVAL_KINDS and _is_approved(body):
+    if cleaned.get("kind") in _APPROVAL_KINDS and _is_approval_granted(body):
         cleaned["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
-    ordered: dict[str, Any] = _sort_keys(cleaned)
+    ordered: dict[str, Any] = _sort_mapping_keys(cleaned)
     return ordered
 
 
-def _is_approved(body: Mapping[str, Any]) -> bool:
+def _is_approval_granted(body: Mapping[str, Any]) -> bool:
     conditions = list_conditions(body)
     return any(condition.get("type") == "Approved" and condition.get("status") == "True" for condition in conditions)
 
 
-def _strip_service(body: dict[str, Any]) -> None:
+def _strip_service_assignments(body: dict[str, Any]) -> None:
     """Remove the addresses and node ports assigned by the hub to a Service."""
     spec = body["spec"]
     if spec.get("clusterIP") != "None":
@@ -101,7 +101,7 @@ def _strip_service(body: dict[str, Any]) -> None:
         port.pop("nodePort", None)
 
 
-def _strip_job(body: dict[str, Any]) -> None:
+def _strip_job_assignments(body: dict[str, Any]) -> None:
     """Remove the selector and labels assigned by the hub to a Job."""
     spec = body["spec"]
     if spec.get("manualSelector"):
@@ -114,11 +114,11 @@ def _strip_job(body: dict[str, Any]) -> None:
             labels.pop("batch.kubernetes.io/controller-uid", None)
 
 
-_STRIPPERS: Final = {("v1", "Service"): _strip_service, ("batch/v1", "Job"): _strip_job}
+_STRIPPERS: Final = {("v1", "Service"): _strip_service_assignments, ("batch/v1", "Job"): _strip_job_assignments}
 
 
-def _sort_keys(value: Any) -> Any:
+def _sort_mapping_keys(value: Any) -> Any:
     """Return the value with mappings sorted by key, so JSON and YAML of an object give the same text."""
     if isinstance(value, Mapping):
-        return {name: _sort_keys(value[name]) for name in sorted(value, key=str)}
-    return [_sort_keys(part) for part in value] if isinstance(value, list) else value
+        return {name: _sort_mapping_keys(value[name]) for name in sorted(value, key=str)}
+    return [_sort_mapping_keys(part) for part in value] if isinstance(value, list) else value

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.documents.field_shapes import get_mapping, get_value, list_mappings
+from nexusform.documents.field_validation import get_mapping, get_value, list_mappings
 from nexusform.domains.fleet.importers.fleet_export import list_conditions, list_override_names
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
 
@@ -114,16 +114,16 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
         policy_snapshot=_parse_integer(status.get("policySnapshotIndexUsed")),
         cluster_count=_parse_integer(status.get("policyObservedClusterCount")),
         resource_snapshot=_parse_integer(status.get("resourceSnapshotIndexUsed")),
-        stages=tuple((name, tuple(map(_get_name, item))) for name, item in clusters.items()),
-        done=tuple(_get_name(item) for item in all_clusters if _has_condition(item, "Succeeded")),
-        approved=tuple(sorted({*approvals, *_read_approved(stages)})),
-        overrides={_get_name(item): tuple(list_override_names(item)) for item in all_clusters},
+        stages=tuple((name, tuple(map(_get_cluster_name, item))) for name, item in clusters.items()),
+        done=tuple(_get_cluster_name(item) for item in all_clusters if _has_condition(item, "Succeeded")),
+        approved=tuple(sorted({*approvals, *_read_approved_requests(stages)})),
+        overrides={_get_cluster_name(item): tuple(list_override_names(item)) for item in all_clusters},
         strategy=get_mapping(status, "stagedUpdateStrategySnapshot") or None,
         apply=get_mapping(status, "appliedStrategy") or None,
     )
 
 
-def _read_approved(stages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _read_approved_requests(stages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the approval requests granted in stage status."""
     for stage in stages:
         for key in ("beforeStageTaskStatus", "afterStageTaskStatus"):
@@ -132,7 +132,7 @@ def _read_approved(stages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
                     yield str(task.get("approvalRequestName") or "")
 
 
-def _get_name(cluster: Mapping[str, Any]) -> str:
+def _get_cluster_name(cluster: Mapping[str, Any]) -> str:
     return str(cluster.get("clusterName") or "")
 
 

@@ -50,7 +50,7 @@ CORRECTIONS: Final[Mapping[str, Correction]] = {
 }
 
 
-class CorrectionList:
+class ManifestCorrections:
     """What a lenient reading corrected in one text; those that widen a selection come first."""
 
     def __init__(self, file: str, *, allowed: bool) -> None:

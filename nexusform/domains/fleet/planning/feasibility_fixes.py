@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list
-from nexusform.domains.fleet.planning.outcome import FleetOutcome
+from nexusform.domains.fleet.planning.fleet_outcome import FleetOutcome
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling.bindings import PlacementType
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
-from nexusform.domains.pods.planning.feasibility import find_candidate_feasibility
-from nexusform.domains.pods.planning.phase import PodPhase
+from nexusform.domains.pods.planning.pod_feasibility import find_candidate_feasibility
+from nexusform.domains.pods.planning.pod_phase import PodPhase
 from nexusform.placements.vm_demands import PoolDemand
-from nexusform.planning.phases import FixProposal
+from nexusform.planning.phases import ProposedFix
 from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Feasibility, FeasibilityResult
@@ -28,22 +28,22 @@ _MAX_EXTRA_NODES: Final = 2  # new nodes may be on other machines, racks and zon
 
 def suggest_fixes(
     rows: Sequence[Feasibility], outcome: FleetOutcome, pods: PodPhase, vms: Iterable[VmObject], limit: int
-) -> Iterator[FixProposal]:
+) -> Iterator[ProposedFix]:
     """Yield the proposals for the waiting rows of a plan: first the pool counts, then other clusters for the first
     `limit` rows.
     """
     waiting = [row for row in rows if row.is_waiting]
     vms = tuple(vms)
     for extra in range(_MAX_EXTRA_NODES):
-        yield from _suggest_counts(waiting, outcome, vms, extra)
+        yield from _suggest_pool_counts(waiting, outcome, vms, extra)
         if not extra:
             yield from _suggest_clusters(waiting[:limit], outcome, pods)
-            yield from _suggest_exclusions(rows, outcome)
+            yield from _suggest_affinity_exclusions(rows, outcome)
 
 
-def _suggest_counts(
+def _suggest_pool_counts(
     rows: Iterable[Feasibility], outcome: FleetOutcome, vms: Sequence[VmObject], extra: int
-) -> Iterator[FixProposal]:
+) -> Iterator[ProposedFix]:
     """Yield a proposal per cluster and pools with missing nodes, for all its placements with these pools."""
     groups: dict[tuple[str, tuple[str, ...]], list[Feasibility]] = {}
     for row in rows:
@@ -64,7 +64,7 @@ def _suggest_counts(
             edits.append(ArgumentAdjustment(address, demand.count_path, count))
         if len(edits) == len(pools):
             bindings = frozenset((row.placement, row.cluster) for row in group)
-            yield FixProposal("count", format_list(texts), tuple(edits), bindings, bindings, {"counts": counts})
+            yield ProposedFix("count", format_list(texts), tuple(edits), bindings, bindings, {"counts": counts})
 
 
 def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Address, PoolDemand] | None:
@@ -79,14 +79,14 @@ def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Add
     return None
 
 
-def _suggest_clusters(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[FixProposal]:
+def _suggest_clusters(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[ProposedFix]:
     """Yield proposals with another cluster by name."""
     for row in rows:
         placement = outcome.placements[row.placement]
         if not _can_name_clusters(placement):
             continue
         selected = [binding.cluster for binding in placement.bindings]
-        for cluster in _list_candidates(placement, outcome, pods):
+        for cluster in _list_candidate_clusters(placement, outcome, pods):
             names = sorted(cluster if name == row.cluster else name for name in selected)
             listed = ", ".join(f'"{name}"' for name in names)
             values: dict[str, Any] = {"cluster_names": names}
@@ -97,7 +97,7 @@ def _suggest_clusters(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: 
             edits = [ArgumentAdjustment(row.placement, ("policy", name), value) for name, value in values.items()]
             solves, runs = frozenset({(row.placement, row.cluster)}), frozenset({(row.placement, cluster)})
             change = {"cluster": cluster, "cluster_names": names}
-            yield FixProposal("cluster", text, tuple(edits), solves, runs, change)
+            yield ProposedFix("cluster", text, tuple(edits), solves, runs, change)
 
 
 def _can_name_clusters(placement: PlacementPlan) -> bool:
@@ -110,7 +110,7 @@ def _can_name_clusters(placement: PlacementPlan) -> bool:
     return kind is PlacementType.PICK_FIXED or (kind is PlacementType.PICK_N and placement.spec.is_new)
 
 
-def _list_candidates(placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase) -> list[str]:
+def _list_candidate_clusters(placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase) -> list[str]:
     """Return the other clusters with capacity for the pods of a placement, the largest capacity first."""
     workloads = collect_workloads(placement.selection.manifests).workloads
     selected = {binding.cluster for binding in placement.bindings}
@@ -123,7 +123,7 @@ def _list_candidates(placement: PlacementPlan, outcome: FleetOutcome, pods: PodP
     return [name for _, name in sorted(candidates)[:_MAX_CLUSTERS]]
 
 
-def _suggest_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> Iterator[FixProposal]:
+def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> Iterator[ProposedFix]:
     """Yield a proposal per PickAll or existing PickN placement: an affinity without its clusters with waiting pods."""
     groups: dict[Address, list[Feasibility]] = {}
     for row in rows:
@@ -131,7 +131,7 @@ def _suggest_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> I
             groups.setdefault(row.placement, []).append(row)
     for address, group in groups.items():
         placement = outcome.placements[address]
-        policy, kind = _get_policy(placement), placement.spec.configuration.placement_type
+        policy, kind = _get_editable_policy(placement), placement.spec.configuration.placement_type
         is_all = kind is PlacementType.PICK_ALL
         if policy is None or not (is_all or (kind is PlacementType.PICK_N and not placement.spec.is_new)):
             continue
@@ -146,7 +146,7 @@ def _suggest_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> I
         edit = ArgumentAdjustment(
             address, ("policy",), {**policy, "affinity": _exclude_clusters(policy.get("affinity"), clusters)}
         )
-        yield FixProposal(
+        yield ProposedFix(
             "affinity",
             text,
             (edit,),
@@ -158,7 +158,7 @@ def _suggest_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> I
         )
 
 
-def _get_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
+def _get_editable_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
     """Return the policy block of a placement; None if it cannot be edited: it is in a manifest, or a new one."""
     config = placement.spec.instance.config or {}
     policy = config.get("policy")

@@ -11,30 +11,30 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.domains.fleet.planning.feasibility_fixes import suggest_fixes
-from nexusform.domains.fleet.planning.outcome import FleetOutcome, build_destroy_outcome
-from nexusform.domains.fleet.planning.outside_targets import (
-    build_outside_rows,
-    find_forgotten_losses,
+from nexusform.domains.fleet.planning.excluded_placements import (
+    build_excluded_rows,
     find_lost_rows,
-    keep_on_forgotten_members,
+    forget_on_forgotten_members,
+    list_forgotten_object_losses,
 )
-from nexusform.domains.fleet.planning.phase import plan_placements
-from nexusform.domains.fleet.planning.placement_feasibility import list_feasibility
+from nexusform.domains.fleet.planning.feasibility_fixes import suggest_fixes
+from nexusform.domains.fleet.planning.fleet_outcome import FleetOutcome, build_destroy_outcome
+from nexusform.domains.fleet.planning.placement_feasibility import list_binding_feasibility
+from nexusform.domains.fleet.planning.placement_phase import plan_placements
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, check_unknown_clusters
 from nexusform.domains.pods.planning.external_clusters import collect_external_clusters
 from nexusform.domains.pods.planning.manifest_blocks import (
     create_pod_phase,
     list_manifest_diagnostics,
-    list_pod_risks,
+    list_pod_risk_warnings,
     plan_fleet_objects,
 )
-from nexusform.domains.pods.planning.phase import PodPhase
+from nexusform.domains.pods.planning.pod_phase import PodPhase
 from nexusform.domains.pods.planning.state_pods import compute_state_demand, list_hosted_workloads
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.instances.block_planner import BlockPlanner
-from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.phases import DomainContribution, DomainPhases, Instances
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.vm_planning.vm_object import VmObject
@@ -64,17 +64,17 @@ def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evalu
         pods.verify_certainty(blocks.request.now)
     unknown_findings = check_unknown_clusters(elsewhere, pods.clusters, blocks.instances.values())
     diagnostics = (*elsewhere.diagnostics, *unknown_findings, *problems, *outcome.diagnostics)
-    return _build_contribution(blocks, vms, PlannedFleet(outcome, pods), diagnostics)
+    return _build_fleet_contribution(blocks, vms, PlannedFleet(outcome, pods), diagnostics)
 
 
 def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainContribution:
     vms = tuple(vms)
     outcome = build_destroy_outcome(blocks.instances.values())
     pods = create_pod_phase(blocks, vms, ExternalClusters())
-    return _build_contribution(blocks, vms, PlannedFleet(outcome, pods), outcome.diagnostics)
+    return _build_fleet_contribution(blocks, vms, PlannedFleet(outcome, pods), outcome.diagnostics)
 
 
-def _build_contribution(
+def _build_fleet_contribution(
     blocks: BlockPlanner, vms: Iterable[VmObject], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
 ) -> DomainContribution:
     pods, outcome = fleet.pods, fleet.outcome
@@ -83,19 +83,19 @@ def _build_contribution(
         pod_rows = [replace(row, rejections=()) if row.rejections else row for row in pod_rows]
     decided_rows = (*outcome.rows, *pod_rows)
     vms = tuple(vms)
-    rows = tuple(keep_on_forgotten_members(decided_rows, blocks, vms, pods.clusters))
+    rows = tuple(forget_on_forgotten_members(decided_rows, blocks, vms, pods.clusters))
     row_keys = {_get_row_key(row) for row in rows}
     members = _collect_known_members(blocks, outcome)
     outside_rows = (
-        row for row in build_outside_rows(blocks, vms, pods.clusters, members) if _get_row_key(row) not in row_keys
+        row for row in build_excluded_rows(blocks, vms, pods.clusters, members) if _get_row_key(row) not in row_keys
     )
-    lost_rows = {_get_row_key(row): row for row in find_forgotten_losses(blocks, vms, pods.clusters)}
+    lost_rows = {_get_row_key(row): row for row in list_forgotten_object_losses(blocks, vms, pods.clusters)}
 
     def collect_findings(instances: Instances, *, risks: bool) -> list[Diagnostic]:
         problems = list(list_manifest_diagnostics(pods, instances))
-        return [*problems, *list_pod_risks(pods, instances)] if risks else problems
+        return [*problems, *list_pod_risk_warnings(pods, instances)] if risks else problems
 
-    feasibility = tuple(list_feasibility(outcome, pods, vms, includes_losses=blocks.request.includes_losses))
+    feasibility = tuple(list_binding_feasibility(outcome, pods, vms, includes_losses=blocks.request.includes_losses))
     return DomainContribution(
         rows=(*(lost_rows.get(_get_row_key(row), row) for row in rows), *outside_rows),
         rollouts=outcome.rollouts,
@@ -104,7 +104,7 @@ def _build_contribution(
         observed_attributes=outcome.observed_attributes,
         step_order=outcome.step_order,
         diagnostics=diagnostics,
-        list_workloads=pods.list_hosted_workloads,
+        list_workloads=pods.list_scheduled_workloads,
         find_disruptions=pods.find_disruptions,
         collect_claims=pods.compute_storage_demand,
         collect_findings=collect_findings,

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.importers.fleet_model import (
+from nexusform.domains.fleet.importers.fleet_records import (
     FleetBudget,
     FleetMember,
     FleetObject,
@@ -34,7 +34,7 @@ from nexusform.kubernetes.quantity import (
     parse_quantity,
 )
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState
@@ -119,7 +119,7 @@ def _build_quantities(cpu: int, memory: int) -> dict[str, Quantity]:
 # --- member records in state ---------------------------------------------------------------------
 
 
-def write_member_record(member: Member) -> dict[str, Any]:
+def build_member_record(member: Member) -> dict[str, Any]:
     """Return the watched fields of a member as plain data for state."""
     usage = member.resources
     return {
@@ -140,7 +140,7 @@ def _format_quantities(amounts: Mapping[str, Quantity]) -> dict[str, str]:
     return {name: str(amount) for name, amount in sorted(amounts.items())}
 
 
-def read_member_record(name: str, record: Mapping[str, Any]) -> Member:
+def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
     """Return the member of a record in state."""
     resources = record.get("resources") or {}
     namespaces = record.get("namespaces")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.domains.fleet.importers.fleet_model import JsonPatch
+from nexusform.domains.fleet.importers.fleet_records import JsonPatch
 
 _CLUSTER_NAME: Final = "${MEMBER-CLUSTER-NAME}"
 _LABEL_VARIABLE: Final = "${MEMBER-CLUSTER-LABEL-KEY-"
@@ -24,10 +24,10 @@ class PatchError(Exception):
 
 def replace_variables(patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]) -> list[Any]:
     """Return the values of patches with variables replaced. Raises PatchError."""
-    return [_fill_variables(patch.value, cluster, labels) for patch in patches]
+    return [_replace_variables_in_value(patch.value, cluster, labels) for patch in patches]
 
 
-def _fill_variables(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
+def _replace_variables_in_value(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
     """Return a value with variables replaced in its keys and values, as text like a hub."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     if "${" not in text:
@@ -73,7 +73,7 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
         else:
             target[last] = value
     elif isinstance(target, list):
-        _apply_to_list(target, last, patch, value)
+        _apply_patch_to_list(target, last, patch, value)
     else:
         path = patch.path if patch.operation == "replace" else f'"{patch.path}"'
         missing_path = f"{patch.operation} operation does not apply: doc is missing path: {path}: {_MISSING_VALUE}"
@@ -85,7 +85,7 @@ def _describe_missing_key(patch: JsonPatch) -> str:
     return f"replace operation does not apply: doc is missing key: {patch.path}: {_MISSING_VALUE}"
 
 
-def _apply_to_list(target: list[Any], last: str, patch: JsonPatch, value: Any) -> None:
+def _apply_patch_to_list(target: list[Any], last: str, patch: JsonPatch, value: Any) -> None:
     if patch.operation == "add" and last == "-":
         target.append(value)
         return

@@ -11,7 +11,7 @@ from nexusform.domains.fleet.scheduling.bindings import ClusterTerm, Policy
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 
 
-def normalize_policy(policy: Policy | None, member_list: MemberList) -> Policy | None:
+def rename_policy_properties(policy: Policy | None, member_list: MemberList) -> Policy | None:
     """Return the policy with the old name of node-count replaced, unless a member has the old property."""
     if policy is None or not has_old_property_name(policy):
         return policy
@@ -21,9 +21,9 @@ def normalize_policy(policy: Policy | None, member_list: MemberList) -> Policy |
         policy,
         required_terms=None
         if policy.required_terms is None
-        else tuple(_rename_term(term) for term in policy.required_terms),
+        else tuple(_rename_properties_in_term(term) for term in policy.required_terms),
         preferred_terms=tuple(
-            replace(term, preference=_rename_term(term.preference)) for term in policy.preferred_terms
+            replace(term, preference=_rename_properties_in_term(term.preference)) for term in policy.preferred_terms
         ),
     )
 
@@ -42,7 +42,7 @@ def _list_property_names(term: ClusterTerm) -> list[str]:
     return names if term.property_sorter is None else [*names, term.property_sorter.name]
 
 
-def _rename_term(term: ClusterTerm) -> ClusterTerm:
+def _rename_properties_in_term(term: ClusterTerm) -> ClusterTerm:
     """Return the term with the current name of node-count."""
     sorter, selector = term.property_sorter, term.property_selector
     if sorter is not None:

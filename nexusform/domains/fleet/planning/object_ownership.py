@@ -14,8 +14,8 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.domains.fleet.importers.fleet_model import IF_NO_DIFF, NEVER
-from nexusform.domains.fleet.planning.overrides import (
+from nexusform.domains.fleet.importers.fleet_records import IF_NO_DIFF, NEVER
+from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
     collect_object_identities,
     expand_envelopes,
@@ -71,11 +71,11 @@ def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjec
 
 def assign_owners(placement_bindings: Sequence[PlacementBindings], shared: SharedObjects) -> None:
     """Determine for each placement the objects owned by others, by cluster."""
-    candidates: dict[tuple[str, ObjectIdentity], list[_Candidate]] = {}
+    candidates: dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]] = {}
     for placement, bindings, reached in placement_bindings:
         if shared.objects and not placement.spec.configuration.is_report_only:
             for binding in bindings:
-                for candidate in _list_candidates(placement, binding, reached, shared.objects):
+                for candidate in _list_ownership_candidates(placement, binding, reached, shared.objects):
                     candidates.setdefault((binding.cluster, candidate.object), []).append(candidate)
     results = {placement.address: _OwnershipBuilder() for placement, _, _ in placement_bindings}
     for (cluster, object_id), contenders in candidates.items():
@@ -95,7 +95,7 @@ class _OwnershipBuilder(Struct, frozen=True):
 
 
 def _assign_direct_owner(
-    contenders: Sequence[_Candidate],
+    contenders: Sequence[_OwnershipCandidate],
     cluster: str,
     direct_owner: tuple[str, Manifest],
     results: Mapping[str, _OwnershipBuilder],
@@ -112,7 +112,7 @@ def _assign_direct_owner(
 
 
 def _assign_placement_owner(
-    contenders: Sequence[_Candidate], cluster: str, results: Mapping[str, _OwnershipBuilder]
+    contenders: Sequence[_OwnershipCandidate], cluster: str, results: Mapping[str, _OwnershipBuilder]
 ) -> None:
     """Determine the owner of an object among placements; the others get a conflict."""
     current_owners = [contender.placement for contender in contenders if contender.is_existing]
@@ -134,7 +134,7 @@ def _assign_placement_owner(
         results[placement.address].conflicts.setdefault(cluster, {})[contender.object] = conflict
 
 
-class _Candidate(Struct, frozen=True):
+class _OwnershipCandidate(Struct, frozen=True):
     # An object that a placement would have on a cluster: whether it had it before, and whether it keeps it as
     # it is. Two imported placements may keep one object; nothing changes for that before one of them rolls
     # out.
@@ -144,9 +144,9 @@ class _Candidate(Struct, frozen=True):
     is_kept: bool
 
 
-def _list_candidates(
+def _list_ownership_candidates(
     placement: PlacementPlan, binding: Binding, reached: AbstractSet[str], objects: frozenset[ObjectIdentity]
-) -> Iterator[_Candidate]:
+) -> Iterator[_OwnershipCandidate]:
     """Yield the shared objects that a placement wants on a cluster."""
     is_released = binding.cluster in placement.released_clusters
     content_before = None if is_released else placement.current.applied.on_cluster.get(binding.cluster)
@@ -154,7 +154,7 @@ def _list_candidates(
     is_untouched = binding.cluster not in reached
     for object_id in collect_object_identities(placement.list_wanted_objects(binding, reached)) & objects:
         is_existing = object_id in objects_before
-        yield _Candidate(placement, object_id, is_existing, is_kept=is_existing and is_untouched)
+        yield _OwnershipCandidate(placement, object_id, is_existing, is_kept=is_existing and is_untouched)
 
 
 def _explain_takeover_failure(

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.planning.overrides import ObjectIdentity
+from nexusform.domains.fleet.planning.override_rendering import ObjectIdentity
 from nexusform.domains.fleet.planning.placement_records import OwnershipConflict
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingAction, ChangeCause, CycleAbort
-from nexusform.domains.fleet.scheduling.cycle import CycleResult
 from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.rollout import Wave
+from nexusform.domains.fleet.scheduling.rolling_update import RolloutWave
+from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult
 from nexusform.domains.fleet.scheduling.watcher import SchedulingTriggers, Trigger, find_change_trigger
 from nexusform.plans.plan import Rollout
 
@@ -34,7 +34,7 @@ class SchedulingResult(Struct, frozen=True):
     pick_triggers: Mapping[str, Trigger] = field(default_factory=dict)
     release_triggers: Mapping[str, Trigger] = field(default_factory=dict)
 
-    def add_cycles(
+    def append_scheduling_cycles(
         self, result: CycleResult, occasion: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> SchedulingResult:
         """Return the result extended by a chain of scheduling cycles; `start` are the bindings before it."""
@@ -74,10 +74,10 @@ class RolloutResult(Struct, frozen=True):
 
     clusters: frozenset[str] = frozenset()
     run_by_cluster: Mapping[str, str] = field(default_factory=dict)
-    waves: tuple[Wave, ...] = ()
+    waves: tuple[RolloutWave, ...] = ()
     blocked_clusters: tuple[str, ...] = ()
     timelines: tuple[Rollout, ...] = ()
 
-    def add_timeline(self, timeline: Rollout) -> RolloutResult:
+    def append_rollout_timeline(self, timeline: Rollout) -> RolloutResult:
         """Return a copy with one more rollout timeline."""
         return replace(self, timelines=(*self.timelines, timeline))

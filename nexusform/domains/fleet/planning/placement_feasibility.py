@@ -8,18 +8,18 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.planning.outcome import FleetOutcome
+from nexusform.domains.fleet.planning.fleet_outcome import FleetOutcome
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
-from nexusform.domains.pods.planning.feasibility import (
+from nexusform.domains.pods.planning.pod_feasibility import (
     ClusterCapacity,
-    ClusterLosses,
+    ClusterLossEffects,
     ObjectFeasibility,
     find_candidate_feasibility,
-    find_feasibility,
+    find_object_feasibility,
 )
-from nexusform.domains.pods.planning.phase import PodPhase
+from nexusform.domains.pods.planning.pod_phase import PodPhase
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Feasibility, FeasibilityResult
 from nexusform.resources.address import Address
@@ -40,33 +40,33 @@ class _AdditionalNodes(Struct, frozen=True):
     count: int
 
 
-def list_feasibility(
+def list_binding_feasibility(
     outcome: FleetOutcome, pods: PodPhase, vms: Iterable[VmObject], *, includes_losses: bool
 ) -> Iterator[Feasibility]:
     """Yield a row per binding of a placement with pods, in the order of the plan. With `includes_losses`, add the
     effect of one machine or rack down, and a row per rejected cluster with known nodes.
     """
-    rows = list(_list_rows(outcome, pods))
+    rows = list(_list_feasibility_rows(outcome, pods))
     if includes_losses:
-        rows = [*_add_losses(rows, outcome, pods), *_list_candidate_rows(outcome, pods)]
+        rows = [*_add_loss_effects(rows, outcome, pods), *_list_candidate_rows(outcome, pods)]
         order = {address: number for number, address in enumerate(outcome.placements)}
         rows.sort(key=lambda row: order[row.placement])
     vms = tuple(vms) if any(row.missing_nodes for row in rows) else ()
     additions = [list(_list_additions(vms, row, outcome)) for row in rows]
     known = [addition for items in additions for addition in items]
     for row, items in zip(rows, additions, strict=True):
-        capacities = {_compare_with_site(addition, known) for addition in items}
+        capacities = {_check_site_capacity(addition, known) for addition in items}
         if len(items) < len(row.missing_pools):
             capacities.add(_UNKNOWN)
-        yield replace(row, site_capacity=_combine_capacities(capacities)) if capacities else row
+        yield replace(row, site_capacity=_combine_site_capacities(capacities)) if capacities else row
 
 
-def _list_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
+def _list_feasibility_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
     """Yield the rows without the capacity of sites."""
     capacities: dict[str, ClusterCapacity] = {}
     for address, placement in outcome.placements.items():
-        bindings = [binding for binding in placement.bindings if _is_selected(binding)]
-        requested = _count_requested(placement) if bindings else None
+        bindings = [binding for binding in placement.bindings if _is_active_binding(binding)]
+        requested = _count_requested_pods(placement) if bindings else None
         if requested is None:
             continue
         for binding in bindings:
@@ -75,7 +75,7 @@ def _list_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
             if cluster is not None:
                 if cluster.id not in capacities:
                     capacities[cluster.id] = ClusterCapacity(pods, cluster)
-                assessment = find_feasibility(placement.address, capacities[cluster.id])
+                assessment = find_object_feasibility(placement.address, capacities[cluster.id])
             if assessment is None:
                 is_known = cluster is None and _needs_no_node(placement)
                 result = FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN
@@ -87,9 +87,9 @@ def _list_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
             yield _build_row(address, binding.cluster, assessment)
 
 
-def _add_losses(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
+def _add_loss_effects(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
     """Yield the rows with the effect of one machine or rack down."""
-    losses_by_cluster: dict[str, ClusterLosses] = {}
+    losses_by_cluster: dict[str, ClusterLossEffects] = {}
     for row in rows:
         cluster = outcome.clusters.get(row.cluster)
         address = outcome.placements[row.placement].address
@@ -98,7 +98,7 @@ def _add_losses(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPha
             yield row
             continue
         if row.cluster not in losses_by_cluster:
-            losses_by_cluster[row.cluster] = ClusterLosses(pods, cluster)
+            losses_by_cluster[row.cluster] = ClusterLossEffects(pods, cluster)
         losses, keys = losses_by_cluster[row.cluster], {workload.key for workload in workloads}
         machine, rack = losses.find_machine_effect(keys), losses.find_rack_effect(keys)
         yield replace(row, one_machine_down=machine, one_rack_down=rack)
@@ -134,11 +134,11 @@ def _build_row(
     )
 
 
-def _is_selected(binding: Binding) -> bool:
+def _is_active_binding(binding: Binding) -> bool:
     return binding.state in (BindingState.SCHEDULED, BindingState.BOUND) and not binding.is_deleting
 
 
-def _count_requested(placement: PlacementPlan) -> int | None:
+def _count_requested_pods(placement: PlacementPlan) -> int | None:
     """Count the pods requested by the selected manifests; None without workloads."""
     workloads = collect_workloads(placement.selection.manifests).workloads
     return sum(workload.replicas for workload in workloads) if workloads else None
@@ -150,7 +150,7 @@ def _needs_no_node(placement: PlacementPlan) -> bool:
     return all(workload.replicas == 0 and workload.kind != "DaemonSet" for workload in workloads)
 
 
-def _combine_capacities(capacities: Container[str]) -> str:
+def _combine_site_capacities(capacities: Container[str]) -> str:
     """Return the capacity of a site for all pools of a row together."""
     return next(capacity for capacity in ("no", _UNKNOWN, "yes") if capacity in capacities)
 
@@ -172,7 +172,7 @@ def _list_additions(vms: Iterable[VmObject], row: Feasibility, outcome: FleetOut
                 yield _AdditionalNodes(*names, free, row.missing_pools[pool_demand.pool])
 
 
-def _compare_with_site(addition: _AdditionalNodes, additions: Iterable[_AdditionalNodes]) -> str:
+def _check_site_capacity(addition: _AdditionalNodes, additions: Iterable[_AdditionalNodes]) -> str:
     """Return "yes" if a site has capacity for an addition beside those of other bindings, "no" or "unknown".
 
     Bindings of one pool may share new nodes: at least the largest addition is needed, at most the sum.

@@ -10,21 +10,21 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, WAITING
-from nexusform.domains.fleet.planning.overrides import RenderedResources, expand_envelopes, get_object_identity
+from nexusform.domains.fleet.planning.override_rendering import RenderedResources, expand_envelopes, get_object_identity
 from nexusform.domains.fleet.planning.placement_decisions import ObjectOwnership, RolloutResult, SchedulingResult
 from nexusform.domains.fleet.planning.placement_records import is_availability_tracked
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
 from nexusform.domains.fleet.planning.resource_selection import CurrentResources, ResourceSelection, SnapshotStore
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType
-from nexusform.domains.fleet.scheduling.cycle import CycleResult
 from nexusform.domains.fleet.scheduling.eviction import Eviction
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.rollout import (
+from nexusform.domains.fleet.scheduling.rolling_update import (
     Readiness,
     RolloutProjection,
     compute_rollout_target,
     simulate_rollout,
 )
+from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult
 from nexusform.domains.fleet.scheduling.watcher import SchedulingTriggers, Trigger, WatchedPlacement
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.plans.plan import RolloutStep
@@ -163,7 +163,7 @@ class PlacementPlan(Struct):
                 return True
         return False
 
-    def build_watched_placement(self) -> WatchedPlacement:
+    def build_watcher_input(self) -> WatchedPlacement:
         """Return the placement as input of the watcher."""
         return WatchedPlacement(self.address, self.spec.configuration.placement_type, self.scheduling.is_fulfilled)
 
@@ -207,7 +207,7 @@ class PlacementPlan(Struct):
             return None
         cluster = binding.cluster
         previous = None if cluster in self.released_clusters else self.current.applied.on_cluster.get(cluster)
-        if cluster not in reached and not self.spec.starts_applying:
+        if cluster not in reached and not self.spec.switches_to_applying:
             return previous
         rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, cluster)
         if rendered is None:
@@ -342,7 +342,7 @@ class PlacementPlan(Struct):
         )
 
     @property
-    def hub_moves(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    def clusters_moved_by_hub(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
         """Differences between predicted and observed clusters: the replaced cluster by new cluster ("":
         none), and removed clusters without a replacement. Empty without a prior state.
         """
@@ -390,13 +390,13 @@ class PlacementPlan(Struct):
             return False
         return not previous.has_same_result(planned)
 
-    def record_cycles(
+    def record_scheduling_cycles(
         self, result: CycleResult, occasion: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> bool:
         """Record a chain of scheduling cycles; return True if a binding changed. `start` are the bindings before it."""
         previous_bindings = self.bindings
         self.bindings = result.bindings
-        self.scheduling = self.scheduling.add_cycles(result, occasion, start, member_list)
+        self.scheduling = self.scheduling.append_scheduling_cycles(result, occasion, start, member_list)
         return previous_bindings != self.bindings
 
 

@@ -22,18 +22,18 @@ from msgspec.structs import asdict
 
 from nexusform.documents.yaml_documents import parse_yaml
 from nexusform.domains.fleet.importers.api_defaults import add_defaults
-from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
-from nexusform.domains.fleet.planning.overrides import ObjectIdentity, RenderedResources
+from nexusform.domains.fleet.planning.override_rendering import ObjectIdentity, RenderedResources
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Condition, Decision, PolicySnapshot
 from nexusform.domains.fleet.scheduling.decisions import SCHEDULED, SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import Eviction
-from nexusform.domains.fleet.scheduling.status import ClusterStatus, FailedObject, PlacementStatus
+from nexusform.domains.fleet.scheduling.placement_status import ClusterStatus, FailedObject, PlacementStatus
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
     build_manifest,
     compute_fingerprint,
-    format_canonical,
+    format_canonical_json,
 )
 from nexusform.json_data.plain_data import has_unknown
 
@@ -123,12 +123,12 @@ def add_snapshot(
 
 def compute_body_hash(manifest: Manifest) -> str:
     """Return the hash that identifies an object in the note."""
-    return sha256(format_canonical(manifest.body)).hexdigest()[:_DIGITS]
+    return sha256(format_canonical_json(manifest.body)).hexdigest()[:_DIGITS]
 
 
 def compute_comparable_hash(manifest: Manifest) -> str:
     """Return a hash of an object without the fields added by a server."""
-    return sha256(format_canonical(add_defaults(remove_server_fields(manifest.body)))).hexdigest()
+    return sha256(format_canonical_json(add_defaults(remove_server_fields(manifest.body)))).hexdigest()
 
 
 def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from msgspec import Struct, json
 
-from nexusform.domains.fleet.importers.fleet_model import EXTERNAL, REPORT_DIFF, ApplyStrategy, FleetPlacement
-from nexusform.domains.fleet.planning.legacy_property_names import normalize_policy
+from nexusform.domains.fleet.importers.fleet_records import EXTERNAL, REPORT_DIFF, ApplyStrategy, FleetPlacement
+from nexusform.domains.fleet.planning.legacy_property_names import rename_policy_properties
 from nexusform.domains.fleet.planning.placement_records import is_scheduled, read_bindings, read_policy_snapshot
 from nexusform.domains.fleet.planning.shared_ownership import build_merged_placement, find_deleting_objects
 from nexusform.domains.fleet.scheduling.bindings import Binding, Policy, PolicySnapshot
@@ -64,7 +64,7 @@ class PlacementSpec(Struct, frozen=True):
     @property
     def is_first_scheduling(self) -> bool:
         """Whether the scheduler processes the placement for the first time."""
-        return self.is_new or (not self.prior_bindings and (self.is_pending or not self._was_scheduled))
+        return self.is_new or (not self.prior_bindings and (self.is_pending or not self._has_policy_snapshot))
 
     @property
     def is_pending(self) -> bool:
@@ -72,7 +72,7 @@ class PlacementSpec(Struct, frozen=True):
         return self.observed_attributes.get("pending") is True
 
     @property
-    def _was_scheduled(self) -> bool:
+    def _has_policy_snapshot(self) -> bool:
         return read_policy_snapshot(self.prior_attributes) is not None
 
     @property
@@ -126,7 +126,7 @@ class PlacementSpec(Struct, frozen=True):
         """
         configuration = self.configuration
         return (
-            normalize_policy(configuration.policy, member_list)
+            rename_policy_properties(configuration.policy, member_list)
             if configuration.accepts_old_names
             else configuration.policy
         )
@@ -140,7 +140,7 @@ class PlacementSpec(Struct, frozen=True):
         return any(apply is not None and apply.type == REPORT_DIFF for apply in strategies)
 
     @property
-    def starts_applying(self) -> bool:
+    def switches_to_applying(self) -> bool:
         """Whether the plan switches from reporting differences to applying the existing Works."""
         return self.apply_strategy_changed and not self.configuration.is_report_only and self._was_report_only
 

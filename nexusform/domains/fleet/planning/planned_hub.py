@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.domains.fleet.importers.fleet_model import (
+from nexusform.domains.fleet.importers.fleet_records import (
     FleetApproval,
     FleetBudget,
     FleetEviction,
@@ -20,10 +20,9 @@ from nexusform.domains.fleet.importers.fleet_model import (
     FleetStrategy,
     HubObjects,
 )
-from nexusform.domains.fleet.planning.applied_objects import merge_applied_objects
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub
 from nexusform.domains.fleet.planning.immutable_fields import check_immutable_fields
-from nexusform.domains.fleet.planning.overrides import (
+from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
     OverrideIndex,
     collect_object_identities,
@@ -32,10 +31,11 @@ from nexusform.domains.fleet.planning.overrides import (
 )
 from nexusform.domains.fleet.planning.placement_records import compute_body_hash
 from nexusform.domains.fleet.planning.resource_selectors import HubIndex
+from nexusform.domains.fleet.planning.server_side_apply import merge_applied_objects
 from nexusform.domains.fleet.planning.shared_ownership import find_deleting_objects
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
-from nexusform.domains.fleet.scheduling.staged_update import check_transition
-from nexusform.domains.fleet.scheduling.validation import format_sentence
+from nexusform.domains.fleet.scheduling.fleet_api_validation import format_sentence
+from nexusform.domains.fleet.scheduling.staged_update import check_run_state_transition
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserved_namespace, unwrap_envelopes
 from nexusform.json_data.plain_data import Path
@@ -164,7 +164,7 @@ class PlannedHub(Struct, dict=True):
         self.diagnostics += check_immutable_fields(instance, fleet_object)
         match fleet_object:
             case HubObjects():
-                self._add_objects(instance, fleet_object)
+                self._add_manifest_objects(instance, fleet_object)
             case FleetOverride():
                 self.overrides.append(self._assign_snapshot_number(instance, fleet_object))
                 self.override_instances.append(instance)
@@ -178,7 +178,7 @@ class PlannedHub(Struct, dict=True):
             case FleetStrategy():
                 self.strategies[fleet_object.key] = fleet_object
             case FleetRun():
-                self._add_run(instance, fleet_object)
+                self._add_staged_run(instance, fleet_object)
             case FleetApproval() if fleet_object.is_approved:
                 self.approvals.setdefault(fleet_object.run_key, set()).add(fleet_object.name)
                 if instance.action in _WRITE_ACTIONS:
@@ -198,13 +198,13 @@ class PlannedHub(Struct, dict=True):
                 member_objects |= {get_object_identity(m): (str(instance.address), m) for m in manifests}
         return by_member
 
-    def _add_objects(self, instance: Instance, objects: HubObjects) -> None:
+    def _add_manifest_objects(self, instance: Instance, objects: HubObjects) -> None:
         if objects.cluster_id:
             self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:
             deleting = find_deleting_objects(instance)  # never selected
             kept = tuple(m for m in objects.manifests if "/".join(get_object_identity(m)) not in deleting)
-            self.manifests += self._merge_applied(instance, kept)
+            self.manifests += self._merge_applied_fields(instance, kept)
             self.configured_objects.append((instance, objects.manifests))
         for finding in unwrap_envelopes(objects.manifests).findings:
             line = f":{finding.line}" if finding.line else ""
@@ -212,7 +212,7 @@ class PlannedHub(Struct, dict=True):
             problem = Problem(("yaml_body",), finding.id, detail, finding.severity, line=finding.line)
             self.diagnostics.append(instance.build_diagnostic(problem))
 
-    def _merge_applied(self, instance: Instance, manifests: tuple[Manifest, ...]) -> Iterable[Manifest]:
+    def _merge_applied_fields(self, instance: Instance, manifests: tuple[Manifest, ...]) -> Iterable[Manifest]:
         """Return the objects on the hub after this plan, with fields of other managers."""
         if instance.before is None or instance.is_replaced or not self.observed.objects:
             return manifests
@@ -253,13 +253,13 @@ class PlannedHub(Struct, dict=True):
             granted = self.approvals.get(key, set()) | self.observed.approvals.get(key, frozenset())
             self.runs.append((instance, replace(run, approvals=run.approvals | granted)))
 
-    def _add_run(self, instance: Instance, run: FleetRun) -> None:
+    def _add_staged_run(self, instance: Instance, run: FleetRun) -> None:
         """Add a staged run, unless its state transition is invalid."""
         if instance.before is not None and not instance.is_replaced and instance.type.build_fleet_object is not None:
             prior_run = instance.type.build_fleet_object(instance.before)
             transition_error = None
             if isinstance(prior_run, FleetRun):
-                transition_error = check_transition(prior_run.state, run.state)
+                transition_error = check_run_state_transition(prior_run.state, run.state)
             if transition_error is not None:
                 text = (
                     f"{transition_error[:1].upper()}{transition_error[1:]}. Create another run, or replace "

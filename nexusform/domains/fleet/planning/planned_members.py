@@ -8,15 +8,15 @@ from collections.abc import Set as AbstractSet
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem
-from nexusform.domains.fleet.importers.fleet_model import FleetMember
+from nexusform.domains.fleet.importers.fleet_records import FleetMember
 from nexusform.domains.fleet.planning.fleet_snapshot import (
     UNNOTIFIED_PLACEMENTS,
     UNPROCESSED,
     FleetMemberState,
     PodPredictor,
     build_member,
-    read_member_record,
-    write_member_record,
+    build_member_record,
+    parse_member_record,
 )
 from nexusform.domains.fleet.scheduling.bindings import Member
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -30,7 +30,7 @@ def build_planned_member(
     instance: Instance, configuration: FleetMember, observed: Mapping[str, FleetMember]
 ) -> FleetMember:
     """Build the planned member: the observed one with configured fields if a provider writes it, else the latter."""
-    if not _is_on_hub(instance, configuration.name, observed):
+    if not _is_written_to_hub(instance, configuration.name, observed):
         return configuration
     # The previously configured member, if any.
     previous = (
@@ -42,7 +42,7 @@ def build_planned_member(
     return _merge_observed(configuration, observed[configuration.name], previous_member)
 
 
-def _is_on_hub(instance: Instance, name: str, observed: Mapping[str, FleetMember]) -> bool:
+def _is_written_to_hub(instance: Instance, name: str, observed: Mapping[str, FleetMember]) -> bool:
     """Return True if a provider writes the member to a hub that has it."""
     return name in observed and instance.block is not None and bool(instance.block.provider)
 
@@ -96,7 +96,7 @@ def build_members(
             problems.append(_build_unknown_cluster_problem(instance, configuration.cluster_id, clusters))
             instance.is_invalid = True
         # A hub reports the figures of its members; the nodes are used for pods only.
-        figures = None if _is_on_hub(instance, configuration.name, observed) else cluster
+        figures = None if _is_written_to_hub(instance, configuration.name, observed) else cluster
         requests = pods.sum_requests(figures.id) if figures is not None else (0, 0)
         planned = build_member(configuration, figures, requests)
         previous = _find_previous_member(instance, planned, observed if figures is None else {})
@@ -107,7 +107,7 @@ def build_members(
             previous,
             planned,
             is_rejoining=previous is None and planned.name in removed,
-            unnotified_placements=_get_unnotified_placements(instance),
+            unnotified_placements=_list_excluded_placements(instance),
         )
     for name, observed_member in observed.items():
         if name not in members and name not in removed:
@@ -123,7 +123,7 @@ def _list_removed_names(instances: Iterable[Instance]) -> Iterator[str]:
             yield str((instance.before or {}).get("name"))
 
 
-def _get_unnotified_placements(instance: Instance) -> frozenset[str]:
+def _list_excluded_placements(instance: Instance) -> frozenset[str]:
     """Return the placements excluded from the plan that re-created the member."""
     note = instance.prior.private if instance.prior is not None else None
     addresses = (note or {}).get(UNNOTIFIED_PLACEMENTS)
@@ -135,7 +135,7 @@ def _build_leaving_member(instance: Instance) -> FleetMemberState | None:
     if instance.before is None or not (instance.is_removed or instance.is_replaced):
         return None
     note = instance.prior.private if instance.prior is not None else None
-    previous = read_member_record(str(instance.before.get("name")), note or {})
+    previous = parse_member_record(str(instance.before.get("name")), note or {})
     return FleetMemberState(instance.address, None, None, previous, None)
 
 
@@ -148,10 +148,10 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
     note = instance.prior.private if instance.prior is not None else None
     if instance.prior is None or instance.is_replaced or (note or {}).get("seen") is False:
         return None
-    return read_member_record(planned.name, note) if note else planned
+    return parse_member_record(planned.name, note) if note else planned
 
 
-def record_members(members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]) -> None:
+def record_processed_members(members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]) -> None:
     """Record the members as processed by all placements; for excluded placements the change stays pending."""
     placements = [instance for instance in instances.values() if instance.type.kind is PlanningKind.PLACEMENT]
     excluded = [
@@ -162,7 +162,7 @@ def record_members(members: Iterable[FleetMemberState], instances: Mapping[Addre
         if member.planned is None or instance is None:
             continue
         if not excluded:
-            instance.private = write_member_record(member.planned)
+            instance.private = build_member_record(member.planned)
         elif member.previous is None:
             unnotified = (
                 excluded if member.is_rejoining else sorted(member.unnotified_placements.intersection(excluded))

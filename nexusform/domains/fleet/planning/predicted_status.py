@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.importers.fleet_model import NAMESPACE_ACCESSIBLE, REPORT_DIFF
-from nexusform.domains.fleet.planning.overrides import ObjectIdentity, RenderedResources
+from nexusform.domains.fleet.importers.fleet_records import NAMESPACE_ACCESSIBLE, REPORT_DIFF
+from nexusform.domains.fleet.planning.override_rendering import ObjectIdentity, RenderedResources
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
     OwnershipConflict,
@@ -19,7 +19,7 @@ from nexusform.domains.fleet.planning.placement_records import (
 )
 from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.fleet.scheduling.bindings import BindingState
-from nexusform.domains.fleet.scheduling.status import (
+from nexusform.domains.fleet.scheduling.placement_status import (
     CLUSTER_SCOPED,
     FALSE,
     NAMESPACED,
@@ -31,7 +31,7 @@ from nexusform.domains.fleet.scheduling.status import (
     Progress,
     build_placement_status,
     compute_progress,
-    parse_run_text,
+    parse_run_status_text,
 )
 
 
@@ -57,8 +57,8 @@ def predict_status(placement: PlacementPlan) -> dict[str, Any]:
         status_namespace=_find_status_namespace(placement),
     )
     conditions = write_conditions(status.conditions)
-    statuses = write_statuses(_sort_clusters(placement, status))
-    if placement.spec.is_external and not placement.rollout.clusters and _is_picked_again(placement):
+    statuses = write_statuses(_sort_status_clusters(placement, status))
+    if placement.spec.is_external and not placement.rollout.clusters and _is_repicked_after_eviction(placement):
         # With unchanged clusters a hub keeps its rollout status, also of evicted clusters, until a run or
         # another change. Seen on a running hub.
         conditions = [*conditions[:1], *(prior.get("conditions") or ())[1:]]
@@ -80,7 +80,7 @@ def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
     return is_same_configuration and not placement.has_changes and not _has_new_apply_failure(placement)
 
 
-def _is_picked_again(placement: PlacementPlan) -> bool:
+def _is_repicked_after_eviction(placement: PlacementPlan) -> bool:
     """Return True if all evicted clusters were picked again."""
     scheduled = {binding.cluster for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED}
     return bool(placement.evicted_clusters) and placement.evicted_clusters <= scheduled
@@ -120,7 +120,7 @@ def _find_status_namespace(placement: PlacementPlan) -> str:
     return next((manifest.name for manifest in placement.selection.manifests if manifest.kind == "Namespace"), "")
 
 
-def _sort_clusters(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
+def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
     """Return the status with conflicts, in the cluster order of state; new clusters follow in the scheduler's order."""
     prior_statuses = placement.spec.prior_attributes.get("placement_statuses") or ()
     names = [str(attribute["cluster_name"]) for attribute in prior_statuses if attribute["cluster_name"]]
@@ -150,7 +150,7 @@ def _read_prior_run_texts(placement: PlacementPlan) -> dict[str, str]:
     for status in placement.spec.prior_attributes.get("placement_statuses") or ():
         for condition in status.get("conditions") or ():
             if condition["type"] == "RolloutStarted":
-                texts[str(status["cluster_name"])] = parse_run_text(str(condition["message"]))
+                texts[str(status["cluster_name"])] = parse_run_status_text(str(condition["message"]))
     return texts
 
 
@@ -182,7 +182,7 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, Progress]:
             is_known = binding.state is BindingState.BOUND and binding.cluster not in uncertain
             rollout_started = TRUE if is_known or binding.cluster in placement.rollout.clusters else UNKNOWN
             progress = replace(progress, rollout_started=rollout_started, run_text=run)
-            progress = _adjust_apply_strategy(placement, binding.cluster, progress)
+            progress = _adjust_for_apply_strategy(placement, binding.cluster, progress)
         resources = final_resources.get(binding.cluster)
         has_override_failure = bool(resources and resources.failure and not resources.has_envelope_failure)
         cluster_fails = binding.cluster in apply_failing
@@ -204,7 +204,7 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, Progress]:
     return by_cluster
 
 
-def _adjust_apply_strategy(placement: PlacementPlan, cluster: str, progress: Progress) -> Progress:
+def _adjust_for_apply_strategy(placement: PlacementPlan, cluster: str, progress: Progress) -> Progress:
     """Return the progress with unknown conditions if a staged run has not distributed the apply strategy yet."""
     apply = placement.spec.find_apply_strategy(cluster)
     if apply is None or cluster in placement.rollout.clusters:

@@ -8,13 +8,13 @@ from typing import Any
 
 from nexusform.documents.text_positions import TextPosition
 from nexusform.documents.yaml_documents import Node
-from nexusform.domains.fleet.importers.fleet_members import find_newest_heartbeat, read_member
-from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.importers.fleet_members import find_newest_heartbeat, read_member_cluster
+from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member
-from nexusform.domains.fleet.scheduling.cycle import run_cycles
+from nexusform.domains.fleet.scheduling.fleet_api_validation import parse_resource_usage
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
-from nexusform.domains.fleet.scheduling.validation import read_usage
+from nexusform.domains.fleet.scheduling.scheduling_cycle import run_cycles
 from nexusform.domains.fleet.scheduling.watcher import WatchedPlacement, enqueue_placements
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.fleet.types.fleet_placements import FLEET_CLUSTER_RESOURCE_PLACEMENT
@@ -56,8 +56,8 @@ def _read_members(bodies: Iterable[Mapping[str, Any]]) -> list[Member]:
     now = find_newest_heartbeat(bodies)
     members = []
     for body in bodies:
-        view = read_member(Node(body, TextPosition(0, 0)), now)
-        usage, _ = read_usage(view.total, view.allocatable, view.available)
+        view = read_member_cluster(Node(body, TextPosition(0, 0)), now)
+        usage, _ = parse_resource_usage(view.total, view.allocatable, view.available)
         name = body["metadata"]["name"]
         members.append(
             Member(

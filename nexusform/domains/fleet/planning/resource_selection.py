@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from nexusform.domains.fleet.importers.fleet_model import FleetOverride
+from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.planning.fleet_snapshot import MemberClusters
-from nexusform.domains.fleet.planning.overrides import ClusterRenderer, RenderedResources
+from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources
 from nexusform.domains.fleet.planning.placement_records import AppliedResources, ResourceSnapshot, add_snapshot
 from nexusform.domains.fleet.planning.resource_selectors import SelectorProblem
 from nexusform.domains.fleet.scheduling.watcher import Trigger

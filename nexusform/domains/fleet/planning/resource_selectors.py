@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from nexusform.domains.fleet.importers.fleet_model import (
+from nexusform.domains.fleet.importers.fleet_records import (
     NAMESPACE_ONLY,
     WITH_RESOURCES,
     WITH_SELECTED,

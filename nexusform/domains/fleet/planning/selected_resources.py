@@ -11,9 +11,9 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, READY
-from nexusform.domains.fleet.importers.fleet_model import FleetOverride
+from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.planning.fleet_snapshot import MemberClusters
-from nexusform.domains.fleet.planning.overrides import ClusterRenderer, RenderedResources, select_overrides
+from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, select_overrides
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
     AppliedResources,
@@ -42,7 +42,7 @@ OPEN_CLUSTERS = "open_clusters"  # key of a placement's note
 _LOW_SCORE = "does not score high enough"
 
 
-class PreparedResources(NamedTuple):
+class PlacementResources(NamedTuple):
     """Selected resources, current resources and snapshots of a placement."""
 
     selection: ResourceSelection
@@ -50,11 +50,11 @@ class PreparedResources(NamedTuple):
     snapshot_store: SnapshotStore
 
 
-def prepare_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClusters) -> PreparedResources:
+def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClusters) -> PlacementResources:
     """Select the objects, take a resource snapshot if they changed, and find clusters with changed overrides.
     `clusters` are the members.
     """
-    manifests = select_resources(spec.configuration, hub.object_index) or _select_observed(spec, hub)
+    manifests = select_resources(spec.configuration, hub.object_index) or _select_observed_objects(spec, hub)
     selection = ResourceSelection(
         manifests=manifests,
         overrides=hub.list_overrides(spec.configuration.key),
@@ -64,12 +64,12 @@ def prepare_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClus
     )
     applied = _read_applied_resources(spec, selection, hub)
     snapshot_store = SnapshotStore(selection, applied.snapshots)
-    prepared = _Preparation(spec, selection, applied, snapshot_store)
+    prepared = _ComparisonInput(spec, selection, applied, snapshot_store)
     # Staged runs take their own snapshots; invalid selectors get none.
     if spec.is_external or spec.is_being_deleted or selection.selector_problem:
         staged_trigger = _find_staged_trigger(prepared, hub) if spec.is_external else None
         is_selection_changed = _is_selection_changed(spec, selection, hub)
-        return PreparedResources(
+        return PlacementResources(
             selection,
             CurrentResources(applied, staged_trigger=staged_trigger, is_selection_changed=is_selection_changed),
             snapshot_store,
@@ -83,10 +83,10 @@ def prepare_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClus
         differing_clusters=frozenset(_find_differing_clusters(prepared, latest.index)),
         has_override_change=bool(outdated_clusters) and _has_own_override_changes(prepared, hub),
     )
-    return PreparedResources(selection, current, snapshot_store)
+    return PlacementResources(selection, current, snapshot_store)
 
 
-def _select_observed(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:
+def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:
     """Return the selected objects of the latest observed snapshot, for a dump without manifests; () if the
     plan removes the selected objects.
     """
@@ -98,7 +98,7 @@ def _select_observed(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ..
     return select_resources(spec.configuration, HubIndex([manifest for manifest in objects if manifest is not None]))
 
 
-class _Preparation(NamedTuple):
+class _ComparisonInput(NamedTuple):
     """Inputs of the comparison between selected and applied resources."""
 
     spec: PlacementSpec
@@ -107,7 +107,7 @@ class _Preparation(NamedTuple):
     snapshot_store: SnapshotStore
 
 
-def _find_staged_trigger(preparation: _Preparation, hub: PlannedHub) -> Trigger | None:
+def _find_staged_trigger(preparation: _ComparisonInput, hub: PlannedHub) -> Trigger | None:
     """Return the trigger of a resource change distributed only by a staged run; None without a change."""
     previous = preparation.spec.previous_configuration
     if previous is None or preparation.spec.is_new:
@@ -138,7 +138,7 @@ def _is_selection_changed(spec: PlacementSpec, selection: ResourceSelection, hub
     return bool(previous_objects) and compute_fingerprint(previous_objects) != compute_fingerprint(selection.manifests)
 
 
-def _has_own_override_changes(preparation: _Preparation, hub: PlannedHub) -> bool:
+def _has_own_override_changes(preparation: _ComparisonInput, hub: PlannedHub) -> bool:
     """Return True if the overrides naming the placement differ from those on its clusters. Other overrides
     start no rollout. Source: seen on a running hub; KubeFleet pkg/controllers/rollout watches overrides with
     a placement name.
@@ -171,22 +171,22 @@ def _has_own_override_changes(preparation: _Preparation, hub: PlannedHub) -> boo
     return False
 
 
-def _find_outdated_clusters(preparation: _Preparation, index: int) -> Iterator[str]:
+def _find_outdated_clusters(preparation: _ComparisonInput, index: int) -> Iterator[str]:
     """Yield the clusters with outdated override snapshots in their bindings."""
-    for cluster, previous, updated in _compare_clusters(preparation, index):
+    for cluster, previous, updated in _compare_cluster_resources(preparation, index):
         if not previous.has_same_overrides(updated):
             yield cluster
 
 
-def _find_differing_clusters(preparation: _Preparation, index: int) -> Iterator[str]:
+def _find_differing_clusters(preparation: _ComparisonInput, index: int) -> Iterator[str]:
     """Yield the clusters with a changed result of overrides."""
-    for cluster, previous, updated in _compare_clusters(preparation, index):
+    for cluster, previous, updated in _compare_cluster_resources(preparation, index):
         if not previous.has_same_result(updated):
             yield cluster
 
 
-def _compare_clusters(
-    preparation: _Preparation, index: int
+def _compare_cluster_resources(
+    preparation: _ComparisonInput, index: int
 ) -> Iterator[tuple[str, RenderedResources, RenderedResources]]:
     """Yield each bound cluster with its current resources and those of a snapshot rendered now."""
     for binding in preparation.spec.prior_bindings:
@@ -222,7 +222,7 @@ def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, h
     objects = (
         select_resources(spec.previous_configuration, hub.prior_object_index) if is_changed else selection.manifests
     )
-    on_cluster = _restore_clusters(spec, selection, hub, objects, note.get("overrides"))
+    on_cluster = _restore_cluster_resources(spec, selection, hub, objects, note.get("overrides"))
     return AppliedResources((ResourceSnapshot(index, digest, objects),), on_cluster)
 
 
@@ -257,7 +257,7 @@ def _read_observed_resources(
     )
     objects = recorded.objects if recorded is not None else selection.manifests
     digest = recorded.hash if recorded is not None else compute_fingerprint(objects)
-    on_cluster = _restore_clusters(spec, selection, hub, objects, None)
+    on_cluster = _restore_cluster_resources(spec, selection, hub, objects, None)
     return AppliedResources((ResourceSnapshot(max(indices), digest, objects),), on_cluster)
 
 
@@ -300,7 +300,7 @@ def _find_observed_failure(binding: Mapping[str, Any], rendered: RenderedResourc
     return "" if has_succeeded else rendered.failure_message
 
 
-def _restore_clusters(
+def _restore_cluster_resources(
     spec: PlacementSpec,
     selection: ResourceSelection,
     hub: PlannedHub,
@@ -325,7 +325,7 @@ def _restore_clusters(
     return on_cluster
 
 
-def record_resources(placement: PlacementPlan, serial: int) -> None:
+def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     """Record the resources on each cluster and the trigger of each binding in the private note, after all
     rollouts. `serial` is that of the state after the apply; `predicted` is the record of its pods.
     """
@@ -340,12 +340,12 @@ def record_resources(placement: PlacementPlan, serial: int) -> None:
     placed_note = record_vm_placements(prior_placed, pick_triggers, bound_clusters, serial) or {}
     applied = AppliedResources(placement.snapshot_store.snapshots, placement.compute_final_resources())
     resource_note = write_applied_resources(applied, placement.bindings)
-    open_clusters = _find_open_clusters(placement)
+    open_clusters = _find_undecided_clusters(placement)
     open_note = {OPEN_CLUSTERS: open_clusters} if open_clusters else {}
     placement.spec.instance.private = {**placed_note, **hub_record, **resource_note, **open_note}
 
 
-def _find_open_clusters(placement: PlacementPlan) -> dict[str, float]:
+def _find_undecided_clusters(placement: PlacementPlan) -> dict[str, float]:
     """Return the clusters with an open decision, and the share of a random choice: of the eligible clusters
     without a binding, a PickN picks some.
     """

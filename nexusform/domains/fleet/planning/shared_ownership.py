@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
-from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.planning.instances.instance import Instance
 from nexusform.schemas.block_schema import BlockSchema, Nesting

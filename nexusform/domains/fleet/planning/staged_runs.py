@@ -13,26 +13,26 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
 from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.importers.fleet_export import FAILED
-from nexusform.domains.fleet.importers.fleet_model import FleetOverride, FleetRun, RunRecord
-from nexusform.domains.fleet.planning.overrides import ClusterRenderer, select_overrides
+from nexusform.domains.fleet.importers.fleet_records import FleetOverride, FleetRun, RunRecord
+from nexusform.domains.fleet.planning.binding_rows import build_run_timeline
+from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, select_overrides
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import ResourceSnapshot
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub
-from nexusform.domains.fleet.planning.rows import build_run_timeline
 from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
 from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.placement_status import format_run_status_text
 from nexusform.domains.fleet.scheduling.staged_update import (
     APPROVAL,
     RunOutcome,
-    RunPlan,
     RunProblem,
     RunState,
+    StagedRunPlan,
     StepKind,
     initialize_run,
     list_run_steps,
     simulate_run,
 )
-from nexusform.domains.fleet.scheduling.status import format_run_text
 from nexusform.planning.instances.instance import Instance
 
 
@@ -40,25 +40,25 @@ def execute_runs(placements: Sequence[PlacementPlan], hub: PlannedHub, member_li
     """Execute the staged runs of this plan in planning order."""
     by_key = {placement.key: placement for placement in placements}
     for instance, run in hub.runs:
-        yield from _execute_run(instance, run, by_key.get(run.build_key(run.placement)), hub, member_list)
+        yield from _execute_staged_run(instance, run, by_key.get(run.build_key(run.placement)), hub, member_list)
 
 
-class _RunRejection(Struct, frozen=True):
+class _RejectedRun(Struct, frozen=True):
     """Rejected run: the kind of warning and its text."""
 
     kind: str
     text: str
 
 
-class _RunContext(Struct, frozen=True):
+class _StagedRunInput(Struct, frozen=True):
     """Inputs of a run: its stages, its resource snapshot, and the values fixed at its start."""
 
-    plan: RunPlan
+    plan: StagedRunPlan
     resource_snapshot: int
     record: RunRecord
 
 
-def _execute_run(
+def _execute_staged_run(
     instance: Instance, run: FleetRun, placement: PlacementPlan | None, hub: PlannedHub, member_list: MemberList
 ) -> Iterator[Diagnostic]:
     """Execute one staged run as far as possible; update the placement's bindings and rollout."""
@@ -74,7 +74,7 @@ def _execute_run(
     if record.ended:
         return
     context = _build_run_context(run, placement, hub, member_list, record)
-    if isinstance(context, _RunRejection):
+    if isinstance(context, _RejectedRun):
         yield build_warning(context.kind, context.text)
         return
     instance.private = context.record.build_note()
@@ -101,22 +101,22 @@ def _execute_run(
     instance.private = replace(context.record, done=tuple(finished_clusters), ended=is_finished).build_note()
     steps = list_run_steps(context.plan, run.name, frozenset(failures))
     timeline = build_run_timeline(placement, run.name, context.resource_snapshot, steps, progress)
-    placement.rollout = placement.rollout.add_timeline(timeline)
+    placement.rollout = placement.rollout.append_rollout_timeline(timeline)
     placement.bindings = progress.bindings
     for step in progress.steps:
         if step.kind is StepKind.UPDATE:
             newly_updated = set(step.clusters) - {*record.done}
-            run_text = format_run_text(run.resource_index, run.name)
+            run_text = format_run_status_text(run.resource_index, run.name)
             changed_clusters = _find_changed_clusters(placement, context, newly_updated)
             rollout = placement.rollout
             run_by_cluster = {**rollout.run_by_cluster, **dict.fromkeys(changed_clusters, run_text)}
             clusters = rollout.clusters | newly_updated
             placement.rollout = replace(rollout, clusters=clusters, run_by_cluster=run_by_cluster)
-    for problem in _list_run_stops(progress, failures):
+    for problem in _list_run_blockers(progress, failures):
         yield instance.build_diagnostic(problem)
 
 
-def _list_run_stops(progress: RunOutcome, failures: dict[str, str]) -> Iterator[Problem]:
+def _list_run_blockers(progress: RunOutcome, failures: dict[str, str]) -> Iterator[Problem]:
     """Yield where a run stops: at failed clusters, or before an approval."""
     if progress.blocking_clusters:
         blocking = progress.blocking_clusters
@@ -135,7 +135,7 @@ def _list_run_stops(progress: RunOutcome, failures: dict[str, str]) -> Iterator[
         yield Problem((), "staged-run-awaiting-approval", text, Severity.WARNING)
 
 
-def _find_changed_clusters(placement: PlacementPlan, context: _RunContext, clusters: set[str]) -> Iterator[str]:
+def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, clusters: set[str]) -> Iterator[str]:
     """Yield the clusters with a binding changed by a run. A hub keeps a matching binding and its earlier message."""
     prior = {binding.cluster: binding for binding in placement.spec.prior_bindings}
     for cluster in clusters:
@@ -181,7 +181,7 @@ def _read_run_record(instance: Instance, run: FleetRun, hub: PlannedHub) -> RunR
     return replace(observed, overrides=overrides, picked=per_cluster)
 
 
-def _warn_unused_approvals(instance: Instance, run: FleetRun, context: _RunContext) -> Iterator[Diagnostic]:
+def _warn_unused_approvals(instance: Instance, run: FleetRun, context: _StagedRunInput) -> Iterator[Diagnostic]:
     """Warn about approvals that no stage requests."""
     approvals = (instance.config or {}).get("approvals")
     if not isinstance(approvals, list | tuple | set | frozenset):
@@ -199,7 +199,7 @@ def _warn_unused_approvals(instance: Instance, run: FleetRun, context: _RunConte
         yield instance.build_diagnostic(problem)
 
 
-def _warn_skipped_stages(instance: Instance, context: _RunContext) -> Iterator[Diagnostic]:
+def _warn_skipped_stages(instance: Instance, context: _StagedRunInput) -> Iterator[Diagnostic]:
     """Warn about stages skipped with their tasks because no cluster matches."""
     stages = context.plan.stages
     names = [stage.name for stage in stages if not stage.clusters and (stage.before or stage.after)]
@@ -235,7 +235,7 @@ def _warn_pruned_snapshot(instance: Instance, run: FleetRun, placement: Placemen
     yield instance.build_diagnostic(problem)
 
 
-def _warn_delete_only_run(instance: Instance, context: _RunContext) -> Iterator[Diagnostic]:
+def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Iterator[Diagnostic]:
     """Warn about a run that only deletes: a hub executes it and reports a failure. Source: seen on a running
     hub ("no scheduled or to-be-deleted bindings found").
     """
@@ -249,7 +249,7 @@ def _warn_delete_only_run(instance: Instance, context: _RunContext) -> Iterator[
         yield instance.build_diagnostic(Problem((), "delete-only-staged-run", text, Severity.WARNING, brief=summary))
 
 
-def _find_failures(placement: PlacementPlan, context: _RunContext) -> dict[str, str]:
+def _find_failures(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
     """Return the clusters of a run with failing resources, and the causes."""
     failures = dict.fromkeys(_find_apply_failures(placement, context), "applying the resources fails")
     for stage in context.plan.stages:
@@ -260,7 +260,7 @@ def _find_failures(placement: PlacementPlan, context: _RunContext) -> dict[str, 
     return failures
 
 
-def _find_apply_failures(placement: PlacementPlan, context: _RunContext) -> frozenset[str]:
+def _find_apply_failures(placement: PlacementPlan, context: _StagedRunInput) -> frozenset[str]:
     """Return the clusters with apply failures of a run's resources, by configuration or from a hub's report."""
     if placement.spec.configuration.is_report_only:
         return frozenset()
@@ -277,12 +277,12 @@ def _find_apply_failures(placement: PlacementPlan, context: _RunContext) -> froz
 
 def _build_run_context(
     run: FleetRun, placement: PlacementPlan, hub: PlannedHub, member_list: MemberList, record: RunRecord
-) -> _RunContext | _RunRejection:
+) -> _StagedRunInput | _RejectedRun:
     """Build the inputs of a run; `record` holds the values fixed in an earlier plan."""
     strategy = hub.strategies.get(run.build_key(run.strategy))
     if strategy is None and record.strategy is None:
         text = f'The staged update strategy "{run.strategy}" does not exist.'
-        return _RunRejection("missing-staged-strategy", text)
+        return _RejectedRun("missing-staged-strategy", text)
     stages = record.strategy if strategy is None or record.strategy is not None else strategy.stages
     plan = initialize_run(
         placement.bindings,
@@ -293,17 +293,17 @@ def _build_run_context(
         stages or (),
     )
     if isinstance(plan, RunProblem):
-        return _RunRejection("blocked-staged-run", f"{plan.message}.")
+        return _RejectedRun("blocked-staged-run", f"{plan.message}.")
     outdated_reason = _explain_outdated_run(run, placement, plan, record)
     if outdated_reason:
-        return _RunRejection(
+        return _RejectedRun(
             "aborted-staged-run", f"{outdated_reason}. Create another run, or replace this one with -replace."
         )
     index = _select_resource_snapshot(run, placement, record)
     snapshot = placement.snapshot_store.find_snapshot(index)
     if snapshot is None:
         text = f"no resourceSnapshots with index `{index}` found for placement `{placement.key}`"
-        return _RunRejection("blocked-staged-run", f"{text}.{_describe_snapshots(placement)}")
+        return _RejectedRun("blocked-staged-run", f"{text}.{_describe_snapshots(placement)}")
     overrides, per_cluster = record.overrides, record.picked
     if overrides is None or per_cluster is None:
         overrides, per_cluster = _select_run_overrides(placement, plan, snapshot)
@@ -319,10 +319,10 @@ def _build_run_context(
         done=record.done,
         objects=tuple(sorted(manifest.title for manifest in snapshot.objects)),
     )
-    return _RunContext(plan, index, new_record)
+    return _StagedRunInput(plan, index, new_record)
 
 
-def _explain_outdated_run(run: FleetRun, placement: PlacementPlan, plan: RunPlan, record: RunRecord) -> str:
+def _explain_outdated_run(run: FleetRun, placement: PlacementPlan, plan: StagedRunPlan, record: RunRecord) -> str:
     """Return why an earlier run cannot continue, "" if it can."""
     # Values that were not recorded count as unchanged.
     snapshot = plan.policy_snapshot if record.policy_snapshot is None else record.policy_snapshot
@@ -342,7 +342,7 @@ def _explain_outdated_run(run: FleetRun, placement: PlacementPlan, plan: RunPlan
 
 
 def _select_run_overrides(
-    placement: PlacementPlan, plan: RunPlan, snapshot: ResourceSnapshot
+    placement: PlacementPlan, plan: StagedRunPlan, snapshot: ResourceSnapshot
 ) -> tuple[tuple[FleetOverride, ...], dict[str, tuple[int, ...]]]:
     """Return the overrides of a run, and by cluster their positions."""
     by_cluster: dict[str, Sequence[FleetOverride]] = {}
@@ -362,7 +362,7 @@ def _select_run_overrides(
     return run_overrides, positions
 
 
-def _lock_overrides(placement: PlacementPlan, context: _RunContext) -> None:
+def _lock_overrides(placement: PlacementPlan, context: _StagedRunInput) -> None:
     """Lock the resources of the run's clusters to its snapshot and overrides."""
     overrides, snapshot = (
         context.record.overrides or (),

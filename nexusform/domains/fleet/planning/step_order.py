@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
-from nexusform.domains.fleet.importers.fleet_model import (
+from nexusform.domains.fleet.importers.fleet_records import (
     EXTERNAL,
     FleetApproval,
     FleetBudget,
@@ -26,7 +26,7 @@ from nexusform.domains.fleet.importers.fleet_model import (
     FleetStrategy,
     HubObjects,
 )
-from nexusform.domains.fleet.planning.overrides import (
+from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
     collect_object_identities,
     expand_envelopes,
@@ -81,7 +81,7 @@ class _RolloutInputs(Struct, frozen=True):
     is_switched: bool = False
 
 
-class _OrderContext(Struct, frozen=True):
+class _StepOrderContext(Struct, frozen=True):
     """Inputs of the order of one step."""
 
     changed: _ChangedObject
@@ -93,46 +93,46 @@ class _OrderContext(Struct, frozen=True):
         return self.changed.versions[-1]
 
 
-def _is_content(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_content(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     return not context.rollout.identities.isdisjoint(changed.identities)
 
 
-def _is_removed_content(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_removed_selected_object(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     """Return True for content removed from the selection: the rollout of the placement is predicted without it."""
     is_removed = changed.instance.is_removed and not context.rollout.is_switched
     return is_removed and not context.rollout.previous_identities.isdisjoint(changed.identities)
 
 
-def _is_override(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_override(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     overrides = (item for item in changed.versions if isinstance(item, FleetOverride))
     return any(item.placement in ("", context.rollout.placement) for item in overrides)
 
 
-def _is_placement(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_placement(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     return any(isinstance(item, FleetPlacement) and item.key == context.rollout.placement for item in changed.versions)
 
 
-def _is_budget(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_budget(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     return any(
         isinstance(item, FleetBudget) and item.placement == context.rollout.placement for item in changed.versions
     )
 
 
-def _is_strategy(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_strategy(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     run = context.requested
     strategies = (item for item in changed.versions if isinstance(item, FleetStrategy))
     return isinstance(run, FleetRun) and any(item.key == run.build_key(run.strategy) for item in strategies)
 
 
-def _is_member(changed: _ChangedObject, _context: _OrderContext) -> bool:
+def _is_member(changed: _ChangedObject, _context: _StepOrderContext) -> bool:
     return changed.instance.type.kind is PlanningKind.MEMBER and not changed.instance.is_removed
 
 
-def _is_changed_member(changed: _ChangedObject, _context: _OrderContext) -> bool:
+def _is_changed_member(changed: _ChangedObject, _context: _StepOrderContext) -> bool:
     return changed.instance.type.kind is PlanningKind.MEMBER and len(changed.versions) > 1
 
 
-def _is_relabeled_member(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_relabeled_member(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     """Return True for a member with other labels, awaited by steps starting a rollout."""
     return bool(context.rollout.placement) and _has_new_labels(changed)
 
@@ -142,30 +142,30 @@ def _has_new_labels(changed: _ChangedObject) -> bool:
     return len(labels) > 1 and labels[0] != labels[1]
 
 
-def _is_switched_placement(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_switched_to_runs(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     return context.rollout.is_switched and _is_placement(changed, context)
 
 
-def _is_earlier_override(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_earlier_override(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     return changed.position in context.rollout.earlier_overrides
 
 
-def _is_eviction_of_placement(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_eviction_of_placement(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     """Return True for an eviction awaited by an override; one without a placement name starts no rollout."""
     return bool(getattr(context.requested, "placement", "")) and _is_eviction(changed, context)
 
 
-def _is_eviction(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_eviction(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     return any(
         isinstance(item, FleetEviction) and item.placement == context.rollout.placement for item in changed.versions
     )
 
 
-def _is_earlier_eviction(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_earlier_eviction(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     return changed.position < context.changed.position and _is_eviction(changed, context)
 
 
-def _is_ended_run(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_ended_run(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     """Return True for an earlier run of the placement, completed by this plan."""
     runs = (item for item in changed.versions if isinstance(item, FleetRun))
     is_earlier = changed.position < context.changed.position
@@ -175,11 +175,11 @@ def _is_ended_run(changed: _ChangedObject, context: _OrderContext) -> bool:
     )
 
 
-def _is_rollout_override(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_rollout_override(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     return changed.position in context.rollout.overrides
 
 
-def _is_content_override(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_awaited_by_objects(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     """Return True for an override awaited by content. New placements wait for it themselves; a namespace precedes
     its overrides.
     """
@@ -187,7 +187,7 @@ def _is_content_override(changed: _ChangedObject, context: _OrderContext) -> boo
     return not context.rollout.is_new and not is_namespace_first and _is_rollout_override(changed, context)
 
 
-def _is_late_override(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_override_after_namespace(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     """Return True for an override of objects applied together with its new namespace."""
     override, objects = changed.versions[-1], context.requested
     if not isinstance(override, FleetOverride) or not isinstance(objects, HubObjects) or changed.instance.is_removed:
@@ -197,11 +197,11 @@ def _is_late_override(changed: _ChangedObject, context: _OrderContext) -> bool:
     return is_same_step and is_any_affected(override, expand_envelopes(objects.manifests))
 
 
-def _is_input_of_named_override(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_input_of_named_override(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     return bool(getattr(context.requested, "placement", "")) and _is_rollout_override(changed, context)
 
 
-def _is_own_namespace(changed: _ChangedObject, context: _OrderContext) -> bool:
+def _is_new_namespace_of_override(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     return _has_new_namespace(changed, context.requested)
 
 
@@ -216,16 +216,16 @@ def _has_new_namespace(changed: _ChangedObject, override: FleetObject) -> bool:
 
 
 # A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
-_AWAITED: Final[Mapping[type, tuple[Callable[[_ChangedObject, _OrderContext], bool], ...]]] = {
+_AWAITED: Final[Mapping[type, tuple[Callable[[_ChangedObject, _StepOrderContext], bool], ...]]] = {
     FleetRun: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_ended_run, _is_eviction),
     FleetApproval: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_eviction),
     FleetEviction: (_is_budget, _is_member, _is_earlier_eviction, _is_earlier_override),
-    FleetPlacement: (_is_eviction, _is_rollout_override, _is_removed_content, _is_changed_member),
+    FleetPlacement: (_is_eviction, _is_rollout_override, _is_removed_selected_object, _is_changed_member),
     FleetOverride: (
-        *(_is_eviction_of_placement, _is_own_namespace, _is_input_of_named_override),
-        *(_is_relabeled_member, _is_switched_placement),
+        *(_is_eviction_of_placement, _is_new_namespace_of_override, _is_input_of_named_override),
+        *(_is_relabeled_member, _is_switched_to_runs),
     ),
-    HubObjects: (_is_eviction, _is_content_override, _is_relabeled_member, _is_switched_placement),
+    HubObjects: (_is_eviction, _is_awaited_by_objects, _is_relabeled_member, _is_switched_to_runs),
 }
 
 
@@ -271,26 +271,26 @@ def _get_placement_key(version: FleetObject) -> str | None:
     return None
 
 
-def _get_strategy_key(context: _OrderContext) -> str:
+def _get_strategy_key(context: _StepOrderContext) -> str:
     run = context.requested
     return run.build_key(run.strategy) if isinstance(run, FleetRun) else ""
 
 
-def _get_own_namespace(context: _OrderContext) -> ObjectIdentity:
+def _get_own_namespace(context: _StepOrderContext) -> ObjectIdentity:
     return ObjectIdentity("", "Namespace", "", getattr(context.requested, "namespace", ""))
 
 
-_Check: TypeAlias = Callable[[_ChangedObject, _OrderContext], bool]
+_Check: TypeAlias = Callable[[_ChangedObject, _StepOrderContext], bool]
 # Positions of the objects that may pass a check: few of the changed ones.
-_CANDIDATES: Final[Mapping[_Check, Callable[[_ChangedIndex, _OrderContext], Iterable[int]]]] = {
+_CANDIDATES: Final[Mapping[_Check, Callable[[_ChangedIndex, _StepOrderContext], Iterable[int]]]] = {
     _is_content: lambda index, context: index.list_content(index.content & context.rollout.identities),
-    _is_removed_content: lambda index, context: index.list_content(
+    _is_removed_selected_object: lambda index, context: index.list_content(
         index.removed_content & context.rollout.previous_identities
     ),
-    _is_own_namespace: lambda index, context: index.list_content([_get_own_namespace(context)]),
+    _is_new_namespace_of_override: lambda index, context: index.list_content([_get_own_namespace(context)]),
     **dict.fromkeys((_is_member, _is_changed_member, _is_relabeled_member), lambda index, _context: index.members),
     **dict.fromkeys(
-        (_is_placement, _is_switched_placement),
+        (_is_placement, _is_switched_to_runs),
         lambda index, context: index.list_of_placement(FleetPlacement, context.rollout.placement),
     ),
     **dict.fromkeys(
@@ -303,7 +303,7 @@ _CANDIDATES: Final[Mapping[_Check, Callable[[_ChangedIndex, _OrderContext], Iter
     _is_override: lambda index, context: index.list_of_placement(FleetOverride, "", context.rollout.placement),
     _is_earlier_override: lambda _index, context: context.rollout.earlier_overrides,
     **dict.fromkeys(
-        (_is_rollout_override, _is_content_override, _is_input_of_named_override),
+        (_is_rollout_override, _is_awaited_by_objects, _is_input_of_named_override),
         lambda _index, context: context.rollout.overrides,
     ),
 }
@@ -328,20 +328,20 @@ def compute_step_order(
             continue
         awaited: dict[Address, None] = {}
         for key in _list_affected_placements(changed, rollouts, hub):
-            context = _OrderContext(changed, rollouts.get(key))
+            context = _StepOrderContext(changed, rollouts.get(key))
             candidates = {position for check in checks for position in _CANDIDATES[check](index, context)}
             for item in map(index.by_position.__getitem__, sorted(candidates)):
                 if any(check(item, context) for check in checks):
                     awaited[item.instance.address] = None
             late = sorted(context.rollout.overrides) if isinstance(requested, HubObjects) else ()
             for item in map(index.by_position.__getitem__, late):
-                if _is_late_override(item, context):
-                    warnings.setdefault(item.instance.address, _build_late_warning(item, context))
+                if _is_override_after_namespace(item, context):
+                    warnings.setdefault(item.instance.address, _build_late_override_warning(item, context))
         order[changed.instance.address] = tuple(awaited)
     return order, list(warnings.values())
 
 
-def _build_late_warning(override: _ChangedObject, context: _OrderContext) -> Diagnostic:
+def _build_late_override_warning(override: _ChangedObject, context: _StepOrderContext) -> Diagnostic:
     content, address = context.changed.instance.address, override.instance.address
     text = (
         f"{content} creates the namespace of {address} and an object changed by it, so the rollout of "
@@ -379,7 +379,7 @@ class _RolloutIndex:
         affected = [
             key
             for key, placement in placements.items()
-            if has_new_labels or _is_switched(placement) or (self._overrides and self.get(key).overrides)
+            if has_new_labels or _is_switching_to_runs(placement) or (self._overrides and self.get(key).overrides)
         ]
         self.ordered_placements = tuple(dict.fromkeys((*evicted, *affected)))
         self._orders = {key: number for number, key in enumerate(self.ordered_placements)}
@@ -421,11 +421,11 @@ class _RolloutIndex:
             positions,
             positions - self._new_namespace_positions,
             is_new=placement.spec.instance.action in _CREATE_ACTIONS,
-            is_switched=_is_switched(placement),
+            is_switched=_is_switching_to_runs(placement),
         )
 
 
-def _is_switched(placement: PlacementPlan) -> bool:
+def _is_switching_to_runs(placement: PlacementPlan) -> bool:
     """Return whether the plan leaves a placement with rolling updates to staged runs."""
     previous = placement.spec.previous_configuration
     return placement.spec.is_external and previous is not None and previous.strategy != EXTERNAL
@@ -459,7 +459,7 @@ def check_step_order(
     for address, awaited_addresses in order.items():
         block = address.config_address
         for awaited in awaited_addresses:
-            needs = find_reachable([awaited.config_address], planning_order.get_direct_needs)
+            needs = find_reachable([awaited.config_address], planning_order.get_direct_dependencies)
             if awaited.config_address != block and block in needs:
                 is_eviction = awaited.type == _EVICTION_TYPE and address.type != _EVICTION_TYPE
                 reason = _EVICTION_REASON if is_eviction else "the hub reads that once for it"

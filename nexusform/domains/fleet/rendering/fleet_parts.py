@@ -10,16 +10,16 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import compute_natural_key, format_count
+from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count
 from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.placement_records import read_status
 from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.json_data.plain_data import has_unknown
-from nexusform.placement_kinds.kinds import format_location_text
-from nexusform.plans.impact.effects import Effect, compute_effect, describe_state, format_verb
+from nexusform.placement_kinds.placement_kind import format_location_text
+from nexusform.plans.impact.object_effects import Effect, compute_effect, describe_state, format_effect_verb
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
-from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_parts
+from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_markup
 from nexusform.rendering.page.page_elements import build_section, build_table
 from nexusform.rendering.report.folding import fold_instances, format_instances
 
@@ -88,10 +88,10 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changing)
     picked_clusters = {get_binding_cluster(row) for row in bindings}
     all_clusters = {cluster for _, cluster in cells}.union(member.name for member in list_fleet_members(plan))
-    unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_key)
+    unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_sort_key)
     changed_clusters = {get_binding_cluster(row) for row in bindings if row.action is not PlacementAction.KEEP}
     columns = sorted(
-        picked_clusters, key=lambda cluster: (cluster not in changed_clusters, compute_natural_key(cluster))
+        picked_clusters, key=lambda cluster: (cluster not in changed_clusters, compute_natural_sort_key(cluster))
     )
     if len(all_clusters) <= _FEW_CLUSTERS:
         columns, unpicked = [*columns, *unpicked], []
@@ -181,7 +181,7 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
     for placement in matrix.placements:
         placements_by_cells.setdefault(_render_cells(placement, matrix), []).append(placement)
     rows = [_render_row(placements, cells) for cells, placements in islice(placements_by_cells.items(), _MAX_ROWS)]
-    heads = [_render_head(name, matrix.notes.get(name, "")) for name in ("Placement", *columns)]
+    heads = [_render_column_head(name, matrix.notes.get(name, "")) for name in ("Placement", *columns)]
     inner = build_element(
         "table",
         build_element("caption", caption, class_="quiet"),
@@ -193,7 +193,7 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
     return [_render_limit_note(len(placements_by_cells)), box]
 
 
-def _render_head(name: str, note: str) -> Markup:
+def _render_column_head(name: str, note: str) -> Markup:
     """Render the head of a column, with a note about the cluster."""
     return build_element("th", name, build_element("div", note, class_="small") if note else None, scope="col")
 
@@ -205,7 +205,7 @@ def _render_cells(placement: str, matrix: FleetMatrix) -> Markup:
         note = matrix.notes.get(cluster, "")
         title = f"{cluster} ({note})" if note else cluster
         cells.append(_render_cell(title, matrix.get_cell(placement, cluster)))
-    return join_parts(cells)
+    return join_markup(cells)
 
 
 def _render_row(placements: Sequence[str], cells: Markup) -> Markup:
@@ -236,21 +236,21 @@ def _render_cell(cluster: str, cell: MatrixCell) -> Markup:
 
 def _render_binding(row: PlacementChange) -> Part:
     """Render the state and scores of a binding."""
-    scores = format_scores(row)
+    scores = format_binding_scores(row)
     return [
-        build_element("span", format_state(row), class_=f"mark-{row.action.value}"),
+        build_element("span", format_binding_change(row), class_=f"mark-{row.action.value}"),
         build_element("div", scores, class_="quiet small") if scores else None,
     ]
 
 
-def format_state(row: PlacementChange) -> str:
+def format_binding_change(row: PlacementChange) -> str:
     """Format the change of a binding: `+ Bound`."""
     location = row.target or row.source
     state = str(location.state) if isinstance(location, Binding) else row.action.value
     return f"{_SIGNS[row.action]} {state}".strip()
 
 
-def format_scores(row: PlacementChange) -> str:
+def format_binding_scores(row: PlacementChange) -> str:
     """Format the scores: `affinity 20, spread 0`; "" without scores."""
     return ", ".join(f"{_SCORES.get(name, name)} {score}" for name, score in sorted(row.scores.items()))
 
@@ -260,21 +260,21 @@ def render_binding_list(rows: Sequence[PlacementChange]) -> Part:
     changed_rows = [row for row in rows if row.action is not PlacementAction.KEEP]
     kept_rows = [row for row in rows if row.action is PlacementAction.KEEP]
     changed_part = (
-        [_render_limit_note(len(changed_rows)), _render_table(changed_rows, "Placements by cluster")]
+        [_render_limit_note(len(changed_rows)), _render_binding_table(changed_rows, "Placements by cluster")]
         if changed_rows
         else None
     )
     if not kept_rows:
         return changed_part
     summary = build_element("summary", f"{format_count(len(kept_rows), 'binding')} kept")
-    kept_table = _render_table(kept_rows, "Kept bindings")
+    kept_table = _render_binding_table(kept_rows, "Kept bindings")
     return [
         changed_part,
         build_element("details", summary, _render_limit_note(len(kept_rows)), kept_table, class_="reasons"),
     ]
 
 
-def _render_table(rows: Sequence[PlacementChange], caption: str) -> Part:
+def _render_binding_table(rows: Sequence[PlacementChange], caption: str) -> Part:
     lines = [(str(row.address), get_binding_cluster(row), _render_binding(row)) for row in rows[:_MAX_ROWS]]
     return build_table(caption, ("Placement", "Cluster", "Binding"), lines)
 
@@ -331,7 +331,7 @@ def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
     lines = []
     for row in rows[:_MAX_ROWS]:
         effect = compute_effect(row)
-        verb = format_verb(effect, describe_state(row), 1) if effect in _SPECIAL_EFFECTS else row.action.value
+        verb = format_effect_verb(effect, describe_state(row), 1) if effect in _SPECIAL_EFFECTS else row.action.value
         action = f"{_SIGNS[row.action]} {verb}".strip()
         origin = format_location_text(row.source) if row.source else ""
         target = format_location_text(row.target) if row.target else ""

@@ -10,13 +10,13 @@ from nexusform.domains.fleet.rendering.fleet_parts import (
     FleetMatrix,
     MatrixCell,
     build_fleet_matrix,
-    format_scores,
-    format_state,
+    format_binding_change,
+    format_binding_scores,
 )
 from nexusform.plans.plan import PlacementAction, Plan
-from nexusform.rendering.notation.markup import Markup, build_svg_element, join_parts
+from nexusform.rendering.notation.markup import Markup, build_svg_element, join_markup
 from nexusform.rendering.page.svg_map import MARGIN, render_document, render_text, translate_parts
-from nexusform.rendering.page.svg_racks import MAX_BYTES
+from nexusform.rendering.page.svg_rack_overview import MAX_BYTES
 
 _ACTION_COLOURS: Final = {
     PlacementAction.PLACE: "#dafbe1",
@@ -77,7 +77,7 @@ def _render_lines(matrix: FleetMatrix, columns: Mapping[str, int]) -> list[Marku
             translate_parts(_render_cell(matrix.get_cell(placement, cluster)), offset, 0)
             for cluster, offset in columns.items()
         ]
-        line = join_parts(render_text(MARGIN, 22, placement, "rack"), cells)
+        line = join_markup(render_text(MARGIN, 22, placement, "rack"), cells)
         remaining_bytes -= len(line) + _LINE_OVERHEAD
         if remaining_bytes < 0:
             break
@@ -93,8 +93,8 @@ def _render_cell(cell: MatrixCell) -> list[Markup]:
     parts = [build_svg_element("title", cell.reason)] if cell.reason else []
     parts.append(build_svg_element("rect", class_="cell", width=width, height=height, style=f"fill:{fill}"))
     if row is not None:
-        parts.append(render_text(8, 16, format_state(row), "rack"))
-        parts.append(render_text(8, 30, format_scores(row), "slim"))
+        parts.append(render_text(8, 16, format_binding_change(row), "rack"))
+        parts.append(render_text(8, 30, format_binding_scores(row), "slim"))
     elif cell.rejection:
         parts.append(render_text(8, 22, f"rejected: {cell.rule}" if cell.rule else "not picked", "slim"))
     return parts

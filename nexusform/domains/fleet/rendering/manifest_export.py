@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT, read_fleet_document
-from nexusform.domains.fleet.importers.fleet_model import FleetRun
+from nexusform.domains.fleet.importers.fleet_records import FleetRun
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.interfaces.plugins import PluginRegistries
@@ -72,10 +72,10 @@ def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetExp
         schema = registries.resource_types[change.address.type].schema
         documents += _render_documents(change.address.type, schema, change.after or {})
     text = _YAML_HEAD + "".join(f"---\n{document}" for document in documents) if documents else ""
-    return FleetExport(text, tuple(_find_limitations(plan, registries)))
+    return FleetExport(text, tuple(_find_export_limitations(plan, registries)))
 
 
-def _find_limitations(plan: Plan, registries: PluginRegistries) -> Iterator[str]:
+def _find_export_limitations(plan: Plan, registries: PluginRegistries) -> Iterator[str]:
     after = {change.address: change.after for change in plan.changes if change.after}
     titles: dict[str, list[str]] = {}
     for address, attributes in after.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from nexusform.domains.fleet.scheduling.bindings import Condition
-from nexusform.domains.fleet.scheduling.status import TRUE
+from nexusform.domains.fleet.scheduling.placement_status import TRUE
 from nexusform.rendering.notation.colours import wrap_line
 
 _COMPLETED: Final = "PlacementRolloutCompleted"

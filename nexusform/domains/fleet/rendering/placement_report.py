@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.scheduling.bindings import PlacementType
-from nexusform.domains.fleet.scheduling.explanation import (
+from nexusform.domains.fleet.scheduling.placement_explanation import (
     ClusterExplanation,
     PlacementExplanation,
     PolicyDrift,
     PreferenceScore,
 )
-from nexusform.domains.fleet.workflow.reasons import PlacementReason
+from nexusform.domains.fleet.workflow.placement_reasons import PlacementReason
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import PlacementAction
@@ -35,14 +35,14 @@ def build_placement_report(reason: PlacementReason) -> Report:
     """Build the report of one placement, or of one of its clusters."""
     cluster, explanation = reason.cluster, reason.explanation
     clusters = _select_clusters(reason)
-    history = _describe_history(clusters, reason)
+    history = _describe_binding_history(clusters, reason)
     current_facts = _describe_current_state(reason)
     kind = str(explanation.policy.placement_type)
     if explanation.policy.placement_type is PlacementType.PICK_N:
         number = explanation.number
         kind = f"PickN, {'every eligible cluster' if number is None else number}"
     policy = f"Policy: {kind} (policy snapshot {explanation.snapshot.index})."
-    facts = [policy, *current_facts, *_describe_batches(explanation), *history, *_describe_drift(reason.drift)]
+    facts = [policy, *current_facts, *_describe_pick_batches(explanation), *history, *_describe_drift(reason.drift)]
     sections: list[Section] = []
     if cluster:
         sections += [_build_verdict_section(cluster_explanation, explanation) for cluster_explanation in clusters]
@@ -94,7 +94,7 @@ def _describe_current_state(reason: PlacementReason) -> Iterator[str]:
         )
 
 
-def _describe_batches(explanation: PlacementExplanation) -> Iterator[str]:
+def _describe_pick_batches(explanation: PlacementExplanation) -> Iterator[str]:
     """Yield sentences about batches of picks and the meaning of ranks."""
     batches = explanation.batches
     if len(batches) > 1:
@@ -105,7 +105,7 @@ def _describe_batches(explanation: PlacementExplanation) -> Iterator[str]:
         yield "No cluster is picked now. Ranks show the order of further picks."
 
 
-def _describe_history(clusters: Sequence[ClusterExplanation], reason: PlacementReason) -> Iterator[str]:
+def _describe_binding_history(clusters: Sequence[ClusterExplanation], reason: PlacementReason) -> Iterator[str]:
     """Yield the action of this plan on each cluster, or the start of its binding."""
     for cluster in clusters:
         name = cluster.cluster
@@ -146,7 +146,7 @@ def _build_table(explanation: PlacementExplanation) -> Table:
         )
         return Table(("cluster", "binding", "verdict"), plain_rows)
     has_batches = len(explanation.batches) > 1
-    rows = tuple(Row(_build_scored_cells(cluster, explanation, has_batches=has_batches)) for cluster in clusters)
+    rows = tuple(Row(_build_cluster_row(cluster, explanation, has_batches=has_batches)) for cluster in clusters)
     scores = ("rank", "spread", "affinity", "margin", "verdict")
     heads = ("cluster", "binding", *(("batch",) if has_batches else ()), *scores)
     return Table(heads, rows, frozenset(heads.index(head) for head in ("rank", "spread", "affinity")))
@@ -157,13 +157,13 @@ def _get_state(cluster: ClusterExplanation) -> str:
     return str(cluster.binding.state) if cluster.binding is not None else ""
 
 
-def _build_scored_cells(
+def _build_cluster_row(
     cluster: ClusterExplanation, explanation: PlacementExplanation, *, has_batches: bool
 ) -> tuple[str, ...]:
     """Build the cells of one cluster; picked ones have neither rank nor margin."""
     is_picked = cluster.is_bound or (cluster.batch is not None and cluster.batch < len(explanation.batches))
     batch = (_format_number(cluster.batch),) if has_batches else ()
-    margin = "last picked" if cluster.cluster == explanation.last_pick else _format_margin(cluster)
+    margin = "last picked" if cluster.cluster == explanation.last_pick else _format_score_margin(cluster)
     return (
         cluster.cluster,
         _get_state(cluster),
@@ -180,7 +180,7 @@ def _format_number(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-def _format_margin(cluster: ClusterExplanation) -> str:
+def _format_score_margin(cluster: ClusterExplanation) -> str:
     """Return the difference to the last pick: the first nonzero part."""
     margin = cluster.margin
     if margin is None:
@@ -228,7 +228,7 @@ def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementEx
     if not cluster.is_bound and cluster.batch is not None and len(explanation.batches) > 1:
         lines.append(f"Picked in batch {cluster.batch} of {len(explanation.batches)}.")
     if cluster.rank is not None and not cluster.is_bound:
-        margin = _format_margin(cluster)
+        margin = _format_score_margin(cluster)
         comparison = f", compared with the last pick ({explanation.last_pick}): {margin}" if margin else ""
         if cluster.cluster == explanation.last_pick:
             comparison = ", the last pick"

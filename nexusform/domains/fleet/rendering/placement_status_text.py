@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from nexusform.domains.fleet.importers.fleet_model import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
+from nexusform.domains.fleet.importers.fleet_records import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
 from nexusform.domains.fleet.planning.placement_records import RecordedPlacement
 from nexusform.domains.fleet.rendering.placement_events import render_events
 from nexusform.domains.fleet.scheduling.bindings import Condition
+from nexusform.domains.fleet.scheduling.placement_status import ClusterStatus, FailedObject
+from nexusform.domains.fleet.scheduling.placement_status_2023 import convert_to_status_2023
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_policy_document, build_selector_document
-from nexusform.domains.fleet.scheduling.status import ClusterStatus, FailedObject
-from nexusform.domains.fleet.scheduling.status_2023 import convert_to_status_2023
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.notation.colours import escape_control_characters, wrap_line
 
@@ -44,7 +44,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
         document["observedResourceIndex"] = max(known_indices)
     document["placementStatuses"] = [_build_cluster_status(cluster) for cluster in status.clusters]
     document["selectedResources"] = [
-        _remove_empty(asdict(selected_object)) for selected_object in placement.selected_objects
+        _remove_empty_fields(asdict(selected_object)) for selected_object in placement.selected_objects
     ]
     rows: list[tuple[int, str, str | None]] = [
         (0, "Name", configuration.name),
@@ -54,13 +54,13 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
         (0, "API Version", placement.api_version or _DEFAULT_API_VERSION),
         (0, "Kind", PLACEMENTS[kind]),
         (0, "Spec", None),
-        *_build_rows(_build_spec(configuration), 1),
+        *_list_describe_rows(_build_spec(configuration), 1),
         (0, "Status", None),
-        *_build_rows({name: part for name, part in document.items() if part != []}, 1),
+        *_list_describe_rows({name: part for name, part in document.items() if part != []}, 1),
     ]
     events = list(render_events(PLACEMENTS[kind], status.conditions, is_2023=version == IN_2023, width=width))
     rows.append((0, "Events", None if events else "<none>"))
-    lines = [*_align_rows(rows, width), *events]
+    lines = [*_align_row_values(rows, width), *events]
     return "".join(f"{escape_control_characters(line)}\n" for line in lines)
 
 
@@ -99,7 +99,7 @@ _SELECTOR: Final = RecordForm(
 )
 
 
-def _remove_empty(resource: Mapping[str, Any]) -> dict[str, Any]:
+def _remove_empty_fields(resource: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in resource.items() if value}
 
 
@@ -127,13 +127,13 @@ def _build_failed_placement(failed_object: FailedObject) -> dict[str, Any]:
         "namespace": failed_object.namespace,
         "name": failed_object.name,
     }
-    return {**_remove_empty(identity), "condition": condition}
+    return {**_remove_empty_fields(identity), "condition": condition}
 
 
 # --- layout of kubectl -------------------------------------------------------------------------
 
 
-def _build_rows(content: Mapping[str, Any], level: int) -> Iterator[tuple[int, str, str | None]]:
+def _list_describe_rows(content: Mapping[str, Any], level: int) -> Iterator[tuple[int, str, str | None]]:
     """Yield keys in order and lists item by item, like `kubectl describe`."""
     for key in sorted(content):
         value = content[key]
@@ -144,19 +144,19 @@ def _build_rows(content: Mapping[str, Any], level: int) -> Iterator[tuple[int, s
             label = " ".join(_ACRONYMS.get(word.lower(), word[:1].upper() + word[1:]) for word in words)
         if isinstance(value, Mapping):
             yield level, label, None
-            yield from _build_rows(value, level + 1)
+            yield from _list_describe_rows(value, level + 1)
         elif isinstance(value, list):
             yield level, label, None
             for item in value:
                 if isinstance(item, Mapping):
-                    yield from _build_rows(item, level + 1)
+                    yield from _list_describe_rows(item, level + 1)
                 else:
                     yield level + 1, "", str(item)
         else:
             yield level, label, str(value)
 
 
-def _align_rows(rows: Sequence[tuple[int, str, str | None]], width: int) -> Iterator[str]:
+def _align_row_values(rows: Sequence[tuple[int, str, str | None]], width: int) -> Iterator[str]:
     """Yield lines with values of neighbouring rows in one column; a row without a value ends the column."""
     block: list[tuple[str, str]] = []
     for level, label, value in rows:
@@ -164,13 +164,13 @@ def _align_rows(rows: Sequence[tuple[int, str, str | None]], width: int) -> Iter
         if value is not None and label:
             block.append((prefix, value))
             continue
-        yield from _format_column(block, width)
+        yield from _format_aligned_block(block, width)
         block = []
         yield prefix if label else f"{prefix}{value}"
-    yield from _format_column(block, width)
+    yield from _format_aligned_block(block, width)
 
 
-def _format_column(block: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
+def _format_aligned_block(block: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
     """Yield lines with their values in one column."""
     lines = list(block)
     indent = max((len(prefix) for prefix, _ in lines), default=0) + _PADDING

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.domains.fleet.workflow.reasons import PodPlacementReason
-from nexusform.domains.pods.planning.rows import REASONS
-from nexusform.domains.pods.scheduling.explanation import NodeVerdict
+from nexusform.domains.fleet.workflow.placement_reasons import PodPlacementReason
+from nexusform.domains.pods.planning.pod_rows import REASONS
+from nexusform.domains.pods.scheduling.pod_explanation import NodeVerdict
 from nexusform.domains.pods.scheduling.workloads import PodState
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -35,12 +35,12 @@ def build_pod_report(reason: PodPlacementReason) -> Report:
         f"{outcome.name} ({outcome.workload}) on {reason.cluster}",
         f"runs on {location}" if outcome.node else _UNSCHEDULED_TEXTS[outcome.state],
         not outcome.node,
-        tuple(_build_facts(reason)),
+        tuple(_describe_node_choice(reason)),
         tuple(sections),
     )
 
 
-def _build_facts(reason: PodPlacementReason) -> Iterable[str]:
+def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
     """Yield sentences about the reason for the pod's node."""
     outcome = reason.outcome
     if outcome.trigger:
@@ -101,7 +101,7 @@ def _build_points_section(reason: PodPlacementReason) -> Section:
         points = [str(verdict.points.get(rule, 0)) for rule in rules]
         groups.setdefault((mark, *points, f"{verdict.total:,}"), []).append(verdict.node)
     rows = [
-        Row((f"{names[0]} (chosen)" if mark else _fold_names(names), *figures))
+        Row((f"{names[0]} (chosen)" if mark else _format_node_names(names), *figures))
         for (mark, *figures), names in groups.items()
     ]
     figures = frozenset(range(1, len(rules) + 2))
@@ -117,11 +117,11 @@ def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
             hint = verdict.hints.get(rejection.rule)
             reasons.append((rejection.rule, f"{rejection.reason}: {hint}" if hint else rejection.reason))
         groups.setdefault(tuple(reasons), []).append(verdict.node)
-    rows = [Row((_fold_names(names), *reason)) for reasons, names in groups.items() for reason in reasons]
+    rows = [Row((_format_node_names(names), *reason)) for reasons, names in groups.items() for reason in reasons]
     return Section("Rejected nodes", table=Table(("node", "rule", "reason"), tuple(rows)))
 
 
-def _fold_names(names: Sequence[str]) -> str:
+def _format_node_names(names: Sequence[str]) -> str:
     """Return the names of equal nodes, few of them in full."""
     return format_first_items(names, _MOST_NAMES)
 

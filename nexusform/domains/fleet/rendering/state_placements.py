@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.planning.placement_records import read_placement
 from nexusform.domains.fleet.rendering.placement_status_text import render_placement
 from nexusform.resource_types.registry import RESOURCE_TYPES

@@ -5,9 +5,9 @@ PUBLIC = {
     "bindings": "CycleAbort Binding BindingState Health Member PlacementType ResourceUsage",
     "decisions": "SchedulingStatus",
     "eviction": "PREDICTED_EVICTION",
-    "explanation": "compute_drift find_eligible_members PolicyDrift",
+    "placement_explanation": "compute_policy_drift find_eligible_members PolicyDrift",
     "properties": "RESOURCE_PREFIX",
-    "rollout": "Readiness simulate_rollout BlockedRollout compute_rollout_target",
+    "rolling_update": "Readiness simulate_rollout BlockedRollout compute_rollout_target",
     "member_list": "MemberList",
-    "validation": "check_member",
+    "fleet_api_validation": "check_member",
 }

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from nexusform.kubernetes.matching import LabelSelector, Taint, Toleration
 from nexusform.kubernetes.quantity import Quantity
-from nexusform.scheduling.decision import Location
+from nexusform.scheduling.placement_decision import Location
 
 
 class BindingState(StrEnum):

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, PlacementType
-from nexusform.kubernetes.quantity import IntOrPercent
+from nexusform.kubernetes.quantity import IntegerOrPercent
 
 MISSING_PLACEMENT = "Failed to find ClusterResourcePlacement targeted by eviction"
 DELETING_PLACEMENT = "Found deleting ClusterResourcePlacement targeted by eviction"
@@ -37,8 +37,8 @@ PREDICTED_EVICTION = "predicted"
 class DisruptionBudget(Struct, frozen=True):
     """Maximum of unavailable bindings, or minimum of available ones: exactly one of the two."""
 
-    max_unavailable: IntOrPercent | None = None
-    min_available: IntOrPercent | None = None
+    max_unavailable: IntegerOrPercent | None = None
+    min_available: IntegerOrPercent | None = None
 
 
 class EvictionTarget(Struct, frozen=True):

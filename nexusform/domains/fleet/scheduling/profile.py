@@ -21,7 +21,7 @@ from nexusform.domains.fleet.scheduling.rules import (
 )
 
 
-class Filter(Struct, frozen=True):
+class SchedulerFilter(Struct, frozen=True):
     """Filter rule: name of the plugin, name of the file, accepted members, and the reason for the others.
     `is_static`: it depends on members only, never on existing bindings.
     """
@@ -33,43 +33,43 @@ class Filter(Struct, frozen=True):
     is_static: bool
 
 
-FILTERS: tuple[Filter, ...] = (
-    Filter(
+FILTERS: tuple[SchedulerFilter, ...] = (
+    SchedulerFilter(
         cluster_affinity.PLUGIN,
         "cluster_affinity",
         cluster_affinity.find_eligible,
         cluster_affinity.explain_rejection,
         True,
     ),
-    Filter(
+    SchedulerFilter(
         cluster_eligibility.PLUGIN,
         "cluster_eligibility",
         cluster_eligibility.find_eligible,
         cluster_eligibility.explain_rejection,
         True,
     ),
-    Filter(
+    SchedulerFilter(
         namespace_affinity.PLUGIN,
         "namespace_affinity",
         namespace_affinity.find_eligible,
         namespace_affinity.explain_rejection,
         True,
     ),
-    Filter(
+    SchedulerFilter(
         taint_toleration.PLUGIN,
         "taint_toleration",
         taint_toleration.find_eligible,
         taint_toleration.explain_rejection,
         True,
     ),
-    Filter(
+    SchedulerFilter(
         same_placement_affinity.PLUGIN,
         "same_placement_affinity",
         same_placement_affinity.find_eligible,
         same_placement_affinity.explain_rejection,
         False,
     ),
-    Filter(
+    SchedulerFilter(
         topology_spread.PLUGIN,
         "topology_spread",
         topology_spread.find_eligible,

@@ -129,7 +129,7 @@ def find_contradictory_requirements(requirements: Iterable[PropertyRequirement])
             equal = value
     if equal is not None and equal in unequal:
         return f"conflicting Eq and Ne on same value {equal}"
-    return _explain_empty_range(lower, upper) or _explain_violation(equal, lower, upper)
+    return _explain_empty_range(lower, upper) or _explain_violated_bound(equal, lower, upper)
 
 
 def _parse_requirements(requirements: Iterable[PropertyRequirement]) -> Iterable[tuple[str, Quantity]]:
@@ -158,7 +158,7 @@ def _explain_empty_range(lower: _PropertyBound | None, upper: _PropertyBound | N
     return None
 
 
-def _explain_violation(
+def _explain_violated_bound(
     equal: Quantity | None, lower: _PropertyBound | None, upper: _PropertyBound | None
 ) -> str | None:
     """Return the bound violated by an Eq value; None without a violation."""

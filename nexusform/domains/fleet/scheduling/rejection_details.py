@@ -24,7 +24,7 @@ def describe_rejection(
     return tuple(describe_rule(request, member_list, binding_masks, position)) if describe_rule is not None else ()
 
 
-def _describe_terms(
+def _describe_term_mismatches(
     request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks, position: int
 ) -> Iterator[str]:
     """Yield the mismatches of each required term; one matching term is enough."""
@@ -87,7 +87,7 @@ def _format_property_mismatch(requirement: PropertyRequirement, member: Member) 
     return f"{name} is {value} (required: {requested})"
 
 
-def _describe_spread(
+def _describe_spread_rejection(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, position: int
 ) -> Iterator[str]:
     """Yield the picks per domain for a constraint that rejects the member."""
@@ -104,6 +104,6 @@ def _describe_spread(
 
 
 _DESCRIBERS: Mapping[str, Callable[[PlacementRequest, MemberList, BindingMasks, int], Iterator[str]]] = {
-    "cluster_affinity": _describe_terms,
-    "topology_spread": _describe_spread,
+    "cluster_affinity": _describe_term_mismatches,
+    "topology_spread": _describe_spread_rejection,
 }

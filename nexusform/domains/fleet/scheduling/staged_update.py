@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member, PolicySnapshot
 from nexusform.kubernetes.matching import LabelSelector, is_selected, validate_selector
-from nexusform.kubernetes.quantity import IntOrPercent
+from nexusform.kubernetes.quantity import IntegerOrPercent
 
 APPROVAL, TIMED_WAIT = "Approval", "TimedWait"
 DELETE_STAGE = "kubernetes-fleet.io/deleteStage"
@@ -44,12 +44,12 @@ class Stage(Struct, frozen=True):
     name: str
     label_selector: LabelSelector | None = None
     sorting_label_key: str | None = None
-    max_concurrency: IntOrPercent = IntOrPercent(1)
+    max_concurrency: IntegerOrPercent = IntegerOrPercent(1)
     before: tuple[StageTask, ...] = ()
     after: tuple[StageTask, ...] = ()
 
 
-class StagePlan(Struct, frozen=True):
+class UpdateStagePlan(Struct, frozen=True):
     """Stage with its ordered clusters and the number updated at a time."""
 
     name: str
@@ -59,12 +59,12 @@ class StagePlan(Struct, frozen=True):
     after: tuple[StageTask, ...]
 
 
-class RunPlan(Struct, frozen=True):
+class StagedRunPlan(Struct, frozen=True):
     """Values fixed at the initialization of a run; `deletes` are the unscheduled clusters, by name."""
 
     policy_snapshot: int
     cluster_count: int
-    stages: tuple[StagePlan, ...]
+    stages: tuple[UpdateStagePlan, ...]
     deletes: tuple[str, ...]
 
 
@@ -81,7 +81,7 @@ def initialize_run(
     is_fulfilled: bool,
     members: Iterable[Member],
     stages: Iterable[Stage],
-) -> RunPlan | RunProblem:
+) -> StagedRunPlan | RunProblem:
     """Assign every picked cluster to its stage. `number` is N of a PickN, the number of names of a PickFixed,
     None for a PickAll.
     """
@@ -106,18 +106,18 @@ def initialize_run(
             f" {number}"
         )
     by_name = {member.name: member for member in members}
-    plans = _assign_stages(tuple(stages), picked_clusters, by_name)
+    plans = _assign_clusters_to_stages(tuple(stages), picked_clusters, by_name)
     if isinstance(plans, RunProblem):
         return plans
-    return RunPlan(snapshot.index, len(picked_clusters), plans, deletes)
+    return StagedRunPlan(snapshot.index, len(picked_clusters), plans, deletes)
 
 
-def _assign_stages(
+def _assign_clusters_to_stages(
     stages: tuple[Stage, ...], picked_clusters: list[str], members: Mapping[str, Member]
-) -> tuple[StagePlan, ...] | RunProblem:
+) -> tuple[UpdateStagePlan, ...] | RunProblem:
     """Return the stages with their ordered clusters; every picked cluster must be in exactly one stage."""
     assigned: set[str] = set()
-    plans: list[StagePlan] = []
+    plans: list[UpdateStagePlan] = []
     for stage in stages:
         stage_clusters = _select_clusters(stage, picked_clusters, members)
         if isinstance(stage_clusters, RunProblem):
@@ -130,7 +130,7 @@ def _assign_stages(
         if isinstance(ordered, RunProblem):
             return ordered
         concurrency = max(1, stage.max_concurrency.compute(len(ordered), rounds_up=False))
-        plans.append(StagePlan(stage.name, ordered, concurrency, stage.before, stage.after))
+        plans.append(UpdateStagePlan(stage.name, ordered, concurrency, stage.before, stage.after))
     missing = [name for name in picked_clusters if name not in assigned]
     if missing:
         return RunProblem(
@@ -196,7 +196,7 @@ class RunOutcome(Struct, frozen=True):
     blocking_clusters: tuple[str, ...] = ()
 
 
-def list_run_steps(plan: RunPlan, run: str, failing: frozenset[str] = frozenset()) -> tuple[RunStep, ...]:
+def list_run_steps(plan: StagedRunPlan, run: str, failing: frozenset[str] = frozenset()) -> tuple[RunStep, ...]:
     """Return every step of a run: tasks before each stage, its clusters by group, tasks after it; deletions
     last. Tasks of one stage run in parallel. A stage without clusters is skipped with its tasks. A run starts
     the next cluster once one is ready, so at most `concurrency` are in progress; the groups assume equal
@@ -234,7 +234,7 @@ def _build_task_steps(tasks: tuple[StageTask, ...], stage: str, approval: str) -
 
 
 def simulate_run(
-    plan: RunPlan,
+    plan: StagedRunPlan,
     run: str,
     bindings: Iterable[Binding],
     resource_snapshot: int,
@@ -280,7 +280,7 @@ _FORBIDDEN_TRANSITIONS = {
 }
 
 
-def check_transition(old_state: RunState, new_state: RunState) -> str | None:
+def check_run_state_transition(old_state: RunState, new_state: RunState) -> str | None:
     """Return why a requested state transition is invalid; None if it is valid."""
     if (old_state, new_state) in _FORBIDDEN_TRANSITIONS:
         return f"invalid state transition: cannot transition from {old_state} to {new_state}"

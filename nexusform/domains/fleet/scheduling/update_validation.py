@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.scheduling.bindings import PlacementType, Policy
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
+from nexusform.domains.fleet.scheduling.fleet_api_validation import FULL_PERCENTAGE, Path, build_error, check_selector
 from nexusform.domains.fleet.scheduling.staged_update import APPROVAL, TIMED_WAIT, Stage, StageTask
-from nexusform.domains.fleet.scheduling.validation import FULL_PERCENTAGE, Path, build_error, check_selector
 
 EXTERNAL, ROLLING_UPDATE = "External", "RollingUpdate"
 MAX_STAGES, MAX_BEFORE_TASKS, MAX_AFTER_TASKS, MAX_STAGE_NAME_LENGTH = 31, 1, 2, 63
@@ -65,7 +65,7 @@ def check_disruption_budget(budget: DisruptionBudget, placement_type: PlacementT
     return problems
 
 
-def check_stages(stages: Iterable[Stage]) -> list[Problem]:
+def check_update_stages(stages: Iterable[Stage]) -> list[Problem]:
     """Return the problems of the stages of a staged update strategy."""
     all_stages = tuple(stages)
     problems: list[Problem] = []

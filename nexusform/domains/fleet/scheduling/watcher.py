@@ -111,7 +111,7 @@ class MemberChange(Struct, frozen=True):
     trigger: Trigger
 
 
-class QueueEntry(Struct, frozen=True):
+class QueuedPlacement(Struct, frozen=True):
     """Queued placement, and the causing changes by member name."""
 
     placement: str
@@ -162,36 +162,36 @@ def find_member_changes(old_members: Iterable[Member], new_members: Iterable[Mem
 
 def enqueue_placements(
     old_members: Iterable[Member], new_members: Iterable[Member], placements: Iterable[WatchedPlacement]
-) -> tuple[QueueEntry, ...]:
+) -> tuple[QueuedPlacement, ...]:
     """Return the placements queued by changes between two member lists, in the given order."""
     all_changes = find_member_changes(old_members, new_members)
     departures = tuple(change for change in all_changes if change.trigger is Trigger.CLUSTER_LEFT)
-    queue: list[QueueEntry] = []
+    queue: list[QueuedPlacement] = []
     for placement in placements:
         is_idle = placement.is_fulfilled and placement.placement_type is not PlacementType.PICK_ALL
         changes = departures if is_idle else all_changes
         if changes:
-            queue.append(QueueEntry(placement.key, changes))
+            queue.append(QueuedPlacement(placement.key, changes))
     return tuple(queue)
 
 
-class Observation(Struct, frozen=True):
+class MemberObservation(Struct, frozen=True):
     """Change of a picked member that would prevent a new pick but moves nothing."""
 
     trigger: Trigger
     reason: str
 
 
-def find_observations(
+def find_member_observations(
     old_member: Member | None, new_member: Member, request: PlacementRequest
-) -> tuple[Observation, ...]:
+) -> tuple[MemberObservation, ...]:
     """Return the changes of a bound member that would now reject it."""
-    results: list[Observation] = []
+    results: list[MemberObservation] = []
     ineligibility = cluster_eligibility.explain_ineligibility(new_member)
     if ineligibility is not None and (
         old_member is None or cluster_eligibility.explain_ineligibility(old_member) is None
     ):
-        results.append(Observation(Trigger.CLUSTER_BECAME_INELIGIBLE, ineligibility))
+        results.append(MemberObservation(Trigger.CLUSTER_BECAME_INELIGIBLE, ineligibility))
     if request.policy.placement_type is PlacementType.PICK_FIXED:
         return tuple(results)
     tolerations = request.policy.tolerations
@@ -200,12 +200,12 @@ def find_observations(
         old_member is None or taint_toleration.find_untolerated_taint(old_member.taints, tolerations) is None
     ):
         reason = taint_toleration.explain_rejection(request, MemberList([new_member]), BindingMasks(), 0)
-        results.append(Observation(Trigger.TAINT_ADDED, reason))
-    if not _is_match(new_member, request) and (old_member is None or _is_match(old_member, request)):
-        results.append(Observation(Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON))
+        results.append(MemberObservation(Trigger.TAINT_ADDED, reason))
+    if not _is_affinity_match(new_member, request) and (old_member is None or _is_affinity_match(old_member, request)):
+        results.append(MemberObservation(Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON))
     return tuple(results)
 
 
-def _is_match(member: Member, request: PlacementRequest) -> bool:
+def _is_affinity_match(member: Member, request: PlacementRequest) -> bool:
     """Return True if a member matches the required affinity of a placement."""
     return cluster_affinity.find_eligible(request, MemberList([member]), BindingMasks()) == 1

@@ -1,5 +1,5 @@
 """Conversion of fleet arguments, from blocks or a manifest, to scheduler records. Unknown arguments read as
-absent; `filter_known_problems` removes problems about them.
+absent; `remove_unknown_part_problems` removes problems about them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.importers.fleet_documents import FleetDocument, read_fleet_document
-from nexusform.domains.fleet.importers.fleet_model import (
+from nexusform.domains.fleet.importers.fleet_records import (
     CLUSTER_SCOPE_ONLY,
     DELETE,
     MIRROR,
@@ -31,11 +31,11 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PropertySorter,
     SpreadConstraint,
 )
-from nexusform.domains.fleet.scheduling.rollout import DEFAULT_PERIOD, QUARTER, RollingUpdate
-from nexusform.domains.fleet.scheduling.validation import build_error, format_sentence
+from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, format_sentence
+from nexusform.domains.fleet.scheduling.rolling_update import DEFAULT_PERIOD, QUARTER, RollingUpdate
 from nexusform.json_data.plain_data import Path, list_unknown_paths
 from nexusform.kubernetes.matching import LabelSelector, Requirement, Taint, Toleration, build_label_selector
-from nexusform.kubernetes.quantity import IntOrPercent, parse_int_or_percent
+from nexusform.kubernetes.quantity import IntegerOrPercent, parse_int_or_percent
 from nexusform.schemas.block_schema import BlockSchema
 
 Values = Mapping[str, Any]
@@ -79,7 +79,7 @@ def build_problems(findings: Iterable[Problem], document: FleetDocument | None =
     for finding in findings:
         path, text, line = finding.path, format_sentence(finding.detail), 0
         if document is not None:
-            if document.is_reported(path):
+            if document.is_part_reported(path):
                 continue
             line = document.find_line(path)
             text, path = f"manifest{f':{line}' if line else ''}: {text}", ("manifest",)
@@ -87,13 +87,13 @@ def build_problems(findings: Iterable[Problem], document: FleetDocument | None =
     return problems
 
 
-def filter_known_problems(attributes: Values, problems: Iterable[Problem]) -> list[Problem]:
+def remove_unknown_part_problems(attributes: Values, problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems without those about an unknown part."""
     unknown_parts = [path for path in list_unknown_paths(dict(attributes)) if path]
-    return [problem for problem in problems if not _is_overlapping(problem.path, unknown_parts)]
+    return [problem for problem in problems if not _is_path_overlapping(problem.path, unknown_parts)]
 
 
-def _is_overlapping(path: Path, unknown_parts: Iterable[Path]) -> bool:
+def _is_path_overlapping(path: Path, unknown_parts: Iterable[Path]) -> bool:
     """Return True if one path is a prefix of the other."""
     for unknown_path in unknown_parts:
         length = min(len(path), len(unknown_path))
@@ -237,12 +237,12 @@ def read_rolling_update(values: Values | None) -> RollingUpdate:
     )
 
 
-def read_integer_or_percentage(value: Any, default: IntOrPercent | None = None) -> IntOrPercent | None:
+def read_integer_or_percentage(value: Any, default: IntegerOrPercent | None = None) -> IntegerOrPercent | None:
     """Return a number or percentage; the default for anything else (`check_integers_or_percentages` reports it)."""
     if value is None:
         return default
     amount = parse_int_or_percent(str(value))
-    return amount if isinstance(amount, IntOrPercent) else default
+    return amount if isinstance(amount, IntegerOrPercent) else default
 
 
 def check_integers_or_percentages(values: Values | None, names: Iterable[str], path: Path) -> list[Problem]:

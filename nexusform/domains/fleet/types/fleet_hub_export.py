@@ -18,14 +18,14 @@ from nexusform.domains.fleet.importers.fleet_export import (
     ObservedPlacement,
     ObservedSnapshot,
     check_bindings,
-    find_manager,
+    find_external_manager,
     find_missing_overrides,
     find_missing_snapshots,
     list_conditions,
     parse_integer,
     read_placements,
 )
-from nexusform.domains.fleet.importers.fleet_model import ApplyStrategy, FleetPlacement, FleetStrategy, RunRecord
+from nexusform.domains.fleet.importers.fleet_records import ApplyStrategy, FleetPlacement, FleetStrategy, RunRecord
 from nexusform.domains.fleet.importers.hub_objects import is_user_object, remove_server_fields
 from nexusform.domains.fleet.importers.hub_records import ObservedEviction, ObservedRun, read_evictions, read_runs
 from nexusform.domains.fleet.scheduling.policy_snapshots import compute_policy_hash
@@ -151,13 +151,13 @@ def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResu
     argument = read_files(reader, attributes, context, f". Capture the hub with: {COMMAND}")
     if argument is None:
         return DataResult({}, reader.problems)
-    answer = build_hub_answer(reader, argument, attributes)
+    answer = build_hub_attributes(reader, argument, attributes)
     if not answer.attributes:
         return answer
     return replace(answer, attributes={"id": build_id(attributes), **answer.attributes})
 
 
-def build_hub_answer(
+def build_hub_attributes(
     reader: ManifestReader, argument: Path, attributes: Mapping[str, Any], *, expects_members: bool = True
 ) -> DataResult:
     """Build the attributes of a hub from its objects; empty if they have errors. Problems are reported at the
@@ -167,18 +167,18 @@ def build_hub_answer(
     missing = [*find_missing_snapshots(manifests), *find_missing_overrides(manifests)]
     reader.report_findings([*check_bindings(manifests), *missing], argument)
     placements = read_placements(manifests)
-    reader.manifests = _clean_objects(manifests, placements)
+    reader.manifests = _select_user_objects(manifests, placements)
     evictions = {eviction.name: eviction for eviction in read_evictions(manifests)}
     values = group_objects_by_kind(reader, argument, attributes)
     # The managing tools by kind and name of their objects.
     managers: dict[str, str] = {}
     for manifest in reader.manifests:
-        manager = find_manager(manifest)
+        manager = find_external_manager(manifest)
         if manager:
             prefix = f"{manifest.namespace}/" if manifest.namespace else ""
             managers[f"{manifest.kind} {prefix}{manifest.name}"] = manager
     managers = dict(sorted(managers.items()))
-    problems = [*reader.problems, *_find_warnings(placements, managers, argument)]
+    problems = [*reader.problems, *_find_export_warnings(placements, managers, argument)]
     if expects_members and placements and MEMBER not in {item.kind for item in manifests}:
         text = (
             "No MemberCluster was captured. Clusters that are not in the configuration count as "
@@ -201,7 +201,7 @@ def build_hub_answer(
     return DataResult({**hub_values, **values}, problems)
 
 
-def _clean_objects(manifests: list[Manifest], placements: Mapping[str, ObservedPlacement]) -> list[Manifest]:
+def _select_user_objects(manifests: list[Manifest], placements: Mapping[str, ObservedPlacement]) -> list[Manifest]:
     """Return the user-created objects without server fields, also those only in the latest resource snapshots."""
     services = {
         (manifest.namespace, manifest.name)
@@ -241,7 +241,7 @@ def _build_placement(
         "resource_snapshots": [_build_snapshot(item) for item in placement.snapshots],
         "override_snapshots": {name: overrides[name] for name in sorted(used_names) if name in overrides},
         "evictions": [_EVICTION_FORM(item) for item in evictions if item.placement == placement.key],
-        "pending": _is_pending(placement),
+        "pending": _is_scheduling_pending(placement),
         "rejections": dict(sorted(placement.rejections.items())),
         **build_status_attributes(placement.manifest),
     }
@@ -319,7 +319,7 @@ def _build_run_record(run: ObservedRun) -> dict[str, Any]:
         policy_snapshot=run.policy_snapshot,
         cluster_count=run.cluster_count,
         resource_snapshot=run.resource_snapshot,
-        strategy=_read_strategy(run),
+        strategy=_read_run_stages(run),
         stages=run.stages or None,
         apply=_read_apply_strategy(run.apply),
         done=run.done,
@@ -328,7 +328,7 @@ def _build_run_record(run: ObservedRun) -> dict[str, Any]:
     return record.build_note()
 
 
-def _read_strategy(run: ObservedRun) -> tuple[Stage, ...] | None:
+def _read_run_stages(run: ObservedRun) -> tuple[Stage, ...] | None:
     """Return the stages of a run's strategy at its start."""
     if run.strategy is None:
         return None
@@ -391,7 +391,7 @@ def _read_override_snapshots(manifests: Iterable[Manifest]) -> dict[str, str]:
 _PARENT_LABEL: Final = "kubernetes-fleet.io/parent-resource-override"
 
 
-def _is_pending(placement: ObservedPlacement) -> bool:
+def _is_scheduling_pending(placement: ObservedPlacement) -> bool:
     """Return True if the scheduler has not processed the current generation of the placement."""
     metadata = placement.manifest.body.get("metadata") or {}
     generation = metadata.get("generation")
@@ -427,7 +427,7 @@ def _read_conditions(values: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _find_warnings(
+def _find_export_warnings(
     placements: Mapping[str, ObservedPlacement], managers: Mapping[str, str], argument: Path
 ) -> list[Problem]:
     """Return problems about uncaptured objects and other managers."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.yaml_documents import build_problem
-from nexusform.domains.fleet.importers.fleet_model import HubObjects
+from nexusform.domains.fleet.importers.fleet_records import HubObjects
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.types.fleet_arguments import build_line_problems
 from nexusform.domains.fleet.types.fleet_schemas import (
@@ -26,7 +26,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
 from nexusform.domains.pods.importers.manifest_parser import (
     INVALID,
     Manifest,
-    ManifestReading,
+    ParsedManifests,
     is_envelope,
     is_fleet_group,
     list_envelope_problems,
@@ -38,7 +38,7 @@ from nexusform.json_data.plain_data import Path
 from nexusform.resource_types.shared_arguments import build_id_attribute
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import STRING, ListType, MapType, ObjectType
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 _SCHEMA: Final = BlockSchema(
     {
@@ -79,7 +79,7 @@ _SCHEMA: Final = BlockSchema(
 
 
 @lru_cache(maxsize=256)
-def _parse_body(body: str) -> ManifestReading:
+def _parse_body(body: str) -> ParsedManifests:
     return parse_manifests("yaml_body", body)
 
 
@@ -121,33 +121,33 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
     body, secret, version = (attributes.get(name) for name in (_TEXT, _WRITE_ONLY, _VERSION))
     if secret is None:
         if version is not None:
-            return {}, [_build_conflict(_VERSION, f"{_VERSION} has no effect without {_WRITE_ONLY}.")]
+            return {}, [_build_argument_conflict(_VERSION, f"{_VERSION} has no effect without {_WRITE_ONLY}.")]
         if body is None:
             detail = f'The argument "{_TEXT}" is required, but no definition was found. Set it, or "{_WRITE_ONLY}".'
             return {_TEXT: UNKNOWN}, [Problem((), "missing-required-argument", detail)]
         return {}, []
     if body is not None or version is None:
         advice = f"Set {_VERSION} with it." if body is None else f"Set {_TEXT} or {_WRITE_ONLY}, not both."
-        return {_TEXT: UNKNOWN}, [_build_conflict(_WRITE_ONLY, advice)]
+        return {_TEXT: UNKNOWN}, [_build_argument_conflict(_WRITE_ONLY, advice)]
     if secret is UNKNOWN:
         return {_TEXT: UNKNOWN}, []
     reading = parse_manifests(_WRITE_ONLY, secret)
     findings = [*_filter_errors(reading.findings), *_validate_objects(secret)]
-    problems = [_build_hidden_problem(finding.id, finding.line) for finding in findings]
+    problems = [_build_write_only_problem(finding.id, finding.line) for finding in findings]
     for manifest in reading.manifests:
         group = manifest.group
         is_custom = "." in group and not group.endswith("k8s.io") and not is_fleet_group(group)
         if not (is_custom or (not group and manifest.kind in ("Secret", "ConfigMap"))):
-            problems.append(_build_hidden_problem("unsupported-write-only-object", manifest.line))
-    documents = [json.dumps(_build_public_body(manifest), ensure_ascii=False) for manifest in reading.manifests]
+            problems.append(_build_write_only_problem("unsupported-write-only-object", manifest.line))
+    documents = [json.dumps(_build_saved_body(manifest), ensure_ascii=False) for manifest in reading.manifests]
     return {_TEXT: UNKNOWN if problems else "\n---\n".join(documents)}, problems
 
 
-def _build_conflict(name: str, detail: str) -> Problem:
+def _build_argument_conflict(name: str, detail: str) -> Problem:
     return Problem((name,), "conflicting-arguments", detail)
 
 
-def _build_hidden_problem(kind: str, line: int) -> Problem:
+def _build_write_only_problem(kind: str, line: int) -> Problem:
     reason = (
         "Secrets, ConfigMaps and custom resources can be write-only. Write other objects in yaml_body"
         if kind == "unsupported-write-only-object"
@@ -156,7 +156,7 @@ def _build_hidden_problem(kind: str, line: int) -> Problem:
     return Problem((_WRITE_ONLY,), kind, f"{_WRITE_ONLY}:{line}: this object is not valid here. {reason}.")
 
 
-def _build_public_body(manifest: Manifest) -> dict[str, Any]:
+def _build_saved_body(manifest: Manifest) -> dict[str, Any]:
     """Return the saved part of an object."""
     metadata = {"name": manifest.name, "namespace": manifest.namespace, "labels": dict(manifest.labels)}
     version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
@@ -164,10 +164,10 @@ def _build_public_body(manifest: Manifest) -> dict[str, Any]:
     return {"apiVersion": version, "kind": manifest.kind, "metadata": identity}
 
 
-def _read_manifests(attributes: Mapping[str, Any]) -> ManifestReading:
+def _read_manifests(attributes: Mapping[str, Any]) -> ParsedManifests:
     body = attributes.get("yaml_body")
     if not isinstance(body, str):
-        return ManifestReading((), ())
+        return ParsedManifests((), ())
     return _parse_body(body)
 
 

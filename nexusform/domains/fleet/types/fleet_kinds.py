@@ -10,21 +10,21 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.fleet.importers.fleet_documents import FleetDocument
-from nexusform.domains.fleet.importers.fleet_model import FleetObject
-from nexusform.domains.fleet.scheduling.validation import build_error, check_name
+from nexusform.domains.fleet.importers.fleet_records import FleetObject
+from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, check_name
 from nexusform.domains.fleet.types.fleet_arguments import (
     build_line_problems,
     build_problems,
-    filter_known_problems,
     parse_manifest,
+    remove_unknown_part_problems,
 )
 from nexusform.domains.fleet.types.fleet_schemas import FORCE_CONFLICTS, LENIENT, MANIFEST, make_name, make_namespace
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import replace_unknown
 from nexusform.kubernetes.matching import validate_dns_label
-from nexusform.resource_types.shared_arguments import build_id_attribute, is_set_and_known, join_id
+from nexusform.resource_types.shared_arguments import build_id_attribute, is_set_and_known, join_id_parts
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 Values = Mapping[str, Any]
 CONFLICT: Final = "conflicting-arguments"
@@ -69,8 +69,8 @@ class FleetKind(Struct, frozen=True):
     def build_id(self, attributes: Values) -> str:
         """Return the id: `<name>`, or `<namespace>/<name>`."""
         if self.is_namespaced:
-            return join_id(attributes.get("namespace"), attributes.get("name"))
-        return join_id(attributes.get("name"))
+            return join_id_parts(attributes.get("namespace"), attributes.get("name"))
+        return join_id_parts(attributes.get("name"))
 
     def collect_problems(self, attributes: Values, findings: Iterable[Problem]) -> list[Problem]:
         """Return all problems: of the manifest, of names, and the findings about its arguments."""
@@ -90,7 +90,7 @@ class FleetKind(Struct, frozen=True):
         else:
             problems += self._check_conflicts(attributes, document)
             problems += build_line_problems(document.findings, "manifest")
-        return problems + filter_known_problems(attributes, build_problems(findings, document))
+        return problems + remove_unknown_part_problems(attributes, build_problems(findings, document))
 
     def _check_names(self, attributes: Values, document: FleetDocument | None) -> list[Problem]:
         problems = []

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.domains.fleet.importers.fleet_model import FleetMember
+from nexusform.domains.fleet.importers.fleet_records import FleetMember
 from nexusform.domains.fleet.scheduling.bindings import Health, Member
-from nexusform.domains.fleet.scheduling.validation import check_member, read_usage
-from nexusform.domains.fleet.types.fleet_arguments import build_problems, filter_known_problems, read_taints
+from nexusform.domains.fleet.scheduling.fleet_api_validation import check_member, parse_resource_usage
+from nexusform.domains.fleet.types.fleet_arguments import build_problems, read_taints, remove_unknown_part_problems
 from nexusform.domains.fleet.types.fleet_kinds import CONFLICT, Values, remove_unknown_values
 from nexusform.domains.fleet.types.fleet_schemas import (
     CLUSTER,
@@ -20,7 +20,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_text,
 )
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.resource_types.shared_arguments import build_id_attribute, build_name_attribute, join_id
+from nexusform.resource_types.shared_arguments import build_id_attribute, build_name_attribute, join_id_parts
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING, MapType, SetType
 
@@ -96,19 +96,19 @@ _SCHEMA: Final = BlockSchema(
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: the member's name."""
-    return join_id(attributes.get("name"))
+    return join_id_parts(attributes.get("name"))
 
 
 def build_member(attributes: Mapping[str, Any]) -> FleetMember:
     """Return the configured member."""
     name = str(attributes.get("name") or "")
     azure = {label: attributes.get(argument) for argument, label in _AZURE.items()}
-    labels = _convert_texts(attributes.get("labels")) | _remove_nulls(azure) | {MEMBER_LABEL: name}
+    labels = _convert_text_map(attributes.get("labels")) | _remove_nulls(azure) | {MEMBER_LABEL: name}
     cost = attributes.get("cost") or {}
     costs = {CPU_COST: cost.get("per_cpu_core"), MEMORY_COST: cost.get("per_gb_memory")}
-    properties = _convert_texts(attributes.get("properties")) | _remove_nulls(costs)
+    properties = _convert_text_map(attributes.get("properties")) | _remove_nulls(costs)
     namespaces = attributes.get("namespaces")
-    usage, _ = read_usage(*_read_usage_texts(attributes))
+    usage, _ = parse_resource_usage(*_read_usage_texts(attributes))
     return FleetMember(
         name,
         labels,
@@ -122,7 +122,7 @@ def build_member(attributes: Mapping[str, Any]) -> FleetMember:
     )
 
 
-def _convert_texts(values: Mapping[str, Any] | None) -> dict[str, str]:
+def _convert_text_map(values: Mapping[str, Any] | None) -> dict[str, str]:
     """Return a map of texts; null counts as empty."""
     return {key: "" if value is None else str(value) for key, value in (values or {}).items()}
 
@@ -149,7 +149,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     )
     findings = check_member(member) if configured.name else []
     problems = build_problems(findings)
-    _, usage_problems = read_usage(*_read_usage_texts(arguments))
+    _, usage_problems = parse_resource_usage(*_read_usage_texts(arguments))
     problems += [p.prepend_path("resources") for p in build_problems(usage_problems)]
     if configured.cluster_id:
         problems += [
@@ -157,7 +157,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             for name in ("properties", "resources")
             if arguments.get(name)
         ]
-    return filter_known_problems(attributes, problems)
+    return remove_unknown_part_problems(attributes, problems)
 
 
 FLEET_MEMBER_CLUSTER: Final = ResourceType(

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.domains.fleet.importers.fleet_model import (
+from nexusform.domains.fleet.importers.fleet_records import (
     FleetObject,
     FleetOverride,
     JsonPatch,
     ObjectSelector,
     OverrideRule,
 )
-from nexusform.domains.fleet.scheduling.validation import build_error, check_selector
+from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, check_selector
 from nexusform.domains.fleet.types.fleet_arguments import parse_json, read_label_selector, read_resource_selectors
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import (
@@ -94,7 +94,7 @@ def build_override_type(name: str, kind: str, description: str, *, selector: str
             namespace=str(attributes.get("namespace") or "") if is_namespaced else "",
             placement=_build_placement_key(attributes, arguments.get("placement") or {}),
             selectors=read_resource_selectors(arguments.get(selector)),
-            rules=tuple(_read_rules((arguments.get("policy") or {}).get("override_rule"))),
+            rules=tuple(_read_override_rules((arguments.get("policy") or {}).get("override_rule"))),
         )
 
     def find_problems(_override: FleetObject, arguments: Values) -> Iterator[Problem]:
@@ -112,7 +112,7 @@ def _build_placement_key(attributes: Values, placement: Values) -> str:
     return name
 
 
-def _read_rules(blocks: Iterable[Values] | None) -> Iterator[OverrideRule]:
+def _read_override_rules(blocks: Iterable[Values] | None) -> Iterator[OverrideRule]:
     for block in blocks or ():
         cluster_selector = block.get("cluster_selector")
         clusters = None
@@ -130,7 +130,7 @@ def _check_override(arguments: Values, selector: str) -> Iterator[Problem]:
     """Yield the problems of an override; `selector` is the name of its selector blocks."""
     if not arguments.get(selector):
         yield build_error((selector,), f"an override needs at least one {selector} block")
-    yield from _check_selectors(read_resource_selectors(arguments.get(selector)), selector)
+    yield from _check_resource_selectors(read_resource_selectors(arguments.get(selector)), selector)
     rules = (arguments.get("policy") or {}).get("override_rule") or ()
     if not rules:
         yield build_error(("policy",), "an override needs a policy with at least one override_rule")
@@ -138,10 +138,10 @@ def _check_override(arguments: Values, selector: str) -> Iterator[Problem]:
         message = f"at most {MAX_RULES} rules, got {len(rules)}"
         yield build_error(("policy", "override_rule", MAX_RULES), message)
     for i, block in enumerate(rules):
-        yield from _check_rule(block, ("policy", "override_rule", i))
+        yield from _check_override_rule(block, ("policy", "override_rule", i))
 
 
-def _check_rule(block: Values, path: Path) -> Iterator[Problem]:
+def _check_override_rule(block: Values, path: Path) -> Iterator[Problem]:
     """Yield the problems of one rule: patches or deletion, and its clusters."""
     patches = block.get("json_patch_override") or ()
     deletes = block.get("override_type") == "Delete"
@@ -157,10 +157,10 @@ def _check_rule(block: Values, path: Path) -> Iterator[Problem]:
         yield from _check_patch(patch, (*path, "json_patch_override", k))
     cluster_selector = block.get("cluster_selector") or {}
     for k, term in enumerate(cluster_selector.get("cluster_selector_term") or ()):
-        yield from _check_term(term, (*path, "cluster_selector", "cluster_selector_term", k))
+        yield from _check_cluster_term(term, (*path, "cluster_selector", "cluster_selector_term", k))
 
 
-def _check_selectors(selectors: Sequence[ObjectSelector], block: str) -> Iterator[Problem]:
+def _check_resource_selectors(selectors: Sequence[ObjectSelector], block: str) -> Iterator[Problem]:
     """Yield the webhook's errors about the objects of an override."""
     for i, selector in enumerate(selectors):
         if selector.labels is not None:
@@ -171,7 +171,7 @@ def _check_selectors(selectors: Sequence[ObjectSelector], block: str) -> Iterato
             yield build_error((block, i), f"resource selector {selector.title} already exists, and must be unique")
 
 
-def _check_term(term: Values, path: Path) -> Iterator[Problem]:
+def _check_cluster_term(term: Values, path: Path) -> Iterator[Problem]:
     """Yield the webhook's errors about the clusters of a rule."""
     for name in ("property_selector", "property_sorter", "metric_sorter"):
         if term.get(name) is not None:

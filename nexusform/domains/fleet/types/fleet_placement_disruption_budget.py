@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.domains.fleet.importers.fleet_model import FleetBudget, FleetObject
+from nexusform.domains.fleet.importers.fleet_records import FleetBudget, FleetObject
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
 from nexusform.domains.fleet.scheduling.update_validation import check_disruption_budget
 from nexusform.domains.fleet.types.fleet_arguments import check_integers_or_percentages, read_integer_or_percentage

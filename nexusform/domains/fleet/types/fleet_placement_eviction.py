@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.domains.fleet.importers.fleet_model import FleetEviction, FleetObject
+from nexusform.domains.fleet.importers.fleet_records import FleetEviction, FleetObject
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import MANIFEST, PLACEMENT_NAME, make_text
 from nexusform.schemas.block_schema import BlockSchema, OnChange

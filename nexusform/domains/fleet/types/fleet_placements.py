@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.fleet.binding_kind import BINDING
-from nexusform.domains.fleet.importers.fleet_model import (
+from nexusform.domains.fleet.importers.fleet_records import (
     EXTERNAL,
     SERVER_SIDE_APPLY,
     WITH_SELECTED,
@@ -19,7 +19,7 @@ from nexusform.domains.fleet.importers.fleet_model import (
     FleetPlacement,
 )
 from nexusform.domains.fleet.scheduling.bindings import PlacementType
-from nexusform.domains.fleet.scheduling.validation import (
+from nexusform.domains.fleet.scheduling.fleet_api_validation import (
     build_error,
     check_policy,
     check_rolling_update,
@@ -89,7 +89,7 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
     if placement.policy is not None:
         for problem in check_policy(placement.policy):
             yield problem.prepend_path("policy")
-        yield from _check_integers(arguments)
+        yield from _check_integer_fields(arguments)
         # An error for an empty affinity block, which the scheduler ignores and the API rejects.
         is_empty = placement.policy.required_terms is None and not placement.policy.preferred_terms
         is_configured = (arguments.get("policy") or {}).get("affinity") is not None
@@ -105,7 +105,7 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
             yield build_error(path, "a resource selector has a name or a label_selector, not both")
         if not selector.kind or not selector.version:
             yield build_error(path, "a resource selector needs version and kind")
-    yield from _check_scopes(placement, is_namespaced=is_namespaced)
+    yield from _check_selector_scopes(placement, is_namespaced=is_namespaced)
     yield from _check_strategy(placement, arguments.get("strategy") or {})
 
 
@@ -130,7 +130,7 @@ def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Pro
         yield problem.prepend_path(*path)
 
 
-def _check_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator[Problem]:
+def _check_selector_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator[Problem]:
     """Yield errors for kinds of the wrong scope. Custom resources pass because their scope is unknown."""
     selects_namespaces = any(
         selector.scope == WITH_SELECTED and (selector.group, selector.kind) == ("", "Namespace")
@@ -147,7 +147,7 @@ def _check_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator
             yield build_error(("resource_selector", i, "kind"), text)
 
 
-def _check_integers(arguments: Values) -> Iterator[Problem]:
+def _check_integer_fields(arguments: Values) -> Iterator[Problem]:
     """Yield errors for fractions in integer fields."""
     policy = arguments.get("policy") or {}
     fields: list[tuple[Path, Any]] = [(("policy", "number_of_clusters"), policy.get("number_of_clusters"))]

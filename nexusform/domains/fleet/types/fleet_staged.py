@@ -9,10 +9,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.domains.fleet.importers.fleet_model import FleetApproval, FleetObject, FleetRun, FleetStrategy
+from nexusform.domains.fleet.importers.fleet_records import FleetApproval, FleetObject, FleetRun, FleetStrategy
+from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error
 from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage, StageTask
-from nexusform.domains.fleet.scheduling.update_validation import check_stages
-from nexusform.domains.fleet.scheduling.validation import build_error
+from nexusform.domains.fleet.scheduling.update_validation import check_update_stages
 from nexusform.domains.fleet.types.fleet_arguments import (
     check_integers_or_percentages,
     read_integer_or_percentage,
@@ -28,7 +28,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_text,
 )
 from nexusform.interfaces.plugins import ResourceType
-from nexusform.kubernetes.quantity import IntOrPercent, parse_duration
+from nexusform.kubernetes.quantity import IntegerOrPercent, parse_duration
 from nexusform.schemas.block_schema import BlockSchema, ObjectReference, OnChange
 from nexusform.schemas.value_types import BOOL, STRING, SetType
 
@@ -184,10 +184,10 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetStrategy:
             name=str(block.get("name") or ""),
             label_selector=read_label_selector(block.get("label_selector")),
             sorting_label_key=block.get("sorting_label_key"),
-            max_concurrency=read_integer_or_percentage(block.get("max_concurrency"), IntOrPercent(1))
-            or IntOrPercent(1),
-            before=_read_tasks(block.get("before_stage_task")),
-            after=_read_tasks(block.get("after_stage_task")),
+            max_concurrency=read_integer_or_percentage(block.get("max_concurrency"), IntegerOrPercent(1))
+            or IntegerOrPercent(1),
+            before=_read_stage_tasks(block.get("before_stage_task")),
+            after=_read_stage_tasks(block.get("after_stage_task")),
         )
         for block in arguments.get("stage") or ()
     )
@@ -195,7 +195,7 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetStrategy:
     return FleetStrategy(str(attributes.get("name") or ""), stages, namespace)
 
 
-def _read_tasks(blocks: Iterable[Values] | None) -> tuple[StageTask, ...]:
+def _read_stage_tasks(blocks: Iterable[Values] | None) -> tuple[StageTask, ...]:
     tasks = []
     for block in blocks or ():
         wait_time = block.get("wait_time")
@@ -221,7 +221,7 @@ def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Proble
     if not strategy.stages:
         yield build_error((), "a staged update strategy needs at least one stage")
     reported_paths = {f.path for f in errors}
-    yield from (f for f in check_stages(strategy.stages) if f.path not in reported_paths)
+    yield from (f for f in check_update_stages(strategy.stages) if f.path not in reported_paths)
 
 
 def build_strategy_type(name: str, kind: str, description: str, *, is_namespaced: bool) -> ResourceType:

@@ -13,14 +13,14 @@ from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.fleet.importers.fleet_documents import FleetDocument, read_fleet_object
 from nexusform.domains.fleet.importers.fleet_members import (
     ObservedMember,
-    check_times,
+    check_member_times,
     find_newest_heartbeat,
-    read_member,
+    read_member_cluster,
 )
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
-from nexusform.domains.fleet.scheduling.validation import check_name, check_taints, format_sentence
+from nexusform.domains.fleet.scheduling.fleet_api_validation import check_name, check_taints, format_sentence
 from nexusform.domains.fleet.types.fleet_arguments import read_taints
-from nexusform.domains.pods.importers.kind_files import list_dump_errors
+from nexusform.domains.pods.importers.kubectl_kind_files import list_dump_errors
 from nexusform.domains.pods.importers.manifest_parser import (
     INVALID,
     Manifest,
@@ -158,7 +158,7 @@ class ManifestReader:
         fleet = read_fleet_object(manifest.file, document, api, BlockSchema({}), lenient=self.lenient)
         if manifest.kind != MEMBER:
             return fleet.findings
-        time_errors = check_times(Node.create_root(document))
+        time_errors = check_member_times(Node.create_document_node(document))
         time_findings = [build_problem(manifest.file, location, INVALID, text) for location, text in time_errors]
         return [*fleet.findings, *time_findings, *_check_member(manifest.file, fleet)]
 
@@ -167,7 +167,7 @@ def _check_member(file: str, member: FleetDocument) -> Iterable[Problem]:
     """Yield the errors of the API and the webhook about a member's name and taints."""
     names = [finding.prepend_path("metadata") for finding in check_name(member.name)]
     for finding in (*names, *check_taints(read_taints(member.values.get("taint")))):
-        if not member.is_reported(finding.path):
+        if not member.is_part_reported(finding.path):
             yield Problem((), INVALID, format_sentence(finding.detail), file=file, line=member.find_line(finding.path))
 
 
@@ -251,7 +251,7 @@ def _build_members(
     members: Mapping[str, Manifest], observation_time: datetime | None, reader: ManifestReader, argument: Path
 ) -> dict[str, Any]:
     """Return the members as values of the data source; without a reported health they count as healthy."""
-    views = {name: read_member(Node(m.body, m.position), observation_time) for name, m in members.items()}
+    views = {name: read_member_cluster(Node(m.body, m.position), observation_time) for name, m in members.items()}
     unreported = [name for name, view in views.items() if not view.has_health]
     if unreported:
         text = f"No status of {', '.join(unreported)}: assumed Healthy."

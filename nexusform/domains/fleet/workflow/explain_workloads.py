@@ -17,7 +17,7 @@ from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.rendering.placement_report import build_placement_document, build_placement_report
 from nexusform.domains.fleet.rendering.pod_report import POD_FORM, build_pod_report
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.workflow.reasons import (
+from nexusform.domains.fleet.workflow.placement_reasons import (
     PlacementReason,
     PodPlacementReason,
     build_placement_reason,
@@ -25,10 +25,10 @@ from nexusform.domains.fleet.workflow.reasons import (
 )
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
-from nexusform.plans.impact.effects import Effect, compute_effect
+from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.domain_answer import DomainAnswer
 from nexusform.resources.address import Address, AddressPattern
@@ -137,7 +137,7 @@ def explain_pods(
     if unknown_nodes:
         errors.append(build_warning(NODES_UNKNOWN, unknown_nodes))
     reasons = build_pod_reasons(fleet.pods, addresses, pod)
-    selected = [reason for reason in reasons if not prefix or prefix in _list_prefixes(reason)]
+    selected = [reason for reason in reasons if not prefix or prefix in _list_pod_name_prefixes(reason)]
     if not selected:
         candidates = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))
         text = f'{pattern} has no pod "{name}". Known pods: {format_first_items(candidates, _MAX_NAMES)}.'
@@ -145,7 +145,7 @@ def explain_pods(
     return tuple(selected), errors
 
 
-def _list_prefixes(reason: PodPlacementReason) -> tuple[str, ...]:
+def _list_pod_name_prefixes(reason: PodPlacementReason) -> tuple[str, ...]:
     """Return the valid prefixes of a pod's name: cluster, workload, or both."""
     workload = reason.outcome.workload
     return reason.cluster, workload, f"{reason.cluster}/{workload}"

@@ -10,8 +10,8 @@ from threading import Lock, Thread
 from typing import Any, Final
 
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
-from nexusform.domains.hub.api.hub_client import HubClient, Timing
-from nexusform.files.log import log_event
+from nexusform.domains.hub.api.hub_client import ClientTiming, HubClient
+from nexusform.files.run_log import log_event
 
 CACHE_THRESHOLD: Final = 5  # number of objects from which a collection is listed
 _MAX_FAILURES: Final = 5  # consecutive failures that end the watch
@@ -23,7 +23,7 @@ ObjectName = tuple[str, str]  # namespace and name
 class CollectionCache:
     """Cache of one collection; safe for use by several threads."""
 
-    def __init__(self, hub: HubClient, collection: str, timing: Timing) -> None:
+    def __init__(self, hub: HubClient, collection: str, timing: ClientTiming) -> None:
         self._hub = hub
         self._collection = collection
         self._timing = timing
@@ -59,7 +59,7 @@ class CollectionCache:
         failures = 0
         while failures < _MAX_FAILURES and not self._hub.is_closed:
             try:
-                version = self._load_list()
+                version = self._load_collection()
                 while not self._hub.is_closed:
                     version = self._process_events(version)
                     failures = 0
@@ -72,14 +72,14 @@ class CollectionCache:
                     return
                 self._timing.sleep(_RETRY_SECONDS)
 
-    def _load_list(self) -> str:
+    def _load_collection(self) -> str:
         object_list = self._hub.list_at_version(self._collection)
         with self._lock:
             old_bodies = self._bodies
             self._bodies, self._by_placement = {}, {}
             for body in object_list.items:
-                self._store_body(body)
-            self._update_version(object_list.version)
+                self._cache_object(body)
+            self._update_resource_version(object_list.version)
             for name in {*old_bodies, *self._bodies}:
                 self._change_counts[name] = self._change_counts.get(name, 0) + 1
         return object_list.version
@@ -96,17 +96,17 @@ class CollectionCache:
                     self._bodies.pop(name, None)
                     self._by_placement.get(_get_placement(body), {}).pop(name, None)
                 elif kind != "BOOKMARK":
-                    self._store_body(body)
+                    self._cache_object(body)
                 self._change_counts[name] = self._change_counts.get(name, 0) + 1
-                self._update_version(version)
+                self._update_resource_version(version)
         return version
 
-    def _store_body(self, body: dict[str, Any]) -> None:
+    def _cache_object(self, body: dict[str, Any]) -> None:
         name = _get_name(body)
         self._bodies[name] = body
         self._by_placement.setdefault(_get_placement(body), {})[name] = body
 
-    def _update_version(self, version: str) -> None:
+    def _update_resource_version(self, version: str) -> None:
         if version.isdecimal():
             self._version = max(self._version, int(version))
 
@@ -114,7 +114,7 @@ class CollectionCache:
 class HubCache:
     """Caches of a hub, each started after enough requests for its collection."""
 
-    def __init__(self, hub: HubClient, timing: Timing) -> None:
+    def __init__(self, hub: HubClient, timing: ClientTiming) -> None:
         self._hub = hub
         self._timing = timing
         self._requested: dict[str, set[ObjectName]] = {}
@@ -123,7 +123,7 @@ class HubCache:
 
     def find_cache(self, path: str) -> tuple[CollectionCache | None, ObjectName]:
         """Return the active cache for the object at a path, if any, and its name."""
-        collection, name = _split_path(path)
+        collection, name = _split_object_path(path)
         return self.find_collection_cache(collection, name), name
 
     def find_collection_cache(self, collection: str, name: ObjectName) -> CollectionCache | None:
@@ -158,7 +158,7 @@ def _get_placement(body: dict[str, Any]) -> ObjectName:
     return str(metadata.get("namespace") or ""), str((metadata.get("labels") or {}).get(PARENT_LABEL))
 
 
-def _split_path(path: str) -> tuple[str, ObjectName]:
+def _split_object_path(path: str) -> tuple[str, ObjectName]:
     """Return the path of the collection and the name of the object at a path. Fleet kinds are listed for all
     namespaces, others per namespace to limit the size.
     """

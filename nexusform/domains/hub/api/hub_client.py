@@ -19,23 +19,23 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.documents.field_shapes import list_mappings
+from nexusform.documents.field_validation import list_mappings
 from nexusform.domains.fleet.importers.fleet_members import find_newest_heartbeat
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL, MEMBER
-from nexusform.files.accesses import read_variable
-from nexusform.files.log import log_event
+from nexusform.files.access_record import read_variable
+from nexusform.files.run_log import log_event
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest, StreamRejected
-from nexusform.network.budget import PageBudget
-from nexusform.network.errors import WebError
 from nexusform.network.json_answers import parse_json
-from nexusform.providers.exec_plugin import PluginProblem
+from nexusform.network.read_limits import PageLimits
+from nexusform.network.web_errors import WebError
+from nexusform.providers.exec_credential_plugin import PluginProblem
 from nexusform.providers.kubeconfig import (
     TRUSTED,
-    Account,
     KubeconfigProblem,
     KubeconfigTrust,
+    KubernetesAccount,
     build_api_client,
     read_account,
     read_pod_account,
@@ -87,14 +87,14 @@ class ObjectList(Struct, frozen=True):
     version: str
 
 
-class Timing(Struct, frozen=True):
+class ClientTiming(Struct, frozen=True):
     """Sleep function and clock."""
 
     sleep: Callable[[float], None] = time.sleep
     read_time: Callable[[], float] = time.monotonic
 
 
-def resolve_location(settings: Mapping[str, Any], trust: KubeconfigTrust) -> HubLocation:
+def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) -> HubLocation:
     """Return the location from the environment, else the settings; a confined run uses the environment only.
     Raises HubProblem.
     """
@@ -117,9 +117,9 @@ def resolve_location(settings: Mapping[str, Any], trust: KubeconfigTrust) -> Hub
 class HubClient:
     """Client of one API server; safe for use by several threads."""
 
-    def __init__(self, location: HubLocation, timing: Timing | None = None) -> None:
+    def __init__(self, location: HubLocation, timing: ClientTiming | None = None) -> None:
         self._location = location
-        self._timing = timing or Timing()
+        self._timing = timing or ClientTiming()
         account = _read_account(location)
         self._client, self.server = _make_client(account), account.server
         self.unverified_server = account.explain_unverified_server()
@@ -162,21 +162,21 @@ class HubClient:
         """Return the time of the hub's clock, in UTC. A hub behind a proxy without Date headers is as late as the
         newest heartbeat of the members among its `objects`.
         """
-        return self._find_heartbeat(objects) or datetime.now(UTC) - timedelta(seconds=self.clock_skew)
+        return self._find_newest_heartbeat(objects) or datetime.now(UTC) - timedelta(seconds=self.clock_skew)
 
     def measure_heartbeat_age(self, objects: Iterable[Mapping[str, Any]]) -> float:
         """Return the age of the newest heartbeat by the local clock, in seconds; 0 with Date headers, or without
         heartbeats. If it is old, the members are dead, or the local clock is ahead of the hub's.
         """
-        heartbeat = self._find_heartbeat(objects)
+        heartbeat = self._find_newest_heartbeat(objects)
         return (datetime.now(UTC) - heartbeat).total_seconds() if heartbeat is not None else 0.0
 
-    def _find_heartbeat(self, objects: Iterable[Mapping[str, Any]]) -> datetime | None:
+    def _find_newest_heartbeat(self, objects: Iterable[Mapping[str, Any]]) -> datetime | None:
         """Return the newest heartbeat of members; None with Date headers."""
         members = (body for body in objects if body.get("kind") == MEMBER.kind)
         return None if self._sends_date else find_newest_heartbeat(members)
 
-    def _compare_clock(self, date: str | None) -> None:
+    def _measure_clock_skew(self, date: str | None) -> None:
         """Compare the local clock with the Date header of a response, precise to a second."""
         try:
             hub_time = parsedate_to_datetime(date or "")
@@ -191,7 +191,7 @@ class HubClient:
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
         """Return an object, None if it does not exist. Raises ApiError and HubProblem."""
         try:
-            return self._require_name(path, self._request_object("GET", path, query))
+            return self._require_named_object(path, self._request_object("GET", path, query))
         except ApiError as api_error:
             if api_error.status == 404 and api_error.kind is ErrorKind.NOT_FOUND:
                 return None
@@ -212,9 +212,9 @@ class HubClient:
     def _send_patch(
         self, path: str, query: Mapping[str, str], body: Mapping[str, Any], content_type: str
     ) -> dict[str, Any]:
-        return self._require_name(path, self._request_object("PATCH", path, query, body, content_type))
+        return self._require_named_object(path, self._request_object("PATCH", path, query, body, content_type))
 
-    def _require_name(self, path: str, response: dict[str, Any]) -> dict[str, Any]:
+    def _require_named_object(self, path: str, response: dict[str, Any]) -> dict[str, Any]:
         """Return an object of the hub. Raises HubProblem for one without a name."""
         if not (response.get("metadata") or {}).get("name"):
             raise HubProblem(f"{self.server} answers {path} with an object without a name.")
@@ -257,7 +257,7 @@ class HubClient:
         version.
         """
         items: list[dict[str, Any]] = []
-        continue_token, budget = "", PageBudget()
+        continue_token, budget = "", PageLimits()
         while True:
             page_query = {
                 **query,
@@ -266,7 +266,7 @@ class HubClient:
             }
             answer, response = self._request_answer("GET", path, page_query)
             page = response.get("items")
-            if not isinstance(page, list) or not all(_is_object(item) for item in page):
+            if not isinstance(page, list) or not all(_is_kubernetes_object(item) for item in page):
                 raise HubProblem(f"{self.server} answers {path} with something that is no list of objects.")
             kind = str(response.get("kind") or "").removesuffix("List")
             expected = KINDS_BY_PLURAL.get(path.rpartition("/")[2], kind)
@@ -305,7 +305,7 @@ class HubClient:
         event = _parse_content(line)
         body = event.get("object") if isinstance(event, dict) else None
         kind = str(event.get("type")) if isinstance(event, dict) else ""
-        if not isinstance(body, dict) or not _is_object(body) or kind not in _EVENT_TYPES:
+        if not isinstance(body, dict) or not _is_kubernetes_object(body) or kind not in _EVENT_TYPES:
             raise HubProblem(f"{self.server} answers a watch of {path} with something that is no event.")
         if kind == "ERROR":
             code = body.get("code")
@@ -323,14 +323,14 @@ class HubClient:
         preferred = (group.get("preferredVersion") for group in list_mappings(response, "groups"))
         return [str(item["groupVersion"]) for item in preferred if isinstance(item, dict) and "groupVersion" in item]
 
-    def get_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
+    def get_api_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
         """Return the kinds of a group and version with plural and whether they are namespaced; empty if not
         served. Raises ApiError and HubProblem.
         """
         with self._discovery_lock:  # concurrent steps request the same kinds
-            return self._fetch_kinds(version)
+            return self._fetch_api_kinds(version)
 
-    def _fetch_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
+    def _fetch_api_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
         if version not in self._kinds:
             path = f"/apis/{version}" if "/" in version else f"/api/{version}"
             try:
@@ -432,7 +432,7 @@ class HubClient:
             raise HubProblem(f"{self.server} cannot be reached: {problem}.", is_temporary=is_temporary) from None
         log_event("debug", "hub answered", method=method, path=path, status=answer.status)
         self._has_answered = True
-        self._compare_clock(answer.headers.get("date"))
+        self._measure_clock_skew(answer.headers.get("date"))
         if not answer.is_success:
             raise _build_api_error(answer)
         if answer.is_web_page:
@@ -441,7 +441,7 @@ class HubClient:
             document = parse_json(answer.content)
         except ValueError as problem:
             raise HubProblem(f"{self.server} answers {path} with something that is no object: {problem}.") from None
-        if not _is_object(document):
+        if not _is_kubernetes_object(document):
             raise HubProblem(f"{self.server} answers {path} with something that is no object of Kubernetes.")
         return answer, document
 
@@ -450,7 +450,7 @@ class HubConnection(Struct):
     """Connection to a hub, opened once on first use; safe for concurrent steps."""
 
     location: HubLocation
-    timing: Timing = field(default_factory=Timing)
+    timing: ClientTiming = field(default_factory=ClientTiming)
     _client: HubClient | None = None
     _lock: Lock = field(default_factory=Lock)
 
@@ -489,7 +489,7 @@ def _build_dry_run_query(dry_run: bool) -> dict[str, str]:
     return {"dryRun": "All"} if dry_run else {}
 
 
-def _is_object(document: Any) -> bool:
+def _is_kubernetes_object(document: Any) -> bool:
     """Return whether a document is an object of Kubernetes, in as far as its metadata has the right types."""
     metadata = document.get("metadata", {}) if isinstance(document, dict) else None
     if metadata is None:
@@ -533,7 +533,7 @@ def _parse_seconds(header: str | None) -> float | None:
 # --- connecting ----------------------------------------------------------------------------------
 
 
-def _read_account(location: HubLocation) -> Account:
+def _read_account(location: HubLocation) -> KubernetesAccount:
     """Return server and credentials. Raises HubProblem."""
     try:
         paths = _find_kubeconfigs(location)
@@ -542,7 +542,7 @@ def _read_account(location: HubLocation) -> Account:
         raise HubProblem(str(problem)) from None
 
 
-def _make_client(account: Account) -> ApiClient:
+def _make_client(account: KubernetesAccount) -> ApiClient:
     """Create the HTTP client. Raises HubProblem."""
     try:
         return build_api_client(account)
@@ -553,7 +553,7 @@ def _make_client(account: Account) -> ApiClient:
 def _find_kubeconfigs(location: HubLocation) -> list[Path]:
     """Return the kubeconfigs in kubectl's order; none for the service account of a pod. Raises HubProblem."""
     if location.kubeconfig:
-        return [_require_file(location.kubeconfig)]
+        return [_require_kubeconfig_file(location.kubeconfig)]
     listed_paths = [Path(entry).expanduser() for entry in read_variable(_KUBECTL_VARIABLE).split(os.pathsep) if entry]
     existing = [path for path in listed_paths if path.is_file()]
     if listed_paths and not existing:
@@ -571,7 +571,7 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
     )
 
 
-def _require_file(file_name: str) -> Path:
+def _require_kubeconfig_file(file_name: str) -> Path:
     path = Path(file_name).expanduser()
     if not path.is_file():
         raise HubProblem(f'There is no kubeconfig "{file_name}".')

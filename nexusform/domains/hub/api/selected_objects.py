@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.documents.field_shapes import list_mappings
+from nexusform.documents.field_validation import list_mappings
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_client import HubClient
 
@@ -57,7 +57,7 @@ def _group_by_collection(
         if (selector["group"], selector["kind"], selector["namespace"], selector["name"]) in known:
             continue
         version = "/".join(filter(None, (selector["group"], selector["version"])))
-        plural, is_namespaced = hub.get_kinds(version).get(selector["kind"], ("", False))
+        plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", False))
         if plural and is_namespaced == bool(selector["namespace"]):
             grouped.setdefault(_build_collection(version, plural, selector["namespace"]), []).append(selector)
     return grouped
@@ -68,7 +68,7 @@ def _list_namespaced_collections(hub: HubClient, namespace: str) -> Iterator[str
     for version in ("v1", *hub.list_group_versions()):
         if version.partition("/")[0].endswith(_FLEET_SUFFIX):
             continue
-        for kind, (plural, is_namespaced) in hub.get_kinds(version).items():
+        for kind, (plural, is_namespaced) in hub.get_api_kinds(version).items():
             if is_namespaced and kind not in _UNSELECTABLE_KINDS:
                 yield _build_collection(version, plural, namespace)
 

@@ -60,8 +60,8 @@ class ContentVerifier:
 
     def describe_outdated(self, progress: PlacementProgress) -> str:
         """Return a message if the latest resource snapshot has older objects than applied; "" otherwise."""
-        index = self._find_index(progress)
-        if index is None or not self._find_difference(index):
+        index = self._find_snapshot_index(progress)
+        if index is None or not self._find_snapshot_difference(index):
             return ""
         del self._differences[index]
         return "the hub has not taken a snapshot of all changes yet"
@@ -71,29 +71,29 @@ class ContentVerifier:
         other objects after overrides. Staged runs have checks of their own. The snapshots of a new placement
         are not read.
         """
-        resources, index = self._read_planned(), final.latest_snapshot
+        resources, index = self._read_planned_resources(), final.latest_snapshot
         is_complete = final.is_done and not final.message and not self._is_run_managed
         if is_complete and index is not None and has_cluster_content(resources):
             verification = self._verify_works(verification, resources, index)
-        index = self._find_index(final)
+        index = self._find_snapshot_index(final)
         if index is None:
             return verification
-        difference = self._find_difference(index)
+        difference = self._find_snapshot_difference(index)
         if difference is None:
             unread = "; ".join(filter(None, (verification.not_verified, NO_SNAPSHOTS)))
             return replace(verification, not_verified=unread)
         return verification.add_wrong_content(_list_clusters(final, index) if difference else (), index, difference)
 
-    def report_renumbered(self, final: PlacementProgress) -> tuple[Path, ...]:
+    def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
         """Report several snapshots of the changes of a plan, and return the paths of the snapshot numbers of clusters
         with the planned objects.
         """
-        index = self._find_index(final)
-        if index is None or self._find_difference(index) != "":
+        index = self._find_snapshot_index(final)
+        if index is None or self._find_snapshot_difference(index) != "":
             return ()
-        predicted_index = self._read_planned().snapshots[-1].index
+        predicted_index = self._read_planned_resources().snapshots[-1].index
         added_count = index - predicted_index
-        if not 0 < added_count < self._count_changes():
+        if not 0 < added_count < self._count_object_changes():
             return ()
         message = f"the hub has taken {added_count + 1} resource snapshots of the changes; the last one is {index}"
         self._step.report_progress(StepProgress(message=message))
@@ -106,29 +106,29 @@ class ContentVerifier:
     def _is_run_managed(self) -> bool:
         return has_external_rollout(build_objects(self._step.key.type, self._planned)[0].body)
 
-    def _find_index(self, progress: PlacementProgress) -> int | None:
+    def _find_snapshot_index(self, progress: PlacementProgress) -> int | None:
         """Return the index of the latest resource snapshot to verify; None without one."""
-        index, planned = progress.latest_snapshot, self._read_planned().snapshots
+        index, planned = progress.latest_snapshot, self._read_planned_resources().snapshots
         if self._step.prior is None or self._is_run_managed or not planned or index is None:
             return None
         return index if index >= planned[-1].index else None
 
-    def _read_planned(self) -> AppliedResources:
+    def _read_planned_resources(self) -> AppliedResources:
         return read_applied_resources(self._step.planned_note, read_bindings(self._planned))
 
-    def _count_changes(self) -> int:
+    def _count_object_changes(self) -> int:
         """Return the number of objects added, changed and removed since the previous snapshot."""
         recorded = read_applied_resources(self._step.private_note, ()).snapshots
-        snapshots = [*recorded[-1:], *self._read_planned().snapshots][-2:]
+        snapshots = [*recorded[-1:], *self._read_planned_resources().snapshots][-2:]
         hashes = [{(item.title, compute_body_hash(item)) for item in each.objects} for each in snapshots]
         return len({title for title, _ in set.symmetric_difference(*hashes)}) if len(hashes) > 1 else 0
 
-    def _find_difference(self, index: int) -> str | None:
+    def _find_snapshot_difference(self, index: int) -> str | None:
         """Return how the objects of a resource snapshot differ from the planned ones; None without permission."""
         if index not in self._differences:
             kind, namespace, name = get_identity(self._step.key.type, self._planned)
             bodies = self.list_snapshots(list_created_kinds(kind)[2], namespace, name)
-            titles = {manifest.title for manifest in self._read_planned().snapshots[-1].objects}
+            titles = {manifest.title for manifest in self._read_planned_resources().snapshots[-1].objects}
             found = (
                 None if bodies is None else find_wrong_objects(index, titles, bodies, self._applied, self._kept_titles)
             )

@@ -25,7 +25,7 @@ def remove_ignored_fields(
         value = get_part(body, body_path)
         for path in [] if value is None else list(_list_sent_paths(value, body_path)):
             if _find_other_owners(existing or {}, path, manager):
-                _remove_path(body, path)
+                _remove_field(body, path)
     return body
 
 
@@ -141,12 +141,12 @@ def _find_other_owners(existing: Body, path: Path, manager: str) -> tuple[str, .
         str(entry.get("manager") or "unknown")
         for entry in (existing.get("metadata") or {}).get("managedFields") or ()
         if (entry.get("manager"), entry.get("operation")) != (manager, "Apply")
-        and _contains_path(entry.get("fieldsV1"), path)
+        and _contains_field_path(entry.get("fieldsV1"), path)
     ]
     return tuple(dict.fromkeys(owners))
 
 
-def _contains_path(fields: Any, path: Path) -> bool:
+def _contains_field_path(fields: Any, path: Path) -> bool:
     """Return True if fields contain a path, by itself or in a whole."""
     for step in path:
         if not fields or f"f:{step}" not in fields:
@@ -157,7 +157,7 @@ def _contains_path(fields: Any, path: Path) -> bool:
     return True
 
 
-def _remove_path(body: dict[str, Any], path: Path) -> None:
+def _remove_field(body: dict[str, Any], path: Path) -> None:
     """Remove a field, and parents left empty."""
     for end in range(len(path), 1, -1):
         holder = get_part(body, path[: end - 1])

@@ -65,14 +65,14 @@ def make_provider(
     """Create the provider for evaluated settings; the hub is not contacted before a plan reads it. Raises
     ProviderProblem.
     """
-    from nexusform.domains.hub.api.hub_client import HubConnection, HubProblem, resolve_location
+    from nexusform.domains.hub.api.hub_client import HubConnection, HubProblem, resolve_hub_location
     from nexusform.domains.hub.providers.hub_options import HubOptions
     from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
 
     timeout = parse_duration(str(settings["timeout"]))
     assert not isinstance(timeout, str)  # ensured by its pattern
     try:
-        location = resolve_location(settings, KubeconfigTrust(confinement))
+        location = resolve_hub_location(settings, KubeconfigTrust(confinement))
     except HubProblem as problem:
         raise ProviderProblem(str(problem)) from None
     options = HubOptions(

@@ -59,7 +59,7 @@ def build_hub_record(
     foreign_paths = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
     foreign_record: dict[str, Any] = {}
     if foreign_paths:
-        parts = _read_arguments(type_name, _select_paths(body, foreign_paths))
+        parts = _read_arguments(type_name, _select_spec_paths(body, foreign_paths))
         foreign_record = {
             FOREIGN_FIELDS: parts,
             OWNERS: {_format_path(path): other_manager for path, other_manager in foreign_paths.items()},
@@ -96,23 +96,23 @@ def _find_foreign_fields(type_name: str, hub_objects: Body, existing: Body, mana
         if other_manager == _UNKNOWN_MANAGER:
             continue
         is_ours = any(path[: len(own_path)] == own_path or own_path[: len(path)] == path for own_path in own_paths)
-        if not is_ours and get_part(hub_objects, path) is None and _has_value(type_name, existing, path):
+        if not is_ours and get_part(hub_objects, path) is None and _has_non_default_value(type_name, existing, path):
             yield path, other_manager
 
 
-def build_field_warning(address: str, message: str) -> Problem:
+def build_foreign_field_warning(address: str, message: str) -> Problem:
     """Build the warning about foreign fields of an object."""
     detail = f"{address}: {message}. This configuration does not set it; its value on the hub is kept."
     return Problem((), FOREIGN_FIELDS_WARNING, detail, Severity.WARNING, brief=f"{address}: {message}", address=address)
 
 
-def _has_value(type_name: str, body: Body, path: Path) -> bool:
+def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:
     """Return True if a field differs from its default, as far as its kind is known."""
     fleet_object = RESOURCE_TYPES[type_name].build_fleet_object
     if type_name == MANIFEST_TYPE or fleet_object is None:
         return True
     identity = {"name": "any", "namespace": "any"}
-    arguments = _read_arguments(type_name, _select_paths(body, {path: ""}))
+    arguments = _read_arguments(type_name, _select_spec_paths(body, {path: ""}))
     return bool(fleet_object({**identity, **arguments}) != fleet_object(identity))
 
 
@@ -130,7 +130,7 @@ def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in cleaned.items() if value not in (None, [], {})}
 
 
-def _select_paths(body: Body, paths: Mapping[Path, str]) -> dict[str, Any]:
+def _select_spec_paths(body: Body, paths: Mapping[Path, str]) -> dict[str, Any]:
     """Return the part of a spec at these paths."""
     parts: dict[str, Any] = {}
     for path in paths:

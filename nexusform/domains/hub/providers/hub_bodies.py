@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.documents.field_shapes import list_objects
+from nexusform.documents.field_validation import list_objects
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields

@@ -42,10 +42,10 @@ from nexusform.domains.hub.providers.object_access import (
 )
 from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switching_to_external
 from nexusform.domains.hub.providers.unchanged_placements import find_affected_placements
-from nexusform.files.log import log_event
+from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import ChangeRequest
 from nexusform.json_data.plain_data import get_part
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 HUB_REJECTION: Final = "hub-rejection"
 FIELD_CONFLICT: Final = "field-conflict"
@@ -65,7 +65,7 @@ _MAX_NAMES: Final = 4
 Finding = tuple[int, Problem]
 
 
-class DryRun:
+class HubDryRun:
     """Dry run of the changes of a plan."""
 
     def __init__(
@@ -94,11 +94,11 @@ class DryRun:
         except HubProblem as problem:
             return list(self._report_skipped(numbers, str(problem)))
         valid = [n for n in numbers if not requests[n].skip_reason]
-        known = [n for n in valid if not _has_unknown(requests[n].planned)]
+        known = [n for n in valid if not _has_unknown_value(requests[n].planned)]
         hub_objects, unvalidated = self._reserve_dry_runs({n: build_sent_objects(requests[n]) for n in known})
         fully_known = list(hub_objects)
         for hub_object in (hub_object for objects in hub_objects.values() for hub_object in objects):
-            self._record_new(hub_object)
+            self._record_new_kinds(hub_object)
 
         def validate_number(number: int) -> list[Finding]:
             return list(self._validate_change(hub, number, requests[number], hub_objects[number]))
@@ -112,13 +112,13 @@ class DryRun:
             all_findings += self._find_affected_placements(hub, requests, hub_objects)
         except HubProblem as problem:
             return list(self._report_skipped(numbers, str(problem)))
-        all_findings += [_defer_unknown_changes(n, requests[n].address) for n in valid if n not in known]
+        all_findings += [_build_deferred_finding(n, requests[n].address) for n in valid if n not in known]
         self.describe_dry_run = _format_verdict(hub.server, len(fully_known), all_findings)
         invalid = [(n, requests[n]) for n in numbers if requests[n].skip_reason]
         return [
-            *_combine_findings(all_findings, is_required=self._options.validate_changes == "require"),
+            *_combine_skipped_findings(all_findings, is_required=self._options.validate_changes == "require"),
             *(self._report_skipped(unvalidated, _LIMIT_REASON) if unvalidated else ()),
-            *_report_invalid(invalid),
+            *_report_invalid_changes(invalid),
         ]
 
     def _find_affected_placements(
@@ -126,7 +126,7 @@ class DryRun:
     ) -> Iterator[Finding]:
         """Yield findings about placements outside the plan that select its objects."""
         changed_objects = {
-            n: _select_changed(objects, requests[n])
+            n: _select_changed_objects(objects, requests[n])
             for n, objects in hub_objects.items()
             if requests[n].key.type == MANIFEST_TYPE
         }
@@ -185,7 +185,7 @@ class DryRun:
             return []
         is_required = self._options.validate_changes == "require"
         skipped = self._report_skipped(unvalidated, _LIMIT_REASON) if unvalidated else ()
-        return [*_combine_findings(findings, is_required=is_required), *skipped]
+        return [*_combine_skipped_findings(findings, is_required=is_required), *skipped]
 
     def _check_deletion(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, *, is_validated: bool
@@ -207,7 +207,7 @@ class DryRun:
         try:
             hub.delete(find_path(hub, hub_object), get_uid(body), dry_run=True)
         except ApiError as api_error:
-            yield self._build_rejection(hub, api_error, hub_object, request)
+            yield self._build_rejection_problem(hub, api_error, hub_object, request)
 
     def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any] | None:
         path = find_path(hub, hub_object)
@@ -230,7 +230,7 @@ class DryRun:
             if request.planned is not None and request.key.type not in APPROVAL_TYPES
         ]
 
-    def _record_new(self, hub_object: HubObject) -> None:
+    def _record_new_kinds(self, hub_object: HubObject) -> None:
         metadata = hub_object.body.get("metadata") or {}
         if hub_object.body.get("kind") == "Namespace":
             self._new_namespaces.add(str(metadata.get("name")))
@@ -268,14 +268,14 @@ class DryRun:
                 for problem in self._validate_object(hub, hub_object, request, prior_objects.get(hub_object.identity)):
                     yield number, problem
             except ApiError as api_error:
-                yield number, self._build_rejection(hub, api_error, hub_object, request)
+                yield number, self._build_rejection_problem(hub, api_error, hub_object, request)
 
     def _validate_object(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, prior: HubObject | None
     ) -> Iterator[Problem]:
         path = find_path(hub, hub_object)
         if not path:
-            yield self._report_unserved(hub_object)
+            yield self._report_unserved_kind(hub_object)
             return
         body = self._read_body(hub, hub_object)
         if request.key.type == MEMBER_TYPE and body is None:
@@ -371,14 +371,14 @@ class DryRun:
             yield Problem((), FIELDS_TAKEN_OVER, detail, Severity.WARNING)
             hub.apply(path, hub_object.body, self._options.manager, force=True, dry_run=True)
 
-    def _report_unserved(self, hub_object: HubObject) -> Problem:
+    def _report_unserved_kind(self, hub_object: HubObject) -> Problem:
         version = str(hub_object.body.get("apiVersion"))
         if version.partition("/")[0] in self._new_groups:
             return Problem((), _DEFERRED, f"{hub_object.title} (its CustomResourceDefinition comes with this plan)")
         detail = f"{hub_object.title}: the hub serves no {version} of that kind. Is its CustomResourceDefinition there?"
         return Problem((), HUB_REJECTION, detail)
 
-    def _build_rejection(
+    def _build_rejection_problem(
         self, hub: HubClient, api_error: ApiError, hub_object: HubObject, request: ChangeRequest
     ) -> Problem:
         api_error = hide_sensitive_values(api_error, hub_object, request)
@@ -392,18 +392,18 @@ class DryRun:
         return _PROBLEM_BUILDERS.get(api_error.kind, _build_schema_problem)(api_error, hub_object)
 
 
-def _select_changed(hub_objects: Sequence[HubObject], request: ChangeRequest) -> list[HubObject]:
+def _select_changed_objects(hub_objects: Sequence[HubObject], request: ChangeRequest) -> list[HubObject]:
     """Return the objects with a changed body."""
     prior_objects = build_objects(request.key.type, request.prior) if request.prior else []
     bodies = {hub_object.identity: hub_object.body for hub_object in prior_objects}
     return [hub_object for hub_object in hub_objects if bodies.get(hub_object.identity) != hub_object.body]
 
 
-def _defer_unknown_changes(number: int, address: str) -> Finding:
+def _build_deferred_finding(number: int, address: str) -> Finding:
     return number, Problem((), _DEFERRED, f"{address} (some of its values are known only then)")
 
 
-def _report_invalid(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Finding]:
+def _report_invalid_changes(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Finding]:
     """Yield one warning for all invalid changes."""
     if invalid:
         change_count = format_count(len(invalid), "change")
@@ -491,7 +491,7 @@ _PROBLEM_BUILDERS: Final[dict[ErrorKind, Callable[[ApiError, HubObject], Problem
 }
 
 
-def _combine_findings(findings: Sequence[Finding], *, is_required: bool) -> Iterator[Finding]:
+def _combine_skipped_findings(findings: Sequence[Finding], *, is_required: bool) -> Iterator[Finding]:
     """Yield the findings; skipped validations are combined in one warning, or an error if required."""
     skipped = [(number, problem) for number, problem in findings if problem.id == DRY_RUN_SKIPPED]
     yield from ((number, problem) for number, problem in findings if problem.id not in (DRY_RUN_SKIPPED, _DEFERRED))
@@ -524,5 +524,5 @@ def _format_verdict(server: str, requested_count: int, findings: Sequence[Findin
     )
 
 
-def _has_unknown(value: Any) -> bool:
+def _has_unknown_value(value: Any) -> bool:
     return any(scalar is UNKNOWN for _, scalar in list_scalars(value))

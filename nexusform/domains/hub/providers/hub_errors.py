@@ -14,7 +14,7 @@ from nexusform.domains.hub.providers.object_access import find_tool_manager
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem, StepPending
 
 
-def reject_managed(options: HubOptions, body: Mapping[str, Any], command: str) -> None:
+def reject_tool_managed_object(options: HubOptions, body: Mapping[str, Any], command: str) -> None:
     """Raise ProviderProblem for an object managed by Flux or Argo CD, unless the operator takes it over. A
     rejected apply can be resumed.
     """
@@ -103,7 +103,7 @@ def format_rejection(api_error: ApiError, hub_object: HubObject) -> str:
 
 
 @contextmanager
-def handle_unanswered(address: str) -> Iterator[None]:
+def convert_lost_connection(address: str) -> Iterator[None]:
     """Convert a lost connection during a step: the result is unknown, so the step is neither done nor failed.
     Raises StepWaits.
     """
@@ -119,7 +119,7 @@ def handle_unanswered(address: str) -> Iterator[None]:
 
 
 @contextmanager
-def handle_unread_result(hub_object: HubObject) -> Iterator[None]:
+def convert_rejected_read(hub_object: HubObject) -> Iterator[None]:
     """Convert a rejected read after a write: the object exists, so the step is neither done nor failed. Raises
     StepPending.
     """
@@ -136,7 +136,7 @@ def handle_unread_result(hub_object: HubObject) -> Iterator[None]:
 
 
 @contextmanager
-def handle_errors(*, requires_hub: bool = True) -> Iterator[None]:
+def convert_hub_errors(*, requires_hub: bool = True) -> Iterator[None]:
     """Convert errors of a hub to problems of a provider; without `requires_hub`, a plan may do without it."""
     try:
         yield

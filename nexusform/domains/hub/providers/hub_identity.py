@@ -25,7 +25,7 @@ Values = Mapping[str, Any]
 def read_identity(hub: HubClient, recorded: Values, objects: Sequence[Values]) -> dict[str, Any]:
     """Return `uids` by namespace, `url` and `version` of a hub. Raises ApiError and HubProblem."""
     namespaces = [SYSTEM_NAMESPACE, *(recorded.get("uids") or {}), *_find_first_namespace(objects)]
-    uids = {name: uid for name in dict.fromkeys(namespaces) if (uid := _read_uid(hub, name))}
+    uids = {name: uid for name in dict.fromkeys(namespaces) if (uid := _read_namespace_uid(hub, name))}
     tag = _TAG.search(read_hub_version(hub))
     return {"uids": uids, "url": hub.server, "version": tag[1] if tag is not None else ""}
 
@@ -42,7 +42,7 @@ def _list_namespaces(attributes: Values) -> Iterator[str]:
         yield attributes["namespace"]
 
 
-def _read_uid(hub: HubClient, namespace: str) -> str:
+def _read_namespace_uid(hub: HubClient, namespace: str) -> str:
     """Return the uid of a namespace; "" if it is missing or may not be read."""
     try:
         body = hub.get(f"/api/v1/namespaces/{namespace}")
@@ -58,7 +58,7 @@ def compare_identity(recorded: Values, observed: Values) -> IdentityComparison:
     recorded_uids, observed_uids = recorded.get("uids") or {}, observed["uids"]
     common = [name for name in (SYSTEM_NAMESPACE, *recorded_uids) if name in recorded_uids and name in observed_uids]
     if not common:
-        return IdentityComparison(obstacle=_explain_obstacle(recorded_uids, observed_uids))
+        return IdentityComparison(obstacle=_explain_uncomparable_hubs(recorded_uids, observed_uids))
     name = common[0]
     if recorded_uids[name] == observed_uids[name]:
         return IdentityComparison(is_known=True)
@@ -69,7 +69,7 @@ def compare_identity(recorded: Values, observed: Values) -> IdentityComparison:
     return IdentityComparison(is_known=True, difference=difference, accepted_by=(observed_uids[name],))
 
 
-def _explain_obstacle(recorded_uids: Values, observed_uids: Values) -> str:
+def _explain_uncomparable_hubs(recorded_uids: Values, observed_uids: Values) -> str:
     if not recorded_uids:
         return "the state records no uid of its hub"
     if not observed_uids:

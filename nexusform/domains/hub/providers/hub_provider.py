@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import HubConnection
-from nexusform.domains.hub.providers.foreign_fields import build_field_warning
+from nexusform.domains.hub.providers.foreign_fields import build_foreign_field_warning
 from nexusform.domains.hub.providers.hub_approvals import StepCoordination
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
-from nexusform.domains.hub.providers.hub_dry_run import BEING_DELETED, OBJECT_EXISTS, DryRun
-from nexusform.domains.hub.providers.hub_errors import handle_errors, handle_unanswered
+from nexusform.domains.hub.providers.hub_dry_run import BEING_DELETED, OBJECT_EXISTS, HubDryRun
+from nexusform.domains.hub.providers.hub_errors import convert_hub_errors, convert_lost_connection
 from nexusform.domains.hub.providers.hub_identity import compare_identity, describe_identity, read_identity
 from nexusform.domains.hub.providers.hub_options import HubOptions
 from nexusform.domains.hub.providers.hub_reader import ReadFindings, find_manifest, find_object, read_objects
@@ -84,14 +84,14 @@ class FleetHubProvider:
             )
             for address, message in self._findings.deleting.items()
         ]
-        warnings += [build_field_warning(*item) for item in self._findings.foreign_fields.items()]
+        warnings += [build_foreign_field_warning(*item) for item in self._findings.foreign_fields.items()]
         return [*self._connection.list_warnings(), *warnings]
 
     has_fixed_identity = False
 
     def read_identity(self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Read the identity of the hub. Raises ProviderProblem."""
-        with handle_errors(requires_hub=self._options.validate_changes == "require"):
+        with convert_hub_errors(requires_hub=self._options.validate_changes == "require"):
             return read_identity(self._connection.connect(), recorded, objects)
 
     def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
@@ -124,14 +124,14 @@ class FleetHubProvider:
         """Read many objects. Raises ProviderProblem."""
         if not requests:
             return []
-        with handle_errors():
+        with convert_hub_errors():
             answers, findings = read_objects(self._connection.connect(), self._options, requests)
-            self._findings = self._findings.merge_later(findings, {request.address for request in requests})
+            self._findings = self._findings.merge_later_findings(findings, {request.address for request in requests})
             return answers
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Return an object for import. Raises ProviderProblem."""
-        with handle_errors():
+        with convert_hub_errors():
             return find_object(self._connection.connect(), self._options, resource_type, object_id)
 
     def needs_arguments(self, resource_type: str) -> bool:
@@ -142,12 +142,12 @@ class FleetHubProvider:
         self, resource_type: str, arguments: Mapping[str, Any]
     ) -> tuple[ObjectKey, Mapping[str, Any]]:
         """Return the objects of a manifest for import. Raises ProviderProblem."""
-        with handle_errors():
+        with convert_hub_errors():
             return find_manifest(self._connection.connect(), self._options, resource_type, arguments)
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Validate a plan by server-side dry run. Raises ProviderProblem."""
-        dry_run = DryRun(self._connection, self._options, self._findings.recreated)
+        dry_run = HubDryRun(self._connection, self._options, self._findings.recreated)
         findings = dry_run.validate_changes(requests)
         self._existing_addresses = frozenset(
             requests[n].address for n, problem in findings if problem.id == OBJECT_EXISTS
@@ -165,7 +165,7 @@ class FleetHubProvider:
 
     def report_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
         """Return the findings for a plan without dry run."""
-        return DryRun(self._connection, self._options, self._findings.recreated).report_skipped(requests, reason)
+        return HubDryRun(self._connection, self._options, self._findings.recreated).report_skipped(requests, reason)
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create an object, or resume its creation. Raises ProviderProblem."""
@@ -190,8 +190,8 @@ class FleetHubProvider:
             request.report_progress(StepProgress(message=message))
 
         with ExitStack() as stack:
-            stack.enter_context(handle_errors())
-            stack.enter_context(handle_unanswered(request.address))
+            stack.enter_context(convert_hub_errors())
+            stack.enter_context(convert_lost_connection(request.address))
             stack.enter_context(self._connection.connect().limit_retries(self._options.timeout, report))
             yield self._make_writer(request)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.domains.fleet.scheduling.rollout import BlockedRollout
+from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
 from nexusform.domains.fleet.types.fleet_hub_export import build_placement_attributes
 from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD
 from nexusform.domains.hub.api.hub_client import HubClient
@@ -35,12 +35,12 @@ from nexusform.domains.hub.providers.hub_bodies import (
     find_differences,
     read_imported_arguments,
 )
-from nexusform.domains.hub.providers.hub_errors import reject_managed
+from nexusform.domains.hub.providers.hub_errors import reject_tool_managed_object
 from nexusform.domains.hub.providers.hub_options import HubOptions
 from nexusform.domains.hub.providers.hub_wait import (
     has_been_scheduled,
-    list_by_placement,
     list_created_kinds,
+    list_objects_by_placement,
     list_remaining_objects,
     read_placement_objects,
 )
@@ -56,9 +56,9 @@ from nexusform.domains.hub.providers.object_access import (
 from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout
 from nexusform.domains.hub.providers.pending_work import (
     build_unfinished_note,
-    describe_pending,
+    describe_pending_work,
     find_pending_rollout,
-    is_terminating,
+    is_deletion_in_progress,
 )
 from nexusform.domains.hub.providers.rollout_progress import (
     PlacementObjects,
@@ -66,7 +66,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     build_observed_bindings,
     is_approved,
 )
-from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest, format_canonical
+from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest, format_canonical_json
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ReadResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
 
@@ -91,19 +91,19 @@ class ReadFindings(Struct, frozen=True):
     deleting: dict[str, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
 
-    def merge_later(self, later: ReadFindings, addresses: Collection[str]) -> ReadFindings:
+    def merge_later_findings(self, later: ReadFindings, addresses: Collection[str]) -> ReadFindings:
         """Return the findings with those of a later read of these addresses."""
         return ReadFindings(
-            _remove_addresses(self.pending, addresses) | later.pending,
-            _remove_addresses(self.foreign_fields, addresses) | later.foreign_fields,
-            _remove_addresses(self.recreated, addresses) | later.recreated,
-            _remove_addresses(self.blocked, addresses) | later.blocked,
-            _remove_addresses(self.deleting, addresses) | later.deleting,
+            _remove_findings_of_addresses(self.pending, addresses) | later.pending,
+            _remove_findings_of_addresses(self.foreign_fields, addresses) | later.foreign_fields,
+            _remove_findings_of_addresses(self.recreated, addresses) | later.recreated,
+            _remove_findings_of_addresses(self.blocked, addresses) | later.blocked,
+            _remove_findings_of_addresses(self.deleting, addresses) | later.deleting,
             (self.missing - set(addresses)) | later.missing,
         )
 
 
-def _remove_addresses(findings: Mapping[str, T], addresses: Collection[str]) -> dict[str, T]:
+def _remove_findings_of_addresses(findings: Mapping[str, T], addresses: Collection[str]) -> dict[str, T]:
     return {address: finding for address, finding in findings.items() if address not in addresses}
 
 
@@ -124,10 +124,10 @@ def _read_object(
     hub_objects = build_objects(key.type, recorded)
     if not hub_objects:  # it has no objects on a hub
         return ReadResult(recorded)
-    managed = _select_managed(reader, options, request, hub_objects, findings)
+    managed = _select_managed_objects(reader, options, request, hub_objects, findings)
     if not managed:
         findings.missing.add(request.address)
-        return _handle_missing(reader.hub, options, request)
+        return _read_missing_object(reader.hub, options, request)
     bodies = [body for _, body in managed]
     attributes: Values = recorded
     paths = [path for hub_object, body in managed for path in _find_differences(hub_object, body)]
@@ -140,19 +140,19 @@ def _read_object(
         if placement is not None:
             evictions = () if recorded.get("namespace") else reader.list_evictions()
             attributes = {**attributes, **_build_observed(placement, attributes, evictions)}
-    pending = describe_pending(key.type, bodies[0]) if placement is None else find_pending_rollout(placement)
+    pending = describe_pending_work(key.type, bodies[0]) if placement is None else find_pending_rollout(placement)
     if isinstance(pending, BlockedRollout):
         findings.blocked[request.address] = replace(pending.build_problem(), address=request.address)
     message = "" if isinstance(pending, BlockedRollout) else pending
     if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
         message = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()[1]
     unfinished_note = build_unfinished_note(request, hub_objects[0].title, message)
-    _add_findings(findings, request, managed, "" if unfinished_note else message)
+    _add_read_findings(findings, request, managed, "" if unfinished_note else message)
     # An interrupted step is repeated, which verifies its predictions.
     return ReadResult(attributes, is_observed=True, is_settled=request.planned is None, note=note | unfinished_note)
 
 
-def _add_findings(
+def _add_read_findings(
     findings: ReadFindings, request: ReadRequest, managed: Sequence[tuple[HubObject, dict[str, Any]]], message: str
 ) -> None:
     """Add the objects in deletion, else the pending work of a placement without a waiting apply."""
@@ -167,7 +167,7 @@ def _add_findings(
         findings.pending[request.address] = message
 
 
-def _select_managed(
+def _select_managed_objects(
     reader: _ObjectReader,
     options: HubOptions,
     request: ReadRequest,
@@ -204,19 +204,19 @@ def _read_approval(reader: _ObjectReader, request: ReadRequest) -> ReadResult:
     return ReadResult(request.known_attributes, is_observed=True)
 
 
-def _handle_missing(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
+def _read_missing_object(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
     """Return the answer for a missing object: a record stays, and a deletion in progress is not done."""
     if options.keeps_missing and request.planned is None:
         return ReadResult(request.known_attributes, is_observed=True)
-    if request.key.type in RECORD_TYPES and request.planned is None and not is_terminating(request):
+    if request.key.type in RECORD_TYPES and request.planned is None and not is_deletion_in_progress(request):
         return ReadResult(request.known_attributes, is_observed=True)
-    if is_terminating(request) and request.key.type in PLACEMENT_TYPES:
+    if is_deletion_in_progress(request) and request.key.type in PLACEMENT_TYPES:
         kind, namespace, name = get_identity(request.key.type, request.known_attributes)
         blockers = list_remaining_objects(hub, kind, namespace, name)
         if blockers:
             note = build_unfinished_note(request, f"{kind} {name}", format_first_items(blockers, _MAX_NAMES))
             return ReadResult(request.known_attributes, is_observed=True, is_settled=False, note=note)
-    if is_terminating(request) and request.key.type in OVERRIDE_TYPES:
+    if is_deletion_in_progress(request) and request.key.type in OVERRIDE_TYPES:
         message = OverrideRollout(hub, request.key.type, request.known_attributes, is_deleted=True).check_progress()[1]
         if message:
             note = build_unfinished_note(request, KINDS_BY_TYPE[request.key.type], message)
@@ -235,7 +235,7 @@ def find_object(
     body = hub.get(KINDS[kind].build_path(name, namespace))
     if body is None:
         return None
-    reject_managed(options, body, "import")
+    reject_tool_managed_object(options, body, "import")
     is_member = resource_type == MEMBER_TYPE
     arguments = _build_imported_member(body) if is_member else read_imported_arguments(resource_type, body)
     attributes: dict[str, Any] = {"id": object_id, "name": name, **arguments}
@@ -264,7 +264,7 @@ def find_manifest(
         raise ProviderProblem(f"The hub {hub.server} has no {format_first_items(missing or ['object'], _MAX_NAMES)}.")
     existing = [body for body in bodies if body is not None]
     for hub_object, body in zip(hub_objects, existing, strict=True):
-        reject_managed(options, body, "import")
+        reject_tool_managed_object(options, body, "import")
         is_own = is_identity_only(hub_object.body) or is_applied_by(body, options.manager)
         if not is_own and not options.takes_ownership:
             raise ProviderProblem(
@@ -334,7 +334,7 @@ class _ObjectReader:
     def _list_created(self, kind: str, namespaces: set[str]) -> Mapping[tuple[str, str], list[dict[str, Any]]]:
         """Return the hub-created objects of a kind by placement."""
         if kind not in self._by_placement:
-            self._by_placement[kind] = list_by_placement(self.hub, kind, namespaces)
+            self._by_placement[kind] = list_objects_by_placement(self.hub, kind, namespaces)
         return self._by_placement[kind]
 
     def read_body(self, hub_object: HubObject) -> dict[str, Any] | None:
@@ -360,7 +360,7 @@ def _build_observed(
     )
     observed = {name: value for name, value in hub_attributes.items() if name not in PREDICTED_ATTRIBUTES}
     statuses, recorded_statuses = (
-        sorted(map(format_canonical, a.get(_STATUSES) or ())) for a in (observed, attributes)
+        sorted(map(format_canonical_json, a.get(_STATUSES) or ())) for a in (observed, attributes)
     )
     if statuses == recorded_statuses and _STATUSES in attributes:
         observed[_STATUSES] = attributes[_STATUSES]  # another order is no change

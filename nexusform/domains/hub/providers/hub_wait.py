@@ -11,10 +11,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.documents.field_shapes import list_mappings
+from nexusform.documents.field_validation import list_mappings
 from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, CollectionCache, HubCache
-from nexusform.domains.hub.api.hub_client import HubClient, Timing
+from nexusform.domains.hub.api.hub_client import ClientTiming, HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
 from nexusform.domains.hub.providers.object_access import (
     describe_blockers,
@@ -64,7 +64,7 @@ class HubWaiter(Struct, frozen=True):
     cache: HubCache
     step: ChangeRequest
     timeout: float
-    timing: Timing = field(default_factory=Timing)
+    timing: ClientTiming = field(default_factory=ClientTiming)
 
     def wait_until(
         self, check: ProgressCheck, subject: str, count_changes: Callable[[], int | None] = lambda: None
@@ -88,7 +88,7 @@ class HubWaiter(Struct, frozen=True):
             if change_count is None:
                 self._wait_interval(interval, stop_message, lambda: False)
             else:
-                has_changed = partial(_has_changed, count_changes, change_count)
+                has_changed = partial(_has_new_changes, count_changes, change_count)
                 self._wait_interval(_MAX_INTERVAL, stop_message, has_changed)
             interval = min(interval * 1.5, _MAX_INTERVAL)
 
@@ -128,9 +128,9 @@ class HubWaiter(Struct, frozen=True):
             placement = self._read_placement(path, sent)
             if placement is None:
                 raise ProviderProblem(f"{kind} {name} was deleted while its rollout was waited for.")
-            _reject_deleting(kind, placement)
+            _reject_object_in_deletion(kind, placement)
             placement_objects = self._get_cached_placement(placement, planned)
-            if placement_objects is None and self._is_cached(placement, planned):
+            if placement_objects is None and self._is_placement_cached(placement, planned):
                 lag_start = elapsed if lag_start is None else lag_start
                 if elapsed - lag_start < _CACHE_LAG:
                     return False, final.message
@@ -142,7 +142,7 @@ class HubWaiter(Struct, frozen=True):
                 final = replace(final, is_done=True, message=blocked.message)
             decision = decision if decision.is_decided else final
             if final.is_done and (
-                message := _describe_unobserved(placement, predicted, final, elapsed, describe_outdated)
+                message := _describe_unobserved_change(placement, predicted, final, elapsed, describe_outdated)
             ):
                 return False, message
             if final.is_done and not final.message:
@@ -168,7 +168,7 @@ class HubWaiter(Struct, frozen=True):
         )
         return PlacementObjects(placement, bindings, is_partial=True) if bindings is not None else None
 
-    def _is_cached(self, placement: Values, planned: Values) -> bool:
+    def _is_placement_cached(self, placement: Values, planned: Values) -> bool:
         return _is_status_sufficient(placement, planned) and self._find_binding_cache(placement) is not None
 
     def _find_binding_cache(self, placement: Values) -> CollectionCache | None:
@@ -198,7 +198,7 @@ class HubWaiter(Struct, frozen=True):
                 if elapsed > _PLACEMENT_TIMEOUT:
                     raise StepPending(f"{kind} {name} is not on the hub. {_RESUME_HINT}")
                 return False, f"{kind} {name} is not on the hub yet"
-            _reject_deleting(kind, placement_objects.placement)
+            _reject_object_in_deletion(kind, placement_objects.placement)
             progress = check_placement_progress(placement_objects, {}, is_external=True)
             return progress.is_done, f"{kind} {name}: {progress.message}"
 
@@ -249,7 +249,7 @@ class HubWaiter(Struct, frozen=True):
             body = self.hub.get(KINDS[kind].build_path(name, namespace))
             if body is None:
                 raise ProviderProblem(f"{kind} {name} was deleted while it was waited for.")
-            _reject_deleting(kind, body)
+            _reject_object_in_deletion(kind, body)
             requests = self._list_requests(requests_kind.collection, namespace, name)
             progress = check_run_progress(body, requests)
             if progress.approval in granted:
@@ -287,7 +287,7 @@ class HubWaiter(Struct, frozen=True):
             placement_objects = read_placement_objects(self.hub, kind, "", name)
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
                 return True, ""
-            _reject_deleting(kind, placement_objects.placement)
+            _reject_object_in_deletion(kind, placement_objects.placement)
             progress = check_placement_progress(
                 placement_objects, {}, is_external=has_external_rollout(placement_objects.placement)
             )
@@ -316,7 +316,7 @@ class HubWaiter(Struct, frozen=True):
         return reason
 
 
-def _reject_deleting(kind: str, body: Values) -> None:
+def _reject_object_in_deletion(kind: str, body: Values) -> None:
     """Raise ProviderProblem for an object in deletion: the hub does nothing else for it."""
     if is_deleting(body):
         blockers = describe_blockers(body)
@@ -334,7 +334,7 @@ def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:
     return False, ""
 
 
-def _describe_unobserved(
+def _describe_unobserved_change(
     placement: Values,
     predicted: Values,
     progress: PlacementProgress,
@@ -365,7 +365,7 @@ def _describe_empty_selection(placement: Values, predicted: Values) -> str:
     return f"the hub selects no objects; predicted: {len(objects)}"
 
 
-def _has_changed(count_changes: Callable[[], int | None], change_count: int) -> bool:
+def _has_new_changes(count_changes: Callable[[], int | None], change_count: int) -> bool:
     return count_changes() != change_count
 
 
@@ -434,7 +434,7 @@ def list_created_kinds(kind: str) -> tuple[str, str, str]:
     return f"{prefix}ResourceBinding", f"{prefix}SchedulingPolicySnapshot", f"{prefix}ResourceSnapshot"
 
 
-def list_by_placement(
+def list_objects_by_placement(
     hub: HubClient, kind: str, namespaces: Collection[str]
 ) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Return the hub-created objects of a kind by namespace and name of their placement."""

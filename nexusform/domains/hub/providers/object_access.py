@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
-from nexusform.domains.fleet.importers.fleet_export import find_manager, list_conditions
+from nexusform.domains.fleet.importers.fleet_export import find_external_manager, list_conditions
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD, HubCache
 from nexusform.domains.hub.api.hub_client import HubClient
@@ -31,7 +31,7 @@ def find_path(hub: HubClient, hub_object: HubObject) -> str:
     if hub_object.path:
         return hub_object.path
     version = str(hub_object.body.get("apiVersion"))
-    plural, is_namespaced = hub.get_kinds(version).get(str(hub_object.body.get("kind")), ("", False))
+    plural, is_namespaced = hub.get_api_kinds(version).get(str(hub_object.body.get("kind")), ("", False))
     if not plural:
         return ""
     metadata = hub_object.body.get("metadata") or {}
@@ -142,7 +142,7 @@ def is_applied_by(body: Body, manager: str) -> bool:
 def find_tool_manager(body: Body) -> str:
     """Return the Flux or Argo CD manager of an object, "" without one."""
     manifest = build_manifest(dict(body))
-    return find_manager(manifest) if manifest is not None else ""
+    return find_external_manager(manifest) if manifest is not None else ""
 
 
 def get_identity(type_name: str, attributes: Body) -> tuple[str, str, str]:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_override_names, read_placements
-from nexusform.domains.fleet.importers.fleet_model import FleetOverride
-from nexusform.domains.fleet.planning.overrides import select_overrides
+from nexusform.domains.fleet.importers.fleet_records import FleetOverride
+from nexusform.domains.fleet.planning.override_rendering import select_overrides
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE
@@ -22,7 +22,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     LATEST_LABEL,
     PlacementObjects,
     build_manifests,
-    explain_unready,
+    explain_unready_cluster,
     find_blocked_rollout,
     get_name,
 )
@@ -71,7 +71,7 @@ class OverrideRollout:
             return True, ""
         if not has_been_scheduled(placement_objects.placement):
             return False, f"the hub has not picked clusters of {name} yet"
-        if any(explain_unready(binding)[0] for binding in placement_objects.bindings if _is_bound(binding)):
+        if any(explain_unready_cluster(binding)[0] for binding in placement_objects.bindings if _is_bound(binding)):
             return True, ""  # the rollout is blocked there; reported for the placement
         pending = dict(self._find_pending_clusters(placement_objects))
         blocked = find_blocked_rollout(placement_objects, pending.keys()) if pending else None
@@ -114,7 +114,7 @@ class OverrideRollout:
             expected = {self._snapshot} if self._is_for_cluster(cluster, objects[index]) else set()
             if bound_snapshots != expected:
                 yield cluster, f" {'does not have it yet' if expected else 'still has it'}"
-            elif reason := explain_unready(body)[1]:
+            elif reason := explain_unready_cluster(body)[1]:
                 yield cluster, f": {reason}"
 
     def _is_for_cluster(self, cluster: str, objects: Sequence[Manifest]) -> bool:

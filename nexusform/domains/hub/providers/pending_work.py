@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nexusform.domains.fleet.scheduling.rollout import BlockedRollout
+from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
 from nexusform.domains.hub.providers.hub_bodies import EVICTION_TYPE, RUN_TYPES
 from nexusform.domains.hub.providers.hub_wait import has_external_rollout, read_eviction_result
 from nexusform.domains.hub.providers.rollout_progress import (
@@ -28,7 +28,7 @@ def find_pending_rollout(placement_objects: PlacementObjects) -> str | BlockedRo
     return blocked or ("" if progress.is_done else progress.message)
 
 
-def describe_pending(type_name: str, body: Values) -> str:
+def describe_pending_work(type_name: str, body: Values) -> str:
     """Return the pending work of a run or an eviction, "" if done."""
     if type_name in RUN_TYPES:
         progress = check_run_progress(body, ())
@@ -38,7 +38,7 @@ def describe_pending(type_name: str, body: Values) -> str:
     return ""
 
 
-def is_terminating(request: ReadRequest) -> bool:
+def is_deletion_in_progress(request: ReadRequest) -> bool:
     """Return True if an earlier apply started the deletion of an object."""
     return request.is_being_deleted or bool((request.unfinished_change or {}).get("deletes"))
 
@@ -49,7 +49,7 @@ def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dic
         return {}
     if not message:
         return {UNFINISHED_KEY: None}
-    is_deletion = is_terminating(request)
+    is_deletion = is_deletion_in_progress(request)
     action = "to delete it" if is_deletion else "to write it"
     sentence = f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
     note = {"words": sentence, "brief": f"{title} waits: {message}", "in_progress": True}

@@ -14,11 +14,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.documents.field_shapes import get_mapping
+from nexusform.documents.field_validation import get_mapping
 from nexusform.documents.times import parse_time
-from nexusform.domains.fleet.importers.fleet_members import read_health
+from nexusform.domains.fleet.importers.fleet_members import read_member_health
 from nexusform.domains.hub.providers.rollout_progress import find_condition, get_name, list_picked_clusters
-from nexusform.domains.hub.types.fleet_hub import is_age_unknown
+from nexusform.domains.hub.types.fleet_hub import is_heartbeat_age_unknown
 from nexusform.placements.prediction_scores import VerifiedPrediction
 
 KUBEFLEET: Final = "KubeFleet e160c1cd"  # version of the implemented rules
@@ -139,7 +139,7 @@ def _read_member_figures(member: Mapping[str, Any], observed_at: datetime | None
             figures[f"{kind} {name}"] = amount
     joined = find_condition(member, "Joined")
     figures["joined"] = (joined or {}).get("status", "Unknown")
-    figures["health"] = str(read_health(member, observed_at))
+    figures["health"] = str(read_member_health(member, observed_at))
     return figures
 
 
@@ -156,7 +156,7 @@ def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
             if members:
                 observed_at = parse_time(str(dump.get("read_at")))
                 figures = read_figures(members, observed_at)
-                if is_age_unknown(dump):
+                if is_heartbeat_age_unknown(dump):
                     figures = {name: {**known, "health": UNKNOWN_HEALTH} for name, known in figures.items()}
                 figures_by_server[str(dump.get("server"))] = figures
     return figures_by_server

@@ -13,9 +13,9 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions, read_placements
-from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.planning.placement_records import read_bindings
-from nexusform.domains.fleet.scheduling.rollout import (
+from nexusform.domains.fleet.scheduling.rolling_update import (
     BlockedRollout,
     Readiness,
     compute_rollout_target,
@@ -144,7 +144,7 @@ def check_placement_progress(
     )
     if is_external:
         return PlacementProgress(is_done=True, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot)
-    pending, expected_failures = _find_pending(placement_objects, planned, latest_snapshot, failing)
+    pending, expected_failures = _find_pending_clusters(placement_objects, planned, latest_snapshot, failing)
     message = format_first_items(pending, _MAX_NAMES)
     if expected_failures and not pending:
         message = f"as predicted, {format_first_items(expected_failures, _MAX_NAMES)}"
@@ -166,7 +166,7 @@ def find_blocked_rollout(
         if placement_objects.is_partial
         else _read_index(_find_latest(placement_objects.snapshots))
     )
-    if latest is None or any(_is_in_progress(placement, binding) for binding in placement_objects.bindings):
+    if latest is None or any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
         return None
     type_name = next(name for name, kind in KINDS_BY_TYPE.items() if kind == placement.get("kind"))
     read_object = RESOURCE_TYPES[type_name].build_fleet_object
@@ -183,13 +183,13 @@ def find_blocked_rollout(
     return BlockedRollout(configuration.key, configuration.rolling_update, outcome.blocked_clusters)
 
 
-def _is_in_progress(placement: Body, binding: Body) -> bool:
+def _is_binding_in_progress(placement: Body, binding: Body) -> bool:
     """Return True if a binding changes automatically, or the rollout resumes after a repair."""
     spec = binding.get("spec") or {}
     if is_deleting(binding):
         return True
     is_bound = spec.get("state") == "Bound"
-    return is_bound and (_has_outdated_strategy(placement, spec) or bool(explain_unready(binding)[1]))
+    return is_bound and (_has_outdated_strategy(placement, spec) or bool(explain_unready_cluster(binding)[1]))
 
 
 def _is_policy_observed(placement_objects: PlacementObjects) -> bool:
@@ -204,7 +204,7 @@ def get_observed_index(placement: Body) -> int | None:
     return int(index_text) if index_text.isdecimal() else None
 
 
-def _find_pending(
+def _find_pending_clusters(
     placement_objects: PlacementObjects,
     planned: Mapping[str, Any],
     latest: int | None,
@@ -228,7 +228,7 @@ def _find_pending(
             number, message = outdated
             is_predicted = number is not None and predicted.get("resource_snapshot") == number
         else:
-            failure, message = _describe_pending(placement_objects.placement, binding, predicted)
+            failure, message = _describe_pending_cluster(placement_objects.placement, binding, predicted)
             is_predicted = (_get_cluster(binding), failure) in failing
         if message:
             (expected_failures if is_predicted else pending).append(message)
@@ -239,7 +239,7 @@ def _get_cluster(binding: Body) -> str:
     return str((binding.get("spec") or {}).get("targetCluster"))
 
 
-def _describe_pending(placement: Body, binding: Body, predicted: Body) -> tuple[str, str]:
+def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -> tuple[str, str]:
     """Return the failure ("" for none) and the pending work ("" for none) of a cluster with the latest
     snapshot, or without any.
     """
@@ -254,7 +254,7 @@ def _describe_pending(placement: Body, binding: Body, predicted: Body) -> tuple[
         return "", "" if predicted.get("state") == final_state else message
     if _has_outdated_strategy(placement, spec):
         return "", f"{cluster} still has the previous instruction to apply"
-    reason = explain_unready(binding)[1]
+    reason = explain_unready_cluster(binding)[1]
     return reason, f"{cluster}: {reason}" if reason else ""
 
 
@@ -269,7 +269,7 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
     return any(name in bound and bound[name] != value for name, value in configured.items())
 
 
-def explain_unready(binding: Body) -> tuple[str, str]:
+def explain_unready_cluster(binding: Body) -> tuple[str, str]:
     """Return the failed condition ("" for none) and the reason a bound cluster is not ready ("" if ready)."""
     for kind in ("Available", "DiffReported"):
         found_condition = find_condition(binding, kind)
@@ -346,10 +346,10 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> RunProgress:
     if state != "Run":
         state_condition = {"Initialize": initialized, "Stop": find_condition(run, "Progressing")}.get(state)
         is_stopped = state_condition is not None and (state == "Initialize" or state_condition.get("status") == "False")
-        stage = f"; {_describe_stage(run)}" if state == "Stop" and not is_stopped else ""
+        stage = f"; {_describe_current_stage(run)}" if state == "Stop" and not is_stopped else ""
         return RunProgress(has_ended=is_stopped, message=f"it is to {state.lower()}{stage}")
     open_requests = [request for request in requests if not is_approved(request)]
-    message = _describe_stage(run)
+    message = _describe_current_stage(run)
     if open_requests:
         name = get_name(open_requests[0])
         return RunProgress(has_ended=False, approval=name, message=f"{message}; {name} waits for approval")
@@ -361,7 +361,7 @@ def is_approved(request: Body) -> bool:
     return any(c.get("type") == "Approved" and c.get("status") == "True" for c in list_conditions(request))
 
 
-def _describe_stage(run: Body) -> str:
+def _describe_current_stage(run: Body) -> str:
     """Return the current stage: `stage canary: 1 of 2 clusters (ams1 Started)`."""
     status = run.get("status") or {}
     for stage in (*(status.get("stagesStatus") or ()), status.get("deletionStageStatus") or {}):

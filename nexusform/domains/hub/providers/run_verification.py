@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.documents.field_shapes import list_mappings
+from nexusform.documents.field_validation import list_mappings
 from nexusform.domains.fleet.importers.fleet_export import list_conditions, read_snapshot_objects
 from nexusform.domains.fleet.importers.hub_records import read_runs
 from nexusform.domains.fleet.scheduling.eviction import PREDICTED_EVICTION
@@ -28,7 +28,7 @@ Body = Mapping[str, Any]
 AppliedObjects = Mapping[tuple[str, str, str, str], HubObject]
 
 
-class _Place(Struct, frozen=True):
+class _StagePosition(Struct, frozen=True):
     """Place of a cluster in the order of its stage, from 1."""
 
     stage: str
@@ -41,7 +41,7 @@ class _Place(Struct, frozen=True):
         return f"{self.number} of {self.size} in stage {self.stage}"
 
 
-def find_wrong_content(run: Body, note: Body, snapshots: Sequence[Body], applied: AppliedObjects) -> str:
+def find_wrong_run_resources(run: Body, note: Body, snapshots: Sequence[Body], applied: AppliedObjects) -> str:
     """Return how the resources of a completed run differ from the planned ones; "" if they do not. `note` is
     the planned private note of the run, `snapshots` are the resource snapshots of its placement.
     """
@@ -72,7 +72,7 @@ def find_wrong_objects(
     if planned_titles and (differing_titles := (titles ^ planned_titles) - kept_titles):
         names = format_first_items(sorted(differing_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
-    outdated = [manifest.title for manifest in objects if _is_outdated(manifest, applied)]
+    outdated = [manifest.title for manifest in objects if _is_older_than_applied(manifest, applied)]
     if outdated and index == max(_list_snapshot_indexes(manifests), default=index):
         return f"its resource snapshot {index} has older content of {format_first_items(outdated, _MAX_NAMES)}"
     return ""
@@ -92,9 +92,9 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     stages = []
     for stage in list_mappings(run, "status", "stagesStatus"):
         clusters = list_mappings(stage, "clusters")
-        times = {str(item.get("clusterName")): _read_start(item) for item in clusters}
+        times = {str(item.get("clusterName")): _read_update_start(item) for item in clusters}
         stages.append((str(stage.get("stageName")), sorted(times, key=lambda name: times[name] or "~")))
-    planned_places, places = _list_places(note["stages"]), _list_places(stages)
+    planned_places, places = _list_stage_positions(note["stages"]), _list_stage_positions(stages)
     is_partial = not has_ended or not observed.succeeded
     for cluster, planned_place in planned_places.items():
         title = f"{name}: {cluster}"
@@ -110,16 +110,16 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     return tuple(predictions)
 
 
-def _read_start(cluster: Body) -> str:
+def _read_update_start(cluster: Body) -> str:
     """Return the start of a cluster's update; "" before it."""
     conditions = list_conditions({"status": cluster})
     return next((str(item.get("lastTransitionTime") or "") for item in conditions if item.get("type") == "Started"), "")
 
 
-def _list_places(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _Place]:
+def _list_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _StagePosition]:
     """Return the place of each cluster."""
     return {
-        cluster: _Place(stage, number, len(clusters))
+        cluster: _StagePosition(stage, number, len(clusters))
         for stage, clusters in stages
         for number, cluster in enumerate(clusters, 1)
     }
@@ -130,7 +130,7 @@ def _build_prediction(subject: str, name: str, chance: float, predicted: str, ob
     return VerifiedPrediction(subject, 1.0, chance, predicted == observed, text=text)
 
 
-def _is_outdated(manifest: Manifest, applied: AppliedObjects) -> bool:
+def _is_older_than_applied(manifest: Manifest, applied: AppliedObjects) -> bool:
     applied_object = applied.get((manifest.group, manifest.kind, manifest.namespace, manifest.name))
     if applied_object is None:
         return False

@@ -14,7 +14,7 @@ from nexusform.domains.fleet.planning.selected_resources import OPEN_CLUSTERS
 from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_cache import HubCache
-from nexusform.domains.hub.api.hub_client import HubClient, Timing
+from nexusform.domains.hub.api.hub_client import ClientTiming, HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
 from nexusform.domains.hub.providers.content_verification import NO_SNAPSHOTS, ContentVerifier
 from nexusform.domains.hub.providers.field_ownership import is_already_applied, is_identity_only, remove_ignored_fields
@@ -40,12 +40,12 @@ from nexusform.domains.hub.providers.hub_bodies import (
     get_approval_run,
 )
 from nexusform.domains.hub.providers.hub_errors import (
+    convert_rejected_read,
     describe_existing_object,
     describe_missing_member,
     format_rejection,
-    handle_unread_result,
     hide_sensitive_values,
-    reject_managed,
+    reject_tool_managed_object,
 )
 from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
 from nexusform.domains.hub.providers.hub_wait import (
@@ -73,7 +73,7 @@ from nexusform.domains.hub.providers.prediction_verification import (
     read_figures,
 )
 from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, build_observed_bindings, is_approved
-from nexusform.domains.hub.providers.run_verification import find_wrong_content, verify_eviction, verify_run
+from nexusform.domains.hub.providers.run_verification import find_wrong_run_resources, verify_eviction, verify_run
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -94,7 +94,7 @@ class StepWriter(Struct, frozen=True):
     cache: HubCache
     options: HubOptions
     request: ChangeRequest
-    timing: Timing
+    timing: ClientTiming
     coordination: StepCoordination
     plan_figures: Figures | None = None  # the members' figures used by the plan
 
@@ -123,7 +123,7 @@ class StepWriter(Struct, frozen=True):
             return  # created by the hub, and approvals stay granted
         hub_objects = build_objects(self._type_name, self.request.prior or {})
         if self.options.is_read_only:
-            self._require_other_process(
+            self._reject_until_done_elsewhere(
                 [hub_object for hub_object in hub_objects if self._read_existing(hub_object) is not None], "delete"
             )
             return
@@ -155,7 +155,7 @@ class StepWriter(Struct, frozen=True):
             self.request.report_progress(StepProgress(message=message))
             self.coordination.kept_titles.add(hub_object.title)
             return
-        reject_managed(self.options, body, "destroy")
+        reject_tool_managed_object(self.options, body, "destroy")
         path = require_path(self.hub, hub_object)
         self.hub.delete(path, get_uid(body))
         if self._type_name in PLACEMENT_TYPES:
@@ -170,7 +170,7 @@ class StepWriter(Struct, frozen=True):
             check_removal, f"The deletion of {hub_object.title}", partial(self.cache.count_changes, path)
         )
 
-    def _require_other_process(self, hub_objects: Sequence[HubObject], verb: str) -> None:
+    def _reject_until_done_elsewhere(self, hub_objects: Sequence[HubObject], verb: str) -> None:
         """Raise NotDoneYet for objects to be changed by another process."""
         if hub_objects:
             names = ", ".join(hub_object.title for hub_object in hub_objects)
@@ -181,7 +181,7 @@ class StepWriter(Struct, frozen=True):
     def write(self) -> ChangeResult:
         """Create or update the objects, or resume that. Raises ProviderProblem and ApiError."""
         if self._type_name in APPROVAL_TYPES:
-            return self._approve()
+            return self._approve_request()
         if self._type_name in RUN_TYPES:
             _, namespace, name = get_identity(self._type_name, self._planned)
             with self.coordination.track_run(_build_run_path(namespace, name)):
@@ -191,12 +191,12 @@ class StepWriter(Struct, frozen=True):
     def _write_resource(self) -> ChangeResult:
         hub_objects = build_sent_objects(self.request)
         if self.options.is_read_only:
-            self._require_other_process(
-                [hub_object for hub_object in hub_objects if self._has_difference(hub_object)], "write"
+            self._reject_until_done_elsewhere(
+                [hub_object for hub_object in hub_objects if self._has_sent_difference(hub_object)], "write"
             )
             return self._wait_for_result(())
         self._wait_for_placement(hub_objects[0])
-        former_count = self._count_bound(hub_objects[0]) if self._type_name == EVICTION_TYPE else 0
+        former_count = self._count_placement_clusters(hub_objects[0]) if self._type_name == EVICTION_TYPE else 0
         existing = self._write_objects(hub_objects)
         # Delete the objects removed from a manifest.
         if self.request.prior is not None and self._type_name == MANIFEST_TYPE:
@@ -204,18 +204,18 @@ class StepWriter(Struct, frozen=True):
             for hub_object in reversed(build_objects(self._type_name, self.request.prior)):
                 if hub_object.identity not in current_identities:
                     self._delete_object(hub_object)
-        with handle_unread_result(hub_objects[0]):
+        with convert_rejected_read(hub_objects[0]):
             result = self._wait_for_result(existing)
             if self._type_name == EVICTION_TYPE and self.request.prior is None:
                 self._waiter.wait_for_rescheduling(_get_placement(hub_objects[0]), former_count)
         return result
 
-    def _count_bound(self, eviction: HubObject) -> int:
+    def _count_placement_clusters(self, eviction: HubObject) -> int:
         """Return the number of clusters of an eviction's placement."""
         placement_objects = read_placement_objects(self.hub, "ClusterResourcePlacement", "", _get_placement(eviction))
         return len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
 
-    def _has_difference(self, hub_object: HubObject) -> bool:
+    def _has_sent_difference(self, hub_object: HubObject) -> bool:
         body = self._read_existing(hub_object)
         return body is None or next(find_differences(hub_object.body, body), None) is not None
 
@@ -260,7 +260,7 @@ class StepWriter(Struct, frozen=True):
             if self._type_name == MEMBER_TYPE:
                 raise ProviderProblem(describe_missing_member(hub_object))
             return
-        reject_managed(self.options, body, "apply")
+        reject_tool_managed_object(self.options, body, "apply")
         if (
             is_managed
             and is_recreated(self._type_name, hub_object, body, self.request.private_note)
@@ -272,11 +272,11 @@ class StepWriter(Struct, frozen=True):
             )
         if is_deleting(body) and self._type_name != MEMBER_TYPE:
             raise ProviderProblem(f"{hub_object.title} is being deleted on the hub; apply again once it is gone.")
-        if is_managed or self._is_resumed(hub_object, body) or self._type_name == MEMBER_TYPE:
+        if is_managed or self._is_written_by_earlier_run(hub_object, body) or self._type_name == MEMBER_TYPE:
             return
         raise ProviderProblem(describe_existing_object(hub_object, self.request.key, self.request.address))
 
-    def _is_resumed(self, hub_object: HubObject, body: Values) -> bool:
+    def _is_written_by_earlier_run(self, hub_object: HubObject, body: Values) -> bool:
         """Return True if an earlier run of this step wrote an object. Applying an identity-only body owns
         nothing; then the last recorded operation decides.
         """
@@ -328,7 +328,7 @@ class StepWriter(Struct, frozen=True):
             waiter = self._waiter
             decision, final = waiter.wait_for_placement(*identity, planned, sent_body, content.describe_outdated)
             verification = content.verify_placement(self._verify_predictions(decision, final), final)
-            renumbered = content.report_renumbered(final)
+            renumbered = content.report_renumbered_snapshots(final)
             for wrong_prediction in verification.wrong_predictions:
                 self.request.report_progress(StepProgress(message=wrong_prediction.message))
             if note:
@@ -427,7 +427,7 @@ class StepWriter(Struct, frozen=True):
         placement = str((run.get("spec") or {}).get("placementName"))
         content = self._make_content_verifier()
         snapshots = content.list_snapshots(snapshot_kind, namespace, placement)
-        difference = find_wrong_content(
+        difference = find_wrong_run_resources(
             run, self.request.planned_note, snapshots or (), self.coordination.applied_objects
         )
         if difference:
@@ -444,7 +444,7 @@ class StepWriter(Struct, frozen=True):
             self.request.report_progress(StepProgress(message=wrong_prediction.message))
         return verification
 
-    def _approve(self) -> ChangeResult:
+    def _approve_request(self) -> ChangeResult:
         planned = self._planned
         if planned.get("approved") is False:
             return ChangeResult(planned)

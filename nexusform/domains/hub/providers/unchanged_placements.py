@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.documents.field_shapes import list_mappings
+from nexusform.documents.field_validation import list_mappings
 from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS

@@ -8,10 +8,10 @@ from typing import Any, Final
 from msgspec import convert
 
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.documents.field_shapes import get_mapping, list_mappings
+from nexusform.documents.field_validation import get_mapping, list_mappings
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, read_snapshot_objects
-from nexusform.domains.fleet.importers.fleet_model import RunRecord
-from nexusform.domains.fleet.planning.overrides import ClusterRenderer, RenderedResources, expand_envelopes
+from nexusform.domains.fleet.importers.fleet_records import RunRecord
+from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, expand_envelopes
 from nexusform.domains.fleet.planning.placement_records import AppliedResources
 from nexusform.domains.hub.providers.hub_bodies import find_differences
 from nexusform.domains.hub.providers.rollout_progress import get_name

@@ -9,14 +9,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
-from nexusform.domains.fleet.types.fleet_hub_export import FLEET_HUB_EXPORT, build_hub_answer
+from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
+from nexusform.domains.fleet.types.fleet_hub_export import FLEET_HUB_EXPORT, build_hub_attributes
 from nexusform.domains.fleet.types.kubernetes_manifests import ManifestReader, make_computed
 from nexusform.interfaces.plugins import DataResult, ExternalProblem, ReadContext, ResourceType, ServerQuery
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING
 
-READER: Final = "nexusform.domains.hub.api.hub_dump:read_dump"
+READER: Final = "nexusform.domains.hub.api.hub_snapshot:read_hub_snapshot"
 _MAX_SKEW: Final = 30  # seconds
 _MAX_HEARTBEAT_AGE: Final = 5 * 60  # seconds, as KubeFleet's limit
 _PLACEMENT_TYPES: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
@@ -82,7 +82,7 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     items = {"apiVersion": "v1", "kind": "List", "items": dump["items"]}
     reader.read_file(dump["server"], json.dumps(items).encode(), ())
     times = {"observed_at": dump["read_at"]}
-    answer = build_hub_answer(reader, (), times, expects_members="namespaces" not in arguments)
+    answer = build_hub_attributes(reader, (), times, expects_members="namespaces" not in arguments)
     if not answer.attributes:
         return answer
     answer = replace(answer, problems=(*answer.problems, *_build_warnings(dump)))
@@ -96,16 +96,16 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
 def _build_warnings(dump: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield warnings about the clock of the hub and about unread kinds."""
     if abs(dump.get("clock_skew", 0)) > _MAX_SKEW:
-        yield _build_skew_warning(dump)
-    if is_age_unknown(dump):
-        yield _build_age_warning(dump)
+        yield _build_clock_skew_warning(dump)
+    if is_heartbeat_age_unknown(dump):
+        yield _build_heartbeat_age_warning(dump)
     if dump.get("unlisted"):
-        yield _build_unlisted_warning(dump)
+        yield _build_unlisted_kinds_warning(dump)
     if dump.get("skipped"):
-        yield _build_skipped_warning(dump)
+        yield _build_skipped_kinds_warning(dump)
 
 
-def is_age_unknown(dump: Mapping[str, Any]) -> bool:
+def is_heartbeat_age_unknown(dump: Mapping[str, Any]) -> bool:
     """Return whether the members of a hub without a clock are either dead, or alive by an earlier clock."""
     return abs(float(dump.get("heartbeat_age", 0))) > _MAX_HEARTBEAT_AGE
 
@@ -159,7 +159,7 @@ _UNKNOWN_MEMBERS: Final = Problem(
 )
 
 
-def _build_unlisted_warning(dump: Mapping[str, Any]) -> Problem:
+def _build_unlisted_kinds_warning(dump: Mapping[str, Any]) -> Problem:
     detail = (
         f"{dump['server']} does not list {', '.join(dump['unlisted'])} in selected namespaces. Placements may select "
         "more objects than this plan shows. Allow get and list of these kinds."
@@ -167,7 +167,7 @@ def _build_unlisted_warning(dump: Mapping[str, Any]) -> Problem:
     return Problem((), "not-captured", detail, Severity.WARNING)
 
 
-def _build_skipped_warning(dump: Mapping[str, Any]) -> Problem:
+def _build_skipped_kinds_warning(dump: Mapping[str, Any]) -> Problem:
     detail = (
         f"{dump['server']} does not list {', '.join(dump['skipped'])}. No configured object needs them, but conflicts "
         "with other placements are unknown. Allow get and list of these kinds to see them."
@@ -175,7 +175,7 @@ def _build_skipped_warning(dump: Mapping[str, Any]) -> Problem:
     return Problem((), "not-captured", detail, Severity.WARNING)
 
 
-def _build_skew_warning(dump: Mapping[str, Any]) -> Problem:
+def _build_clock_skew_warning(dump: Mapping[str, Any]) -> Problem:
     seconds = int(dump["clock_skew"])
     direction = "ahead of" if seconds > 0 else "behind"
     detail = (
@@ -185,7 +185,7 @@ def _build_skew_warning(dump: Mapping[str, Any]) -> Problem:
     return Problem((), "clock-skew", detail, Severity.WARNING)
 
 
-def _build_age_warning(dump: Mapping[str, Any]) -> Problem:
+def _build_heartbeat_age_warning(dump: Mapping[str, Any]) -> Problem:
     seconds = int(dump["heartbeat_age"])
     detail = (
         f"{dump['server']} sends no Date header, and the newest heartbeat of its members ({dump['read_at']}) is "

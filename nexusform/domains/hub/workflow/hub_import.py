@@ -17,7 +17,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_e
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domains.fleet.importers.fleet_export import AZURE_MANAGER
 from nexusform.domains.hub.api.api_errors import ApiError
-from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem, resolve_location
+from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem, resolve_hub_location
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.fleet import NAME
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
@@ -36,7 +36,6 @@ from nexusform.workflow.opening.command_context import CommandContext, load_proj
 from nexusform.workflow.opening.project import find_backend, open_project
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan
-from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.object_import import (
     ImportResult,
     check_generated_path,
@@ -46,6 +45,7 @@ from nexusform.workflow.runs.object_import import (
 )
 from nexusform.workflow.runs.provider_identity import check_identities
 from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run, build_base_request
+from nexusform.workflow.runs.state_locking import LockOptions
 
 PROVIDER: Final = "fleet"
 # Types of user-created objects in planning order. Members, and records of past actions, are imported into existing
@@ -101,7 +101,7 @@ def import_hub(
             problems.append(build_error("unreadable-hub", str(problem)))
             return ImportResult(diagnostics=tuple(problems), sources=sources)
     problems += skipped
-    lines = [f"{server}: {_format_counts(imported)}"]
+    lines = [f"{server}: {_format_imported_counts(imported)}"]
     if has_errors(problems) or not imported:
         return ImportResult(tuple(lines), 0, tuple(problems), sources)
     problems += write_new_file(path, _render_configuration(server, imported, configuration))
@@ -124,7 +124,7 @@ def _read_objects(
     location: CommandContext, state: State, configuration: Configuration | None, exit_stack: ExitStack
 ) -> tuple[str, ImportedObjects, list[Diagnostic]]:
     """Return the hub's URL, the objects to import by address, and warnings about those of other managers."""
-    connection = HubConnection(resolve_location({}, location.kubeconfig_trust))
+    connection = HubConnection(resolve_hub_location({}, location.kubeconfig_trust))
     exit_stack.callback(connection.close)
     hub = connection.connect()
     options = HubOptions("nexusform", "off", is_read_only=True, timeout=1.0, takes_ownership=location.take_ownership)
@@ -153,9 +153,9 @@ def _read_objects(
             if block is not None:
                 address = Address((), "managed", type_name, block.name)
             else:
-                address = _assign_address(type_name, object_id, names)
+                address = _assign_unused_address(type_name, object_id, names)
             imported[address] = (object_id, match[1])
-    return hub.server, imported, list(_report_skipped(skipped))
+    return hub.server, imported, list(_report_objects_of_others(skipped))
 
 
 def _find_block(configuration: Configuration | None, type_name: str, object_id: str) -> ResourceBlock | None:
@@ -193,7 +193,7 @@ def _list_user_objects(
             yield type_name, f"{namespace}{metadata.get('name')}", body
 
 
-def _report_skipped(skipped: list[str]) -> Iterator[Diagnostic]:
+def _report_objects_of_others(skipped: list[str]) -> Iterator[Diagnostic]:
     if skipped:
         objects = format_count(len(skipped), "object")
         detail = (
@@ -204,7 +204,7 @@ def _report_skipped(skipped: list[str]) -> Iterator[Diagnostic]:
         yield build_warning("unmanaged-object", detail)
 
 
-def _assign_address(type_name: str, object_id: str, names: Counter[tuple[str, str]]) -> Address:
+def _assign_unused_address(type_name: str, object_id: str, names: Counter[tuple[str, str]]) -> Address:
     """Return an unused address."""
     label = re.sub(r"[^A-Za-z0-9_-]", "_", object_id)
     label = label if label[:1].isalpha() else f"_{label}"
@@ -213,7 +213,7 @@ def _assign_address(type_name: str, object_id: str, names: Counter[tuple[str, st
     return Address((), "managed", type_name, label if number == 1 else f"{label}_{number}")
 
 
-def _format_counts(imported: ImportedObjects) -> str:
+def _format_imported_counts(imported: ImportedObjects) -> str:
     """Format the counts: `2 placements, 1 override`."""
     types = Counter(address.type.removeprefix("fleet_").replace("_", " ") for address in imported)
     return ", ".join(format_count(number, name) for name, number in types.items()) or "nothing new"
@@ -252,12 +252,12 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
         object_state = ObjectState(values, last_creation + number, provider=PROVIDER)
         imports[address] = ImportedObject(object_id, object_state, span)
     imports |= _find_manifests(run, last_creation + len(imports))
-    plan = _plan_import(run, imports)
+    plan = _plan_imported_objects(run, imports)
     predicted_changes = {c.address: c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP}
     if predicted_changes:  # a hub reports an empty selection before the first staged run
         for address, change in predicted_changes.items():
             imports[address] = _add_predictions(imports[address], change.after or {})
-        plan = _plan_import(run, imports)
+        plan = _plan_imported_objects(run, imports)
     problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
     if has_errors(problems):
         return problems
@@ -269,7 +269,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
             "Correct the configuration, or import the other objects one by one."
         )
         return [*problems, build_error("import-with-changes", detail)]
-    return [*problems, *apply_plan(run, plan, _SilentEvents(), PlanApplyOptions()).diagnostics]
+    return [*problems, *apply_plan(run, plan, _SilentListener(), PlanApplyOptions()).diagnostics]
 
 
 def _find_manifests(run: Run, last_creation: int) -> dict[Address, ImportedObject]:
@@ -292,7 +292,7 @@ def _find_manifests(run: Run, last_creation: int) -> dict[Address, ImportedObjec
     return imports
 
 
-def _plan_import(run: Run, imports: Mapping[Address, ImportedObject]) -> Plan:
+def _plan_imported_objects(run: Run, imports: Mapping[Address, ImportedObject]) -> Plan:
     """Return the plan of these objects only."""
     targets = tuple(map(str, imports))
     return run.plan(PlanOptions(refresh=False, samples=0, targets=targets, imports=imports)).plan
@@ -308,7 +308,7 @@ def _add_predictions(imported: ImportedObject, planned: Mapping[str, Any]) -> Im
     return replace(imported, object=replace(current, attributes={**current.attributes, **values}))
 
 
-class _SilentEvents:
+class _SilentListener:
     """Event handler without output: an import has no steps."""
 
     def report_start(self, event: StepEvent) -> None:

@@ -17,13 +17,13 @@ from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, PredictionR
 from nexusform.planning.planner import make_plan
 from nexusform.plans.plan import SeparationVerdict
 from nexusform.resources.address import Address, compute_address_order
-from nexusform.state import codec
+from nexusform.state import state_codec
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.opening.provider_setup import list_objects
-from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.run import Run, RunCallbacks, begin_run, build_base_request
+from nexusform.workflow.runs.state_locking import LockOptions
 
 NO_HUB = "no-reconcilable-hub"
 # Fields of a binding compared with a hub.
@@ -31,7 +31,7 @@ _COMPARED_FIELDS = ("state", "resource_snapshot", "affinity_score", "topology_sp
 Bindings = Mapping[str, Mapping[str, object]]
 
 
-class PlacementCheck(Struct, frozen=True):
+class PlacementComparison(Struct, frozen=True):
     """Comparison of one placement: its clusters in state and on the hub; None if it is missing there.
     `record` holds the verified predictions of applied plans, `not_verified` describes unread results of the last.
     """
@@ -50,7 +50,7 @@ class PlacementCheck(Struct, frozen=True):
         return tuple(
             (cluster, _format_binding(self.recorded.get(cluster)), _format_binding(observed.get(cluster)))
             for cluster in sorted({*self.recorded, *observed})
-            if _select_compared(self.recorded.get(cluster)) != _select_compared(observed.get(cluster))
+            if _select_compared_fields(self.recorded.get(cluster)) != _select_compared_fields(observed.get(cluster))
         )
 
 
@@ -59,7 +59,7 @@ class HubReconciliation(Struct, frozen=True):
     pending work or blocked rollouts by placement.
     """
 
-    checks: tuple[PlacementCheck, ...] = ()
+    checks: tuple[PlacementComparison, ...] = ()
     rules: tuple[SeparationVerdict, ...] = ()
     pending: tuple[tuple[str, str], ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -90,7 +90,7 @@ def _reconcile_run(run: Run) -> HubReconciliation:
     if not hubs:
         detail = 'No provider "fleet" is configured, so there is no hub to compare with.'
         return HubReconciliation(diagnostics=(build_error(NO_HUB, detail),))
-    checks: list[PlacementCheck] = []
+    checks: list[PlacementComparison] = []
     observed_states: dict[Address, ObjectState] = {}
     try:
         for key, provider in hubs.items():
@@ -101,7 +101,7 @@ def _reconcile_run(run: Run) -> HubReconciliation:
                 bindings = observed_bindings if isinstance(observed_bindings, Mapping) else None
                 unread = str((current.private or {}).get(NOT_VERIFIED_KEY) or "")
                 checks.append(
-                    PlacementCheck(str(address), name, recorded, bindings, parse_record(current.private), unread)
+                    PlacementComparison(str(address), name, recorded, bindings, parse_record(current.private), unread)
                 )
                 if observed is not None:
                     observed_states[address] = replace(current, attributes=observed)
@@ -153,7 +153,7 @@ def _read_placements(
         yield address, current, {**current.attributes, **observed}
 
 
-def _select_compared(binding: Mapping[str, object] | None) -> tuple[object, ...]:
+def _select_compared_fields(binding: Mapping[str, object] | None) -> tuple[object, ...]:
     return tuple((binding or {}).get(name) for name in _COMPARED_FIELDS)
 
 
@@ -161,7 +161,7 @@ def _format_binding(binding: Mapping[str, object] | None) -> str:
     """Format a binding: `Bound, snapshot 3, scores 20 and 0`."""
     if binding is None:
         return "not there"
-    state, snapshot, affinity, spread = _select_compared(binding)
+    state, snapshot, affinity, spread = _select_compared_fields(binding)
     version = "" if snapshot is None else f", snapshot {snapshot}"
     return f"{state}{version}, scores {affinity} and {spread}"
 
@@ -178,6 +178,6 @@ def _write_state(run: Run, observed_states: Mapping[Address, ObjectState]) -> It
         state, instances=instances, serial=state.serial + 1, nexusform_version=nexusform.__version__
     )
     try:
-        run.project.backend.rewrite_journal(codec.encode_state(changed), run.stored.list_preserved_lines())
+        run.project.backend.rewrite_journal(state_codec.encode_state(changed), run.stored.list_preserved_lines())
     except BackendProblem as problem:
         yield build_error("unwritable-state", str(problem))

@@ -19,7 +19,7 @@ from nexusform.domains.openstack.importers.capture_script import (
     TOPOLOGY,
     TRAITS,
 )
-from nexusform.domains.openstack.importers.node_details import parse_details, parse_topology
+from nexusform.domains.openstack.importers.nova_host_details import parse_host_details, parse_server_topology
 from nexusform.domains.openstack.scheduling.flavor_requests import FlavorRequest, parse_flavor, select_image_requests
 from nexusform.domains.openstack.scheduling.nova_hosts import DISK, MEMORY, PCPU, VCPU, Flavor
 
@@ -35,7 +35,7 @@ _STATES_WITHOUT_CAPACITY: Final = ("DELETED", "SHELVED_OFFLOADED", "SOFT_DELETED
 Rows = list[dict[str, Any]]
 
 
-class OpenstackReading(Struct):
+class OpenstackFiles(Struct):
     """Contents of the files as plain data by name, and the problems found."""
 
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -46,9 +46,9 @@ class OpenstackReading(Struct):
     problems: list[Problem] = field(default_factory=list)
 
 
-def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackReading:
+def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
     """Read the files of one directory by name without suffix."""
-    reading = OpenstackReading()
+    reading = OpenstackFiles()
     tables = {name: _parse_table(name, text, reading.problems) for name, text in contents.items()}
     missing = [name for name in _REQUIRED if name not in tables]
     if missing:
@@ -82,7 +82,7 @@ def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
     return [{key.lower().replace(" ", "_").replace("-", "_"): value for key, value in row.items()} for row in rows]
 
 
-def _fill_missing_columns(reading: OpenstackReading, tables: Mapping[str, Rows]) -> None:
+def _fill_missing_columns(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = dict(_iterate_images(tables))
     reading.server_groups = {
@@ -106,14 +106,14 @@ def _fill_missing_columns(reading: OpenstackReading, tables: Mapping[str, Rows])
             details = tables.get(f"hypervisor-{row['id']}", [{}])[0]
             values["hypervisor_version"] = int(details.get("hypervisor_version") or 0)
             values["hypervisor_type"] = str(row.get("hypervisor_type") or "")
-            reading.hosts[host] = {**values, **_read_details(hostname, nodes)}
+            reading.hosts[host] = {**values, **_read_host_details(hostname, nodes)}
         else:
             detail = f'Placement has no VCPU inventory of the host "{host}" (inventory-{uuid}.json): it is left out.'
             reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
     if not reading.hosts:
         reading.problems.append(_build_problem("No compute host has a service and an inventory in Placement."))
     reading.servers = dict(_iterate_servers(tables, reading))
-    _add_hidden_usage(reading, tables, providers, services)
+    _add_usage_without_server(reading, tables, providers, services)
 
 
 _UNKNOWN: Final[Mapping[str, Any]] = {
@@ -124,12 +124,12 @@ _UNKNOWN: Final[Mapping[str, Any]] = {
 }
 
 
-def _read_details(hostname: str, nodes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+def _read_host_details(hostname: str, nodes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the details of a host. Raises ValueError."""
     if hostname not in nodes:
         return _UNKNOWN
     try:
-        return parse_details(nodes[hostname])
+        return parse_host_details(nodes[hostname])
     except (KeyError, TypeError, ValueError) as problem:
         raise ValueError(f"{COMPUTE_NODES}.json, {hostname}: {problem}") from None
 
@@ -146,9 +146,9 @@ def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mappin
     aggregates = [row for row in tables.get("aggregates", []) if host in _split_names(row.get("hosts"))]
     return {
         "availability_zone": str(service.get("zone") or _DEFAULT_ZONE),
-        "unschedulable_reason": _read_service(service),
+        "unschedulable_reason": _explain_disabled_service(service),
         "resources": {
-            str(row["resource_class"]): {name: _read_figure(row, name) for name in _FIGURES}
+            str(row["resource_class"]): {name: _read_non_negative_figure(row, name) for name in _FIGURES}
             for row in tables.get(f"{INVENTORY}-{uuid}", [])
         },
         "traits": sorted(str(row["name"]) for row in tables.get(f"{TRAITS}-{uuid}", [])),
@@ -156,18 +156,18 @@ def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mappin
     }
 
 
-def _read_service(service: Mapping[str, Any]) -> str:
+def _explain_disabled_service(service: Mapping[str, Any]) -> str:
     """Return why a compute service takes no VMs, or ""."""
     if str(service["status"]).lower() != "enabled":
-        return f"its compute service is disabled{_format_reason(service.get('disabled_reason'))}"
+        return f"its compute service is disabled{_format_disabled_reason(service.get('disabled_reason'))}"
     return "" if str(service["state"]).lower() == "up" else "its compute service is down"
 
 
-def _format_reason(reason: Any) -> str:
+def _format_disabled_reason(reason: Any) -> str:
     return f" ({reason})" if reason else ""
 
 
-def _read_figure(row: Mapping[str, Any], name: str) -> float:
+def _read_non_negative_figure(row: Mapping[str, Any], name: str) -> float:
     figure = float(row[name])
     if not math.isfinite(figure) or figure < 0:
         raise ValueError(f"{name} is {row[name]}")
@@ -194,7 +194,7 @@ def _iterate_images(tables: Mapping[str, Rows]) -> Iterator[tuple[str, dict[str,
             yield str(row["name"]), properties
 
 
-def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackReading) -> Iterator[tuple[str, dict[str, Any]]]:
+def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Iterator[tuple[str, dict[str, Any]]]:
     flavors = {name: Flavor(name=name, **values) for name, values in reading.flavors.items()}
     unknown = []
     for row in tables["servers"]:
@@ -224,7 +224,7 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackReading) -> I
                 "vcpus": figures["vcpus"] + emulator - dedicated,
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,
-                "numa_cells": parse_topology(topology[0]) if topology else [],
+                "numa_cells": parse_server_topology(topology[0]) if topology else [],
                 **({"emulator_vcpus": emulator} if emulator else {}),
                 **({"image": image} if select_image_requests(properties) else {}),
             },
@@ -237,8 +237,8 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackReading) -> I
         reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
 
 
-def _add_hidden_usage(
-    reading: OpenstackReading, tables: Mapping[str, Rows], providers: Mapping[str, str], services: Mapping[str, Any]
+def _add_usage_without_server(
+    reading: OpenstackFiles, tables: Mapping[str, Rows], providers: Mapping[str, str], services: Mapping[str, Any]
 ) -> None:
     """Add an entry per host for allocations of Placement without a listed server."""
     for hostname, uuid in providers.items():

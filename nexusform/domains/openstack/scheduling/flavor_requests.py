@@ -78,7 +78,7 @@ class FlavorRequest(Struct, frozen=True):
     problem: str = ""
 
     @property
-    def needs_details(self) -> bool:
+    def needs_host_details(self) -> bool:
         """Whether NUMA cells or PCI devices of the hosts count."""
         return self.numa is not None or bool(self.devices) or bool(self.unknown_alias)
 
@@ -114,12 +114,12 @@ def _parse(flavor: Flavor, aliases: Mapping[str, DeviceAlias], image: Mapping[st
     for values in (properties, image):
         for key, known in _VALUES.items():
             if values.get(key) and values[key] not in known:
-                raise ValueError(_format_invalid(key, values[key]))
-    numa = _parse_numa(flavor, image)
+                raise ValueError(_format_invalid_property(key, values[key]))
+    numa = _parse_numa_request(flavor, image)
     affinity = properties.get(_AFFINITY) or image.get(_AFFINITY) or ""
     if image.get(_AFFINITY, affinity) != affinity:
-        raise ValueError(_format_conflict(_AFFINITY))
-    counts = _parse_aliases(properties.get(_ALIAS, ""))
+        raise ValueError(_format_property_conflict(_AFFINITY))
+    counts = _parse_pci_aliases(properties.get(_ALIAS, ""))
     devices = tuple(
         DeviceRequest(aliases[name], number, affinity or aliases[name].numa_policy)
         for name, number in counts
@@ -139,25 +139,25 @@ def _parse(flavor: Flavor, aliases: Mapping[str, DeviceAlias], image: Mapping[st
     )
 
 
-def _parse_numa(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest | None:
+def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest | None:
     """Return the requested cells; CPUs and pages of a policy need one cell. Raises ValueError."""
     policy, thread_policy = _parse_policy(flavor.properties, image), _parse_thread_policy(flavor.properties, image)
     is_pinned, is_isolated = policy in (DEDICATED, MIXED), flavor.properties.get(_EMULATOR) == ISOLATE
     for key, is_set in ((_THREADS, thread_policy), (_EMULATOR, is_isolated)):
         if is_set and not is_pinned:
             raise ValueError(f"{key} needs {_POLICY}={DEDICATED} or {MIXED}: Nova rejects its servers")
-    dedicated = _parse_mask(flavor, policy)
+    dedicated = _parse_dedicated_cpu_mask(flavor, policy)
     if flavor.properties.get(_NODES) and image.get(_NODES):
-        raise ValueError(_format_conflict(_NODES))
+        raise ValueError(_format_property_conflict(_NODES))
     nodes, page_size = (
         (flavor.properties.get(_NODES) or image.get(_NODES) or ""),
         _parse_page_size(flavor.properties, image),
     )
     if nodes and (not nodes.isdigit() or int(nodes) < 1):
-        raise ValueError(_format_invalid(_NODES, nodes))
+        raise ValueError(_format_invalid_property(_NODES, nodes))
     if not (nodes or page_size or is_pinned):
         return None
-    cells = _parse_cells(flavor, image, int(nodes or 1), dedicated)
+    cells = _parse_numa_cells(flavor, image, int(nodes or 1), dedicated)
     # The filter wants threads even if the flavor prefers them and the image requires them.
     needs_threads = policy == DEDICATED and REQUIRE in (flavor.properties.get(_THREADS), image.get(_THREADS))
     return NumaRequest(cells, page_size, policy, thread_policy, int(is_isolated), needs_threads)
@@ -167,14 +167,14 @@ def _parse_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> st
     policy, of_image = properties.get(_POLICY, ""), image.get(_POLICY, "")
     rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}
     if of_image in rejected.get(policy, ()):
-        raise ValueError(_format_conflict(_POLICY))
+        raise ValueError(_format_property_conflict(_POLICY))
     return policy or of_image
 
 
 def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
     policy, of_image = properties.get(_THREADS, ""), image.get(_THREADS, "")
     if policy not in ("", _PREFER) and of_image not in ("", policy):
-        raise ValueError(_format_conflict(_THREADS))
+        raise ValueError(_format_property_conflict(_THREADS))
     policy = policy or of_image
     trait = image.get(f"{TRAIT}{HYPERTHREADING}", "")
     trait = properties.get(f"{TRAIT}{HYPERTHREADING}", trait)
@@ -183,7 +183,7 @@ def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]
     return {"forbidden": ISOLATE, "required": REQUIRE}.get(trait, policy)
 
 
-def _parse_mask(flavor: Flavor, policy: str) -> frozenset[int]:
+def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
     """Return the vCPUs with dedicated CPUs."""
     mask, vcpus = flavor.properties.get(_MASK, "").strip(), frozenset(range(flavor.vcpus))
     if bool(mask) is not (policy == MIXED):
@@ -192,16 +192,16 @@ def _parse_mask(flavor: Flavor, policy: str) -> frozenset[int]:
         return vcpus if policy == DEDICATED else frozenset()
     dedicated = _parse_cpus(f"0-{flavor.vcpus - 1},{mask}" if mask.startswith("^") else mask, _MASK)
     if not dedicated < vcpus or not dedicated:
-        raise ValueError(_format_invalid(_MASK, mask))
+        raise ValueError(_format_invalid_property(_MASK, mask))
     return dedicated
 
 
-def _parse_cells(
+def _parse_numa_cells(
     flavor: Flavor, image: Mapping[str, str], nodes: int, dedicated: frozenset[int]
 ) -> tuple[CellRequest, ...]:
     """Return the cells: of equal sizes, or with the CPUs and memory of each."""
-    cpus = [_parse_cpus(text, _CPUS) for text in _select_list(flavor.properties, image, _CPUS)]
-    memory = [_parse_number(text, _MEMORY) for text in _select_list(flavor.properties, image, _MEMORY)]
+    cpus = [_parse_cpus(text, _CPUS) for text in _select_numbered_properties(flavor.properties, image, _CPUS)]
+    memory = [_parse_number(text, _MEMORY) for text in _select_numbered_properties(flavor.properties, image, _MEMORY)]
     if not cpus and not memory:
         if flavor.vcpus % nodes or flavor.memory_mib % nodes:
             raise ValueError(f"{_NODES} is {nodes}, and the vCPUs or memory of the flavor cannot be divided by it")
@@ -217,10 +217,10 @@ def _parse_cells(
     return tuple(CellRequest(len(cell), len(cell & dedicated), size) for cell, size in zip(cpus, memory, strict=True))
 
 
-def _select_list(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> list[str]:
+def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> list[str]:
     """Return the properties key.0, key.1 and so on. Raises ValueError if flavor and image have them."""
     if f"{key}.0" in properties and f"{key}.0" in image:
-        raise ValueError(_format_conflict(key))
+        raise ValueError(_format_property_conflict(key))
     values = properties if f"{key}.0" in properties else image
     texts = []
     for number in count():
@@ -233,7 +233,7 @@ def _select_list(properties: Mapping[str, str], image: Mapping[str, str], key: s
 
 def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) -> int | None:
     """Return the page size in KiB, or one of PAGE_SIZES. Raises ValueError."""
-    size, of_image = (_parse_size(values.get(_PAGE_SIZE, "")) for values in (properties, image))
+    size, of_image = (_parse_page_size_text(values.get(_PAGE_SIZE, "")) for values in (properties, image))
     if of_image is None:
         return size
     if size not in (ANY, LARGE):
@@ -241,14 +241,14 @@ def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) ->
     return of_image
 
 
-def _parse_size(text: str) -> int | None:
+def _parse_page_size_text(text: str) -> int | None:
     if text in PAGE_SIZES or not text:
         return PAGE_SIZES.get(text)
     match = re.fullmatch(r"(\d+)([KMGT]?)B", text)
     if text.isdigit():
         return int(text)
     if match is None:
-        raise ValueError(_format_invalid(_PAGE_SIZE, text))
+        raise ValueError(_format_invalid_property(_PAGE_SIZE, text))
     return int(int(match[1]) * _KIB_BY_UNIT[match[2]])
 
 
@@ -259,31 +259,31 @@ def _parse_cpus(text: str, key: str) -> frozenset[int]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = re.fullmatch(r"(\^?)\s*(\d+)(?:\s*-\s*(\d+))?", part)
         if match is None or int(match[2]) > int(match[3] or match[2]):
-            raise ValueError(_format_invalid(key, text))
+            raise ValueError(_format_invalid_property(key, text))
         (excluded if match[1] else cpus).update(range(int(match[2]), int(match[3] or match[2]) + 1))
     return frozenset(cpus - excluded)
 
 
 def _parse_number(text: str, key: str) -> int:
     if not text.strip().isdigit():
-        raise ValueError(_format_invalid(key, text))
+        raise ValueError(_format_invalid_property(key, text))
     return int(text)
 
 
-def _parse_aliases(text: str) -> list[tuple[str, int]]:
+def _parse_pci_aliases(text: str) -> list[tuple[str, int]]:
     """Return (alias, count) pairs. Raises ValueError."""
     pairs = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, number = part.rpartition(":")
         if not name or not number.strip().isdigit():
-            raise ValueError(_format_invalid(_ALIAS, text))
+            raise ValueError(_format_invalid_property(_ALIAS, text))
         pairs.append((name.strip(), int(number)))
     return pairs
 
 
-def _format_invalid(key: str, value: str) -> str:
+def _format_invalid_property(key: str, value: str) -> str:
     return f"{key} is {value}, and Nova rejects this value"
 
 
-def _format_conflict(key: str) -> str:
+def _format_property_conflict(key: str) -> str:
     return f"{key} of the flavor conflicts with {key.replace(':', '_')} of the image: Nova rejects its servers"

@@ -21,15 +21,15 @@ from nexusform.domains.openstack.scheduling.numa_fit import (
     HostCell,
     HostRatios,
     NumaRequest,
+    allocate_host_cells,
     fit_numa_cells,
-    take_cells,
 )
 from nexusform.domains.openstack.scheduling.pci_devices import DevicePool, DeviceRequest, take_devices
 
 SERVER_RECORD: Final = "server "
 
 
-class HostUsage(Struct, frozen=True):
+class NovaHostUsage(Struct, frozen=True):
     """Use of a host. `dedicated_vcpus` are PCPU, `fallback_vcpus` VCPU of VMs with dedicated CPUs. The PCPU of
     emulator threads are no vCPUs of a VM: Nova's weigher ignores them.
     """
@@ -93,7 +93,7 @@ class HostUsage(Struct, frozen=True):
         """Return the PCI devices left by requests, None if there are too few."""
         return take_devices(self.pools, requests, cells, {cell.id: cell.socket for cell in self.cells})
 
-    def add(self, request: FlavorRequest) -> HostUsage:
+    def add(self, request: FlavorRequest) -> NovaHostUsage:
         """Return the use with one more VM; unsuitable cells and devices stay free."""
         usage = self
         cells = self.fit_numa(request) if request.numa is not None else []
@@ -111,7 +111,7 @@ class HostUsage(Struct, frozen=True):
             usage = replace(usage, fallback_vcpus=self.fallback_vcpus + request.fallback_vcpus)
         cells = cells or []
         if request.numa is not None:
-            usage = replace(usage, cells=take_cells(self.cells, cells, request.numa.thread_policy))
+            usage = replace(usage, cells=allocate_host_cells(self.cells, cells, request.numa.thread_policy))
         pools = self.take_devices(request.devices, [cell.id for cell in cells])
         return usage if pools is None else replace(usage, pools=tuple(pools))
 
@@ -125,9 +125,9 @@ class UsageTable:
         self._hosts = hosts
         self._requests = requests
         self._servers = servers
-        self._usages: dict[tuple[str, ...], HostUsage] = {}
+        self._usages: dict[tuple[str, ...], NovaHostUsage] = {}
 
-    def get_usage(self, records: tuple[str, ...]) -> HostUsage:
+    def get_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
         """Return the use of the host of these records."""
         usage = self._usages.get(records)
         if usage is None:
@@ -138,11 +138,11 @@ class UsageTable:
             self._usages[records] = usage
         return usage
 
-    def _build_usage(self, records: tuple[str, ...]) -> HostUsage:
+    def _build_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
         """Return the use by the servers of the inventory with a record, then by the flavors of other records."""
         host = self._hosts[records[0]]
         present = {record for record in records if record.startswith(SERVER_RECORD)}
-        usage = HostUsage(host, host.numa_cells, host.device_pools)
+        usage = NovaHostUsage(host, host.numa_cells, host.device_pools)
         for key, server in self._servers.items():
             if server.host != host.name:
                 continue
@@ -159,20 +159,20 @@ class UsageTable:
                 usage = self._add(usage, record)
         return usage
 
-    def _add(self, usage: HostUsage, flavor: str) -> HostUsage:
+    def _add(self, usage: NovaHostUsage, flavor: str) -> NovaHostUsage:
         return usage.add(self._requests.get(flavor, FlavorRequest()))
 
     def build_record(self, key: str) -> str:
         """Return the record of a server of the inventory, "" if only its size counts."""
         server = self._servers[key]
         request = self._requests.get(server.sku_name, FlavorRequest())
-        is_recorded = server.dedicated_vcpus or server.numa_cells or request.needs_details
+        is_recorded = server.dedicated_vcpus or server.numa_cells or request.needs_host_details
         return f"{SERVER_RECORD}{key}" if is_recorded else ""
 
-    def _subtract_server(self, usage: HostUsage, server: NovaServer) -> HostUsage:
+    def _subtract_server(self, usage: NovaHostUsage, server: NovaServer) -> NovaHostUsage:
         request = self._requests.get(server.sku_name, FlavorRequest())
         numa = request.numa or NumaRequest()
-        usage = replace(usage, cells=take_cells(usage.cells, server.numa_cells, numa.thread_policy, sign=-1))
+        usage = replace(usage, cells=allocate_host_cells(usage.cells, server.numa_cells, numa.thread_policy, sign=-1))
         pools = list(usage.pools)
         for device in request.devices:
             nodes = [cell.id for cell in server.numa_cells]

@@ -25,7 +25,7 @@ _UNPREDICTED: Final = (
 _SECURE_BOOT: Final = "os_secure_boot"
 
 
-def select_properties(properties: Mapping[str, str]) -> dict[str, str]:
+def select_host_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties for the choice of hosts, with their current names and values."""
     named = {_LEGACY_NAMES.get(name, name): str(value) for name, value in properties.items()}
     selected = {}
@@ -46,7 +46,7 @@ def find_unpredicted_property(properties: Mapping[str, str]) -> str:
 
 def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequence[str]]) -> str:
     """Return why a host with these supported instances rejects an image, or ""."""
-    selected = select_properties(properties)
+    selected = select_host_properties(properties)
     if not selected or any(all(value in instance for value in selected.values()) for instance in supported):
         return ""
     return "the host does not support " + ", ".join(f"{name}={value}" for name, value in selected.items())

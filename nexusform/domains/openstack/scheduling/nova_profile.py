@@ -16,11 +16,11 @@ from nexusform.domains.openstack.scheduling.flavor_requests import (
     parse_flavor,
     select_image_requests,
 )
-from nexusform.domains.openstack.scheduling.host_usage import HostUsage, UsageTable, get_resource, list_amounts
+from nexusform.domains.openstack.scheduling.host_usage import NovaHostUsage, UsageTable, get_resource, list_amounts
 from nexusform.domains.openstack.scheduling.image_properties import (
     find_image_rejection,
     find_unpredicted_property,
-    select_properties,
+    select_host_properties,
 )
 from nexusform.domains.openstack.scheduling.nova_hosts import (
     DISK,
@@ -35,16 +35,16 @@ from nexusform.domains.openstack.scheduling.nova_hosts import (
     build_sku_name,
 )
 from nexusform.domains.openstack.scheduling.pci_devices import DeviceAlias, build_alias
-from nexusform.scheduling.racks.layout import Layout, MachineCapacity
+from nexusform.scheduling.racks.layout import MachineCapacity, NumberedSite
 from nexusform.scheduling.racks.profile import MACHINE_KEYS, RACK_KEYS, Profile
 from nexusform.scheduling.racks.rule import (
     CapacityCheck,
     CapacityFilter,
     DemandFilter,
     Filter,
-    Item,
     MachineFilter,
     MachineLoad,
+    RankedItem,
     RejectionCheck,
     ShortageContext,
     Weigh,
@@ -119,7 +119,7 @@ def build_sku(flavor: Flavor, image: str = "", properties: Mapping[str, str] | N
         request.emulator_vcpus,
         convert_to_gib(flavor.memory_mib),
         flavor.disk_gib,
-        record=name if request.needs_details else "",
+        record=name if request.needs_host_details else "",
         dedicated_vcpus=request.dedicated_vcpus,
     )
 
@@ -132,7 +132,7 @@ def build_server_sku(server: NovaServer, record: str) -> VmSku:
 # --- filters -----------------------------------------------------------------------------------
 
 
-def _describe_capacity(context: ShortageContext) -> str:
+def _describe_missing_capacity(context: ShortageContext) -> str:
     sku = context.demand.sku
     shared = f"{sku.host_vcpus} {VCPU}" if not sku.dedicated_vcpus else f"{sku.dedicated_vcpus} {PCPU}"
     return (
@@ -149,7 +149,7 @@ _COMPUTE: Final = MachineFilter(
 )
 
 
-class _Rules(NamedTuple):
+class _NovaRules(NamedTuple):
     """Hosts, flavors and images by name, requests of the flavors, uses of the hosts, and the enabled filters."""
 
     hosts: Mapping[str, NovaHost]
@@ -180,7 +180,7 @@ class _Rules(NamedTuple):
                 "its cells and devices only on the chosen host, and retries on others."
             )
         is_described = all(host.has_details for host in self.hosts.values())
-        if request.needs_details and not is_described:
+        if request.needs_host_details and not is_described:
             return f'The NUMA cells and PCI devices for the flavor "{sku.name}" are unknown: {_HOW_TO_DESCRIBE}'
         if IMAGE not in self.enabled:
             return ""
@@ -189,7 +189,7 @@ class _Rules(NamedTuple):
             missing = f'the inventory has no image "{constraints.image}" (image-ID.json).'
             reason = missing if constraints.image else _UNKNOWN_IMAGE
             return "" if len(kinds) == 1 else f"Hosts support different images, and {reason}"
-        if select_properties(self.images[constraints.image]) and not is_described:
+        if select_host_properties(self.images[constraints.image]) and not is_described:
             return f'The hosts that support the image "{constraints.image}" are unknown: {_HOW_TO_DESCRIBE}'
         return ""
 
@@ -209,21 +209,21 @@ class _Rules(NamedTuple):
             return f"trait {missing[0]} is required"
         flavor = self.flavors.get(demand.sku.name)
         for key, value in flavor.properties.items() if flavor is not None else ():
-            reason = self._check_property(key, value, host)
+            reason = self._check_flavor_property(key, value, host)
             if reason:
                 return reason
         if IMAGE in self.enabled and image is not None and host.has_details:
             return find_image_rejection(image, host.supported_instances)
         return ""
 
-    def find_cpu_rejection(self, sku: VmSku, usage: HostUsage, free_vcpus: int) -> str:
+    def find_cpu_rejection(self, sku: VmSku, usage: NovaHostUsage, free_vcpus: int) -> str:
         """Return why Placement has too few dedicated CPUs: PCPU, or else VCPU as Nova's fallback; or ""."""
         request = self.get_request(sku)
         if usage.has_dedicated_vcpus(request) or usage.has_fallback_vcpus(request, free_vcpus):
             return ""
         return f"{PCPU}: {max(usage.free_dedicated_vcpus, 0):,} of {sku.dedicated_vcpus:,} free"
 
-    def _check_property(self, key: str, value: str, host: NovaHost) -> str:
+    def _check_flavor_property(self, key: str, value: str, host: NovaHost) -> str:
         """Return why a property of the flavor rejects the host, or ""."""
         if key.startswith(TRAIT):
             trait = key.removeprefix(TRAIT)
@@ -246,7 +246,7 @@ _HOW_TO_DESCRIBE: Final = (
 )
 
 
-def _build_capacity_filter(rules: _Rules) -> CapacityFilter:
+def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
     """Build the filter of Placement's allocation candidates."""
 
     def build_check(sku: VmSku) -> CapacityCheck:
@@ -264,14 +264,14 @@ def _build_capacity_filter(rules: _Rules) -> CapacityFilter:
     return CapacityFilter(
         name="placement",
         build_check=build_check,
-        describe_shortage=_describe_capacity,
+        describe_shortage=_describe_missing_capacity,
         binding="capacity",
         line="  placement",
     )
 
 
 def _build_usage_filter(
-    rules: _Rules, name: str, finds_room: Callable[[HostUsage, FlavorRequest, int], bool], subject: str
+    rules: _NovaRules, name: str, finds_room: Callable[[NovaHostUsage, FlavorRequest, int], bool], subject: str
 ) -> CapacityFilter:
     """Build a filter on NUMA cells or PCI devices; hosts without details pass."""
 
@@ -297,8 +297,8 @@ def _build_usage_filter(
     )
 
 
-def _build_flavor_filter(rules: _Rules) -> DemandFilter:
-    def build_check(layout: Layout, demand: Demand) -> RejectionCheck:
+def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
+    def build_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
         return lambda number: rules.find_rejection(demand, rules.hosts[layout.machines[number].name]) or None
 
     def describe_shortage(context: ShortageContext) -> str:
@@ -310,7 +310,7 @@ def _build_flavor_filter(rules: _Rules) -> DemandFilter:
 
     return DemandFilter(
         name="flavor",
-        item=Item.MACHINE,
+        item=RankedItem.MACHINE,
         select_input=lambda demand: (demand.sku, demand.constraints.image),
         build_check=build_check,
         describe_shortage=describe_shortage,
@@ -325,7 +325,7 @@ class _Weigher(NamedTuple):
     """Weigher: its multiplier's name, figure of a host, and the fixed minimum of figures (None: their own)."""
 
     name: str
-    compute: Callable[[Demand, HostUsage, MachineLoad], float]
+    compute: Callable[[Demand, NovaHostUsage, MachineLoad], float]
     minimum: float | None = None
 
 
@@ -343,13 +343,13 @@ def _count_group(demand: Demand, machine: str, *, is_affinity: bool) -> int:
     )
 
 
-def _compute_vcpus(usage: HostUsage, load: MachineLoad) -> float:
+def _compute_free_vcpus(usage: NovaHostUsage, load: MachineLoad) -> float:
     resource = get_resource(usage.host, VCPU)
     return resource.total * resource.allocation_ratio - resource.reserved - (load.vcpus + usage.pinned_vcpus)
 
 
 _WEIGHERS: Final = (
-    _Weigher("cpu", lambda _demand, usage, load: _compute_vcpus(usage, load), 0),
+    _Weigher("cpu", lambda _demand, usage, load: _compute_free_vcpus(usage, load), 0),
     _Weigher("disk", lambda _demand, usage, load: _compute_free(usage.host, DISK, load.disk_gib) * MIB_PER_GIB, 0),
     _Weigher("hypervisor_version", lambda _demand, usage, _load: usage.host.hypervisor_version),
     _Weigher("io_ops", lambda _demand, _usage, load: load.new_vms, 0),
@@ -387,7 +387,7 @@ def _is_number(text: str | None) -> bool:
     return True
 
 
-def _build_weigher(rules: _Rules, multipliers: Mapping[str, float]) -> Weigh:
+def _build_weigher(rules: _NovaRules, multipliers: Mapping[str, float]) -> Weigh:
     """Build the function of the weights; all hosts tie if facts are unknown."""
 
     def weigh(demand: Demand, loads: Sequence[MachineLoad]) -> list[float]:
@@ -441,17 +441,17 @@ class NovaSite(NamedTuple):
         """Return the requests of the flavors, and of flavors with images, by name of the SKU."""
         return {
             build_sku_name(flavor.name, image): parse_flavor(flavor, aliases, self.images.get(image))
-            for flavor, image in self.list_sizes()
+            for flavor, image in self.list_flavors_with_images()
         }
 
-    def list_sizes(self) -> list[tuple[Flavor, str]]:
+    def list_flavors_with_images(self) -> list[tuple[Flavor, str]]:
         """Return the flavors, alone and with the images with requests."""
         images = [name for name, properties in self.images.items() if select_image_requests(properties)]
         return [(flavor, image) for flavor in self.flavors for image in ("", *images)]
 
     def build_skus(self) -> dict[str, VmSku]:
         """Return the SKUs of the flavors, alone and with images, by name."""
-        skus = (build_sku(flavor, image, self.images.get(image)) for flavor, image in self.list_sizes())
+        skus = (build_sku(flavor, image, self.images.get(image)) for flavor, image in self.list_flavors_with_images())
         return {sku.name: sku for sku in skus}
 
 
@@ -471,9 +471,9 @@ def build_site(source: Mapping[str, Any]) -> NovaSite:
 def build_nova_profile(site: NovaSite, settings: NovaSettings) -> Profile:
     """Build the profile of a site. Server groups are hints of its VMs."""
     enabled = frozenset(settings.enabled_filters)
-    rules = _Rules(
+    rules = _NovaRules(
         {host.name: host for host in site.hosts},
-        {build_sku_name(flavor.name, image): flavor for flavor, image in site.list_sizes()},
+        {build_sku_name(flavor.name, image): flavor for flavor, image in site.list_flavors_with_images()},
         site.parse_requests(settings.aliases),
         site.images,
         site.build_usage_table(settings.aliases),
@@ -499,9 +499,9 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> Profile:
     )
 
 
-def _can_fit_numa(usage: HostUsage, request: FlavorRequest, free_vcpus: int) -> bool:
+def _can_fit_numa(usage: NovaHostUsage, request: FlavorRequest, free_vcpus: int) -> bool:
     return request.numa is None or usage.can_fit_numa(request, free_vcpus)
 
 
-def _can_take_devices(usage: HostUsage, request: FlavorRequest, _free_vcpus: int) -> bool:
+def _can_take_devices(usage: NovaHostUsage, request: FlavorRequest, _free_vcpus: int) -> bool:
     return usage.take_devices(request.devices) is not None

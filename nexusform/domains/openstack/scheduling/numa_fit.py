@@ -130,15 +130,15 @@ def fit_numa_cells(
     """
     if len(cells) < len(request.cells):
         return None
-    ordered = _sort_cells(cells, request, devices_by_cell, has_devices=fit_devices is not None)
+    ordered = _sort_host_cells(cells, request, devices_by_cell, has_devices=fit_devices is not None)
     guests = request.build_guest_cells()
     for _ in range(attempts):
-        if _fit_guests(guests, ordered, request, ratios, fit_devices):
+        if _fit_guest_cells(guests, ordered, request, ratios, fit_devices):
             return guests
     return None
 
 
-def _fit_guests(
+def _fit_guest_cells(
     guests: Sequence[GuestCell],
     cells: Sequence[HostCell],
     request: NumaRequest,
@@ -166,7 +166,7 @@ def _fit_guests(
     return False
 
 
-def _sort_cells(
+def _sort_host_cells(
     cells: Sequence[HostCell], request: NumaRequest, devices_by_cell: Mapping[int | None, int], *, has_devices: bool
 ) -> Sequence[HostCell]:
     """Sort the host cells if the VM needs fewer: most free memory, then CPUs, then PCI devices only if needed."""
@@ -184,10 +184,10 @@ def _sort_cells(
 def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: HostRatios, emulator_cpus: int) -> bool:
     """Return whether a guest cell fits on a host cell, and set its page size and its CPUs."""
     shared_vcpus = guest.vcpus - guest.dedicated_vcpus
-    if not _fit_memory(cell, guest, is_pinned=request.is_pinned) or shared_vcpus > len(cell.shared):
+    if not _fit_guest_memory(cell, guest, is_pinned=request.is_pinned) or shared_vcpus > len(cell.shared):
         return False
     if request.is_pinned:
-        packed = _pack_cpus(cell, guest.dedicated_vcpus, emulator_cpus, request.thread_policy)
+        packed = _select_dedicated_cpus(cell, guest.dedicated_vcpus, emulator_cpus, request.thread_policy)
         if packed is None:
             return False
         # Like Nova, the cell keeps its CPUs even if a limit rejects it afterwards.
@@ -201,7 +201,7 @@ def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: Ho
     )
 
 
-def _fit_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> bool:
+def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> bool:
     pages = {item.size_kib: item for item in cell.pages}
     sizes = sorted(pages, reverse=True)
     if guest.page_size:
@@ -216,7 +216,7 @@ def _fit_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> bool:
     return guest.memory_mib <= (cell.free_memory_mib if is_pinned else cell.memory_mib)
 
 
-def _pack_cpus(
+def _select_dedicated_cpus(
     cell: HostCell, count: int, emulator_cpus: int, thread_policy: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return the CPUs for dedicated vCPUs and those for emulator threads, None if too few are free under the policy
@@ -236,7 +236,7 @@ def _pack_cpus(
     if thread_policy == ISOLATE:
         if threads_per_core not in by_threads or (threads_per_core != 1 and cell.dedicated != cell.shared):
             return None
-        pins = _pick_threads(by_threads[threads_per_core], 1, count) or None
+        pins = _select_core_threads(by_threads[threads_per_core], 1, count) or None
         emulator = _pick_emulator_cpus(
             [core for core in cores if not core.intersection(pins or ())], pins, emulator_cpus
         )
@@ -244,12 +244,12 @@ def _pack_cpus(
         for threads, full_cores in by_threads.items():
             if thread_policy == REQUIRE and threads <= 1:
                 continue
-            pins = _pick_threads(full_cores, threads, count)
+            pins = _select_core_threads(full_cores, threads, count)
             emulator = _pick_emulator_cpus(cores, pins, emulator_cpus)
             if pins is not None and len(emulator) == emulator_cpus:
                 break
         if thread_policy != REQUIRE and not pins:
-            pins = _pick_threads([frozenset({cpu}) for core in cores for cpu in sorted(core)], 1, count)
+            pins = _select_core_threads([frozenset({cpu}) for core in cores for cpu in sorted(core)], 1, count)
             emulator = _pick_emulator_cpus(cores, pins, emulator_cpus)
     return None if pins is None or len(emulator) < emulator_cpus else (pins, emulator)
 
@@ -259,13 +259,13 @@ def _pick_emulator_cpus(cores: Iterable[frozenset[int]], pins: tuple[int, ...] |
     return tuple(cpu for core in cores for cpu in sorted(core.difference(pins or ())))[:count] if pins else ()
 
 
-def _pick_threads(cores: Sequence[Iterable[int]], threads: int, count: int) -> tuple[int, ...] | None:
+def _select_core_threads(cores: Sequence[Iterable[int]], threads: int, count: int) -> tuple[int, ...] | None:
     if threads * len(cores) < count:
         return None
     return tuple(chain.from_iterable(sorted(core)[:threads] for core in cores))[:count]
 
 
-def take_cells(
+def allocate_host_cells(
     cells: Sequence[HostCell], guests: Iterable[GuestCell], thread_policy: str = "", sign: int = 1
 ) -> tuple[HostCell, ...]:
     """Return the host cells after a VM took its cells, or returned them (`sign` -1)."""
@@ -273,11 +273,11 @@ def take_cells(
     for guest in guests:
         cell = changed.get(guest.id)
         if cell is not None:
-            changed[guest.id] = _take_cell(cell, guest, sign, has_cores=thread_policy == ISOLATE)
+            changed[guest.id] = _allocate_host_cell(cell, guest, sign, has_cores=thread_policy == ISOLATE)
     return tuple(changed.values())
 
 
-def _take_cell(cell: HostCell, guest: GuestCell, sign: int, *, has_cores: bool) -> HostCell:
+def _allocate_host_cell(cell: HostCell, guest: GuestCell, sign: int, *, has_cores: bool) -> HostCell:
     size = guest.page_size or min((item.size_kib for item in cell.pages), default=0)
     pages = tuple(
         replace(item, used=max(item.used + sign * guest.memory_mib * _KIB // size, 0))

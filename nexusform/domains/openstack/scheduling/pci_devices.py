@@ -101,7 +101,7 @@ def _select_near_pools(
 ) -> Sequence[DevicePool]:
     """Return the pools near these cells, as far as the policy requires or prefers them."""
     near = [pool for pool in pools if pool.numa_node in cells]
-    if request.numa_policy == REQUIRED or _count(near) >= request.count:
+    if request.numa_policy == REQUIRED or _count_free_devices(near) >= request.count:
         return near
     if request.numa_policy == SOCKET:
         near_sockets = {sockets.get(cell) for cell in cells}
@@ -110,10 +110,10 @@ def _select_near_pools(
         near_cells = [cell for cell, socket in sockets.items() if socket in near_sockets]
         return [pool for pool in pools if pool.numa_node in near_cells]
     near = [pool for pool in pools if pool.numa_node in (*cells, None)]
-    if request.numa_policy == LEGACY or _count(near) >= request.count:
+    if request.numa_policy == LEGACY or _count_free_devices(near) >= request.count:
         return near
     return sorted(pools, key=lambda pool: pool.numa_node not in (*cells, None))
 
 
-def _count(pools: Iterable[DevicePool]) -> int:
+def _count_free_devices(pools: Iterable[DevicePool]) -> int:
     return sum(pool.count for pool in pools)

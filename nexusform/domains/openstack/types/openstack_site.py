@@ -25,12 +25,12 @@ from nexusform.resource_types.shared_arguments import (
     build_name_attribute,
     check_whole_numbers,
     is_set_and_known,
-    join_id,
+    join_id_parts,
 )
 from nexusform.scheduling.site_inventory import Inventory, InventoryRack, InventorySite, OccupiedCapacity
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType
-from nexusform.values.value import Unknown
+from nexusform.values.typed_value import Unknown
 
 _SCHEMA: Final = BlockSchema(
     {
@@ -74,7 +74,7 @@ _SCHEMA: Final = BlockSchema(
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: the site's name."""
-    return join_id(attributes.get("name"))
+    return join_id_parts(attributes.get("name"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
@@ -82,9 +82,9 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems = check_whole_numbers(attributes, ("host_subset_size",))
     filters, multipliers = attributes.get("enabled_filters"), attributes.get("weight_multipliers")
     if isinstance(filters, list):
-        problems += _check_names("enabled_filters", filters, FILTERS)
+        problems += _check_filter_and_weigher_names("enabled_filters", filters, FILTERS)
     if isinstance(multipliers, Mapping):
-        problems += _check_names("weight_multipliers", multipliers, DEFAULT_MULTIPLIERS)
+        problems += _check_filter_and_weigher_names("weight_multipliers", multipliers, DEFAULT_MULTIPLIERS)
         problems += [
             Problem(("weight_multipliers", name), "invalid-number", f"Nova accepts no {name} multiplier below 0.")
             for name, value in multipliers.items()
@@ -115,7 +115,7 @@ def _check_aliases(aliases: Any) -> Iterator[Problem]:
             yield Problem(("pci_aliases", name, "numa_policy"), "invalid-pci-alias", detail)
 
 
-def _check_names(argument: str, names: Any, known: Any) -> Iterator[Problem]:
+def _check_filter_and_weigher_names(argument: str, names: Any, known: Any) -> Iterator[Problem]:
     for name in names:
         if isinstance(name, str) and name not in known:
             detail = (
@@ -144,7 +144,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inv
     inventory.skus.update({f"{address} {name}": sku for name, sku in site.build_skus().items()})
     _add_racks(site.hosts, site_id, address, inventory)
     table = site.build_usage_table(settings.aliases)
-    occupied = (_build_occupied(server, table.build_record(key)) for key, server in site.servers.items())
+    occupied = (_build_occupied_capacity(server, table.build_record(key)) for key, server in site.servers.items())
     inventory.unmanaged.setdefault(site_id, []).extend(occupied)
     return []
 
@@ -159,7 +159,7 @@ def _add_racks(hosts: Sequence[NovaHost], site_id: str, address: str, inventory:
         inventory.addresses_by_name.update({("machine", site_id, machine.name): address for machine in machines})
 
 
-def _build_occupied(server: NovaServer, record: str) -> OccupiedCapacity:
+def _build_occupied_capacity(server: NovaServer, record: str) -> OccupiedCapacity:
     sku = build_server_sku(server, record)
     return OccupiedCapacity(
         server.host, server.name, sku.vcpus, sku.memory_gib, sku.disk_gib, cell_numbers=(0,), record=record

@@ -2,14 +2,14 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "kubernetes_admission": "collect_budgets collect_quotas",
-    "kubernetes_checks": "list_metadata_problems",
+    "pod_admission": "collect_budgets collect_quotas",
+    "kubernetes_cross_field_checks": "list_metadata_problems",
     "manifest_parser": (
-        "format_canonical list_envelope_problems compute_fingerprint INVALID is_envelope is_fleet_group "
-        "is_reserved_namespace Manifest build_changed_manifest build_manifest ManifestReading "
+        "format_canonical_json list_envelope_problems compute_fingerprint INVALID is_envelope is_fleet_group "
+        "is_reserved_namespace Manifest build_changed_manifest build_manifest ParsedManifests "
         "find_selection_exclusion parse_manifests unwrap_envelopes"
     ),
-    "kind_files": "list_dump_errors",
+    "kubectl_kind_files": "list_dump_errors",
     "kubectl_snapshot": "KubectlSnapshot parse_snapshot",
     "kubernetes_schemas": "list_schema_problems",
     "kubernetes_volumes": "collect_cluster_storage",

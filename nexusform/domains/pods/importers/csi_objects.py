@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.documents.field_shapes import get_mapping, get_value, list_mappings
+from nexusform.documents.field_validation import get_mapping, get_value, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.workloads import AttachLimits
@@ -46,7 +46,7 @@ class CsiObjects(Struct, frozen=True):
     checked_drivers: frozenset[str] = frozenset()
     capacities: Mapping[str, list[StorageCapacity]] = field(default_factory=dict)
 
-    def is_limited(self, driver: str) -> bool:
+    def has_volume_limit(self, driver: str) -> bool:
         """Return whether nodes may reject volumes of a driver."""
         return self.is_storage_checked(driver) or any(name == driver for _, name in self.maximums)
 
@@ -73,7 +73,7 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiObjects:
         body = manifest.body
         match manifest.kind:
             case "CSINode":
-                maximums |= {(manifest.name, name): count for name, count in _list_limits(body)}
+                maximums |= {(manifest.name, name): count for name, count in _list_attach_limits(body)}
             case "VolumeAttachment":
                 driver, node, volume = (
                     str(get_value(body, "spec", *path) or "")
@@ -84,20 +84,20 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiObjects:
             case "CSIDriver" if get_value(body, "spec", "storageCapacity") is True:
                 checked_drivers.add(manifest.name)
             case "CSIStorageCapacity":
-                capacity = _parse_capacity(manifest)
+                capacity = _parse_storage_capacity(manifest)
                 if capacity is not None:
                     capacities.setdefault(str(body.get("storageClassName")), []).append(capacity)
     return CsiObjects(maximums, tuple(attachments), frozenset(checked_drivers), capacities)
 
 
-def _list_limits(body: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+def _list_attach_limits(body: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     for driver in list_mappings(body, "spec", "drivers"):
         count = get_value(driver, "allocatable", "count")
         if isinstance(count, int):
             yield str(driver.get("name")), count
 
 
-def _parse_capacity(manifest: Manifest) -> StorageCapacity | None:
+def _parse_storage_capacity(manifest: Manifest) -> StorageCapacity | None:
     """Return the free storage of an object; None without nodes or without an amount."""
     fields = Fields(manifest, [], manifest.body)
     selector = parse_selector(fields, "nodeTopology")

@@ -11,9 +11,10 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.documents.field_shapes import get_list, get_mapping, get_value, list_mappings
+from nexusform.documents.field_validation import get_list, get_mapping, get_value, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS, parse_node_term
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.scheduling.cel_device_selectors import find_selector_problem, parse_amount
 from nexusform.domains.pods.scheduling.device_records import (
     ALL_DEVICES,
     Attribute,
@@ -27,7 +28,6 @@ from nexusform.domains.pods.scheduling.device_records import (
     DeviceUse,
     MatchConstraint,
 )
-from nexusform.domains.pods.scheduling.device_selectors import find_selector_problem, parse_amount
 from nexusform.kubernetes.matching import EQUAL, IN, NodeTerm, Requirement, Taint, Toleration
 
 _GROUP: Final = "resource.k8s.io"
@@ -103,12 +103,12 @@ def collect_device_inventory(
     allocations = {
         _get_key(item): uses
         for item in observed_objects
-        if (item.group, item.kind) == (_GROUP, _CLAIM) and (uses := _list_uses(item.body)) is not None
+        if (item.group, item.kind) == (_GROUP, _CLAIM) and (uses := _list_allocated_devices(item.body)) is not None
     }
     return DeviceInventory(tuple(_parse_slice(item) for item in slices.values()), allocations)
 
 
-def _list_uses(body: Mapping[str, Any]) -> tuple[DeviceUse, ...] | None:
+def _list_allocated_devices(body: Mapping[str, Any]) -> tuple[DeviceUse, ...] | None:
     """Return the devices of an allocated claim, None if it is not allocated."""
     if get_value(body, "status", "allocation") is None:
         return None
@@ -121,9 +121,9 @@ def _list_uses(body: Mapping[str, Any]) -> tuple[DeviceUse, ...] | None:
     )
 
 
-def list_claimed_uses(names: Iterable[str], objects: DeviceObjects) -> ClaimedUses:
+def list_allocated_claims(names: Iterable[str], objects: DeviceObjects) -> ClaimedUses:
     """Return the allocated claims among these (`namespace/name`) with their devices."""
-    uses = ((name, _list_uses(objects.claims[name].body)) for name in names if name in objects.claims)
+    uses = ((name, _list_allocated_devices(objects.claims[name].body)) for name in names if name in objects.claims)
     return tuple((name, claim_uses) for name, claim_uses in uses if claim_uses is not None)
 
 
@@ -137,7 +137,7 @@ def _parse_slice(manifest: Manifest) -> DeviceSlice:
         generation=_get_integer(pool, "generation", 0),
         slice_count=_get_integer(pool, "resourceSliceCount", 1),
         devices=tuple(_parse_device(manifest, device) for device in list_mappings(spec, "devices")),
-        terms=_parse_terms(manifest, spec),
+        terms=_parse_slice_nodes(manifest, spec),
         has_own_nodes=spec.get("perDeviceNodeSelection") is True,
         counters={
             (str(counter_set.get("name")), name): _parse_amount(counter)
@@ -167,7 +167,7 @@ def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
             for consumed in list_mappings(device, "consumesCounters")
             for name, counter in get_mapping(consumed, "counters").items()
         },
-        terms=_parse_terms(manifest, device),
+        terms=_parse_slice_nodes(manifest, device),
     )
 
 
@@ -185,7 +185,7 @@ def _parse_amount(value: Any) -> int:
         return 0
 
 
-def _parse_terms(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[NodeTerm, ...] | None:
+def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[NodeTerm, ...] | None:
     """Return the nodes of a slice or a device: a name, all nodes, or terms."""
     if fields.get("nodeName"):
         return (NodeTerm(fields=(Requirement("metadata.name", IN, (str(fields["nodeName"]),)),)),)

@@ -13,17 +13,17 @@ import msgspec
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.documents.field_shapes import get_mapping, get_value, list_mappings
+from nexusform.documents.field_validation import get_mapping, get_value, list_mappings
 from nexusform.documents.yaml_documents import INVALID, build_problem, parse_yaml
 from nexusform.domains.pods.importers.device_objects import (
     DeviceObjects,
     collect_device_objects,
     find_claim_names,
-    list_claimed_uses,
+    list_allocated_claims,
     parse_device_claims,
 )
+from nexusform.domains.pods.importers.in_place_resize import CONTAINERS, apply_allocated_requests
 from nexusform.domains.pods.importers.kubernetes_pod_spec import PodOwner, Priorities, parse_containers, parse_pod_spec
-from nexusform.domains.pods.importers.kubernetes_resizing import CONTAINERS, apply_allocated_requests
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage, parse_volumes
 from nexusform.domains.pods.importers.live_workloads import (
     LIVE_KINDS,
@@ -146,7 +146,7 @@ class ObservedPod(Struct, frozen=True):
     devices: ClaimedUses = ()
 
 
-class _PodContext(Struct, frozen=True):
+class _PodParseContext(Struct, frozen=True):
     storage: Storage
     devices: DeviceObjects
     is_complete: bool
@@ -350,10 +350,10 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         return KubectlSnapshot()
     nodes = [_build_node(name, body) for name, body in data["nodes"]]
     bodies = data.get("objects") or []
-    objects = tuple(_build_manifest(body) for body in bodies)
+    objects = tuple(_build_stored_manifest(body) for body in bodies)
     missing_kinds = find_missing_kinds(bodies)
     is_complete = NAMESPACE not in missing_kinds
-    context = _PodContext(
+    context = _PodParseContext(
         collect_storage(objects, is_complete=is_complete), collect_device_objects(objects), is_complete=is_complete
     )
     active_pods = [(name, body) for name, body in data["pods"] if body["phase"] not in _FINISHED_PHASES]
@@ -375,7 +375,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     )
 
 
-def _build_manifest(body: _Object) -> Manifest:
+def _build_stored_manifest(body: _Object) -> Manifest:
     group, _, version = body["apiVersion"].rpartition("/")
     metadata = body["metadata"]
     return Manifest(
@@ -402,8 +402,8 @@ def _build_node(name: str, body: _Object) -> ObservedNode:
         labels={key: str(value) for key, value in body["labels"].items()},
         taints=taints,
         unschedulable=body.get("unschedulable") is True,
-        capacity=_parse_size(capacity),
-        allocatable=_parse_size(allocatable),
+        capacity=_parse_node_size(capacity),
+        allocatable=_parse_node_size(allocatable),
         pods=_parse_amount(allocatable.get("pods")),
         images=body.get("images") or {},
         version=parse_version(str(body.get("version") or "")),
@@ -412,7 +412,7 @@ def _build_node(name: str, body: _Object) -> ObservedNode:
     )
 
 
-def _parse_size(amounts: Mapping[str, Any]) -> NodeSize:
+def _parse_node_size(amounts: Mapping[str, Any]) -> NodeSize:
     other_resources = {name: _parse_amount(amount) for name, amount in amounts.items() if name not in _BASIC_RESOURCES}
     cpu = parse_quantity(str(amounts.get("cpu", "0")))
     return NodeSize(
@@ -435,7 +435,7 @@ def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelecto
     return LabelSelector(tuple(sorted(own_labels.items()))) if own_labels else None
 
 
-def _build_pod(title: str, body: _Object, context: _PodContext) -> ObservedPod:
+def _build_pod(title: str, body: _Object, context: _PodParseContext) -> ObservedPod:
     """Return the record of a stored pod, its spec parsed like a manifest's."""
     namespace, _, name = title.partition("/")
     kind, owner = _find_controller(name, body)
@@ -484,7 +484,7 @@ def _build_pod(title: str, body: _Object, context: _PodContext) -> ObservedPod:
             parse_containers(root.get_mapping("spec")),
         ),
         condition=build_pod_condition(body["condition"]) if body.get("condition") else None,
-        devices=list_claimed_uses((f"{namespace}/{name}" for name in body.get("claims") or ()), context.devices),
+        devices=list_allocated_claims((f"{namespace}/{name}" for name in body.get("claims") or ()), context.devices),
     )
 
 

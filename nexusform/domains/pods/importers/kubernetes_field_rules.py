@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from nexusform.documents.field_shapes import FieldKind, FieldShape
+from nexusform.documents.field_validation import FieldKind, FieldShape
 from nexusform.kubernetes.matching import validate_dns_label, validate_dns_subdomain, validate_qualified_name
 from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64, MalformedQuantity, parse_quantity
 
@@ -156,7 +156,7 @@ _LARGEST_PORT: Final = 65535
 _CRON_FIELDS: Final = 5
 
 
-def _get_first(problems: tuple[str, ...]) -> str:
+def _get_first_problem(problems: tuple[str, ...]) -> str:
     return problems[0] if problems else ""
 
 
@@ -166,13 +166,13 @@ def _check_port_name(value: Any) -> str:
     return "a port's name has at most 15 lower-case letters, digits and single dashes, and a letter among them"
 
 
-def _check_target(value: Any) -> str:
+def _check_target_port(value: Any) -> str:
     if not isinstance(value, int):
         return _check_port_name(value)
     return "" if 1 <= value <= _LARGEST_PORT else f"a port is a number from 1 to {_LARGEST_PORT}"
 
 
-def _check_share(value: Any) -> str:
+def _check_pod_count_or_percentage(value: Any) -> str:
     if isinstance(value, str):
         return "" if _PERCENT.match(value) else "it is a number of pods, or a percentage such as 25%"
     return "" if 0 <= value <= MAX_INT32 else f"it is a number from 0 to {MAX_INT32}"
@@ -184,14 +184,14 @@ def check_quantity(value: Any) -> str:
     return "" if is_quantity else f"it must be {FieldKind.QUANTITY.value}"
 
 
-def _check_amount(value: Any) -> str:
+def _check_resource_amount(value: Any) -> str:
     quantity = parse_quantity(str(value))
     if isinstance(quantity, MalformedQuantity):
         return check_quantity(value)
     return "" if quantity.nano >= 0 else "an amount must not be below 0"
 
 
-def _check_cron(value: Any) -> str:
+def _check_cron_schedule(value: Any) -> str:
     text = str(value)
     if text.startswith("@every ") or text in _CRON_MACROS:
         return ""
@@ -202,14 +202,14 @@ def _check_cron(value: Any) -> str:
 
 # Checks by name: each returns why a value is invalid, "" if it is valid.
 FORMS: Final[Mapping[str, Callable[[Any], str]]] = {
-    "label": lambda value: _get_first(validate_dns_label(value)),
-    "subdomain": lambda value: _get_first(validate_dns_subdomain(value)),
-    "key": lambda value: _get_first(validate_qualified_name(value)),
+    "label": lambda value: _get_first_problem(validate_dns_label(value)),
+    "subdomain": lambda value: _get_first_problem(validate_dns_subdomain(value)),
+    "key": lambda value: _get_first_problem(validate_qualified_name(value)),
     "port": _check_port_name,
-    "target": _check_target,
-    "share": _check_share,
-    "amount": _check_amount,
-    "cron": _check_cron,
+    "target": _check_target_port,
+    "share": _check_pod_count_or_percentage,
+    "amount": _check_resource_amount,
+    "cron": _check_cron_schedule,
     "datakey": lambda value: (
         "" if _DATA_KEY.match(value) and value not in (".", "..") else "a key has letters, digits, - _ or ."
     ),

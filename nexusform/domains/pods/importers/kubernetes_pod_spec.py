@@ -77,7 +77,7 @@ class Priorities(Struct, frozen=True):
     is_complete: bool = False
 
 
-def collect_priorities(manifests: Iterable[Manifest], *, is_complete: bool = False) -> Priorities:
+def collect_priority_classes(manifests: Iterable[Manifest], *, is_complete: bool = False) -> Priorities:
     """Return the PriorityClasses of a cluster with these objects."""
     priorities = dict(_BUILT_IN_PRIORITIES)
     defaults: list[tuple[int, str]] = []
@@ -158,7 +158,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         anti_affinity=pod_anti_affinity.required,
         preferred_affinity=pod_affinity.preferred,
         preferred_anti_affinity=pod_anti_affinity.preferred,
-        spread=parse_spread(spec, labels),
+        spread=parse_spread_constraints(spec, labels),
         default_spread=owner.spread_selector,
         host_ports=_list_host_ports(spec),
         priority=_resolve_priority(spec, priorities),
@@ -205,9 +205,9 @@ def _collect_quota_figures(spec: Fields) -> QuotaFigures:
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     unspecified = []
     for section, name in product(("requests", "limits"), ("cpu", "memory")):
-        if not all(name in _get_stated_amounts(container, section) for container in containers):
+        if not all(name in _get_reported_amounts(container, section) for container in containers):
             unspecified.append(f"{section}.{name}")
-    limits = _sum_containers(spec, lambda container: _get_stated_amounts(container, "limits"))
+    limits = _sum_containers(spec, lambda container: _get_reported_amounts(container, "limits"))
     return QuotaFigures(
         tuple(sorted((name, amount) for name, amount in limits.items() if amount)),
         tuple(unspecified),
@@ -216,7 +216,7 @@ def _collect_quota_figures(spec: Fields) -> QuotaFigures:
     )
 
 
-def _get_stated_amounts(container: Fields, section: str) -> Amounts:
+def _get_reported_amounts(container: Fields, section: str) -> Amounts:
     resources = container.get_mapping("resources")
     return (
         _get_effective_requests(resources, is_reported=True)
@@ -469,7 +469,7 @@ def _parse_pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], w
     topology_key = fields.get_text("topologyKey")
     if not topology_key:
         fields.report("topologyKey", "must not be empty.")
-    selector = _merge_label_keys(fields, parse_selector(fields, "labelSelector"), labels)
+    selector = _merge_match_label_keys(fields, parse_selector(fields, "labelSelector"), labels)
     configured_namespaces = fields.get_texts("namespaces")
     namespace_selector = parse_selector(fields, "namespaceSelector")
     namespaces = tuple(sorted(set(configured_namespaces)))
@@ -484,7 +484,7 @@ def _parse_pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], w
     )
 
 
-def _merge_label_keys(
+def _merge_match_label_keys(
     fields: Fields, selector: LabelSelector | None, labels: Mapping[str, str]
 ) -> LabelSelector | None:
     # The values of the pod's own labels are added to the selector; missing keys are ignored.
@@ -499,7 +499,7 @@ def _merge_label_keys(
     return LabelSelector(selector.match_labels, selector.match_expressions + label_requirements)
 
 
-def parse_spread(spec: Fields, labels: Mapping[str, str]) -> tuple[SpreadConstraint, ...]:
+def parse_spread_constraints(spec: Fields, labels: Mapping[str, str]) -> tuple[SpreadConstraint, ...]:
     """Return the topologySpreadConstraints of a pod with these labels."""
     return tuple(_parse_constraint(fields, labels) for fields in spec.list_mappings("topologySpreadConstraints"))
 
@@ -519,7 +519,7 @@ def _parse_constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstr
         topology_key=topology_key,
         max_skew=fields.get_integer("maxSkew", 1, minimum=1),
         is_hard=is_hard,
-        selector=_merge_label_keys(fields, parse_selector(fields, "labelSelector"), labels),
+        selector=_merge_match_label_keys(fields, parse_selector(fields, "labelSelector"), labels),
         min_domains=fields.get_integer("minDomains", 1, minimum=1),
         honor_affinity=fields.get_choice("nodeAffinityPolicy", policies, "Honor") == "Honor",
         honor_taints=fields.get_choice("nodeTaintsPolicy", policies, "Ignore") == "Honor",

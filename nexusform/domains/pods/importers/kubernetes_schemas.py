@@ -13,9 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_name, suggest_name
-from nexusform.documents.field_shapes import FieldKind, FieldShape, validate_value
+from nexusform.documents.field_validation import FieldKind, FieldShape, validate_value
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
-from nexusform.domains.pods.importers.kubernetes_checks import CHECKS, list_metadata_problems
+from nexusform.domains.pods.importers.kubernetes_cross_field_checks import CHECKS, list_metadata_problems
 from nexusform.domains.pods.importers.kubernetes_field_rules import check_name, check_quantity, parse_field_rules
 from nexusform.domains.pods.importers.manifest_parser import INVALID, Manifest, is_envelope, unwrap_envelopes
 from nexusform.kubernetes.matching import validate_dns_label
@@ -37,14 +37,14 @@ _NO_RULE: Final = FieldShape(FieldKind.ANY)
 _QUANTITY: Final = FieldShape(FieldKind.QUANTITY, check_form=check_quantity)
 
 
-class _Schemas(Struct, frozen=True):
+class _KubernetesSchemas(Struct, frozen=True):
     # Shape of each kind, and the field types of each type as in assets/kubernetes_fields.txt.
     kinds: Mapping[str, FieldShape]
     types: Mapping[str, Mapping[str, str]]
 
 
 @cache
-def _load_schemas() -> _Schemas:
+def _load_schemas() -> _KubernetesSchemas:
     file = resources.files("nexusform.domains.pods.importers").joinpath("assets", "kubernetes_fields.txt")
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     separator = lines.index("")
@@ -56,7 +56,7 @@ def _load_schemas() -> _Schemas:
     for line in lines[separator + 1 :]:
         name, *fields = line.split(" ")
         types[name] = dict(field.split("=", 1) for field in fields)
-    return _Schemas(kinds, types)
+    return _KubernetesSchemas(kinds, types)
 
 
 @cache
@@ -83,21 +83,21 @@ def list_schema_problems(manifest: Manifest) -> Iterator[Problem]:
     """
     if is_envelope(manifest):
         for content in unwrap_envelopes([manifest]).manifests:
-            for problem in _list_problems(content):
+            for problem in _list_known_kind_problems(content):
                 text = f"{problem.detail} The hub accepts it unchanged; the member cluster drops or rejects it."
                 yield build_problem(manifest.file, content.position, INVALID, text, Severity.WARNING)
         return
-    yield from _list_problems(manifest)
+    yield from _list_known_kind_problems(manifest)
 
 
-def _list_problems(manifest: Manifest) -> Iterator[Problem]:
+def _list_known_kind_problems(manifest: Manifest) -> Iterator[Problem]:
     """Yield the problems of a manifest of a kind in the table; none for other kinds."""
     version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
     shape = _load_schemas().kinds.get(f"{version} {manifest.kind}")
     if shape is None:
         return
     reader = _SchemaValidator(manifest)
-    root = Node.create_root(YamlDocument(manifest.body, manifest.position))
+    root = Node.create_document_node(YamlDocument(manifest.body, manifest.position))
     yield from reader.check_value(root, shape, "")
     yield from reader.check_metadata(root.get_node("metadata"))
 

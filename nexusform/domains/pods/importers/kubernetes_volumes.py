@@ -24,7 +24,7 @@ from nexusform.domains.pods.importers.csi_objects import (
 )
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_node_term, parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
-from nexusform.domains.pods.scheduling.rules.volumes import UNBOUND, ZONE_LABELS
+from nexusform.domains.pods.scheduling.rules.volume_binding import UNBOUND, ZONE_LABELS
 from nexusform.domains.pods.scheduling.volume_binder import can_bind_volume
 from nexusform.domains.pods.scheduling.workloads import AttachLimits, Claim, Disk, Pairs, Volume, VolumeNeed
 from nexusform.kubernetes.matching import IN, NodeTerm, Requirement
@@ -189,14 +189,14 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
         claim_count += 1
         name = template.get_mapping("metadata").get_text("name")
         template_names.add(name)
-        claims.append(_build_own_claim(f"{namespace}/{name}-{pod}", template.get_mapping("spec"), storage))
+        claims.append(_build_unbound_own_claim(f"{namespace}/{name}-{pod}", template.get_mapping("spec"), storage))
     for volume in spec.list_mappings("volumes"):
         if volume.get_text("name") in template_names:
             continue  # the claim that each pod has for itself takes its place
         if "ephemeral" in volume:
             claim_count += 1
             claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
-            claims.append(_build_own_claim(f"{namespace}/{pod}-{volume.get_text('name')}", claim, storage))
+            claims.append(_build_unbound_own_claim(f"{namespace}/{pod}-{volume.get_text('name')}", claim, storage))
         elif "persistentVolumeClaim" in volume:
             claim_count += 1
             claim_volumes = _parse_claim_volume(namespace, volume.get_mapping("persistentVolumeClaim"), storage)
@@ -239,7 +239,7 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
         return PodVolumes(exclusive_claims=exclusive_claims, missing_objects=(error,))
     if claim_object is not None and _has_volume(claim_object, storage):
         return PodVolumes(
-            _filter_unique([_compute_bound_need(claim_object, reference, storage)]),
+            _filter_unique([_compute_bound_volume_nodes(claim_object, reference, storage)]),
             exclusive_claims=exclusive_claims,
             bound_claims=_list_bound_claims(claim_object, storage),
         )
@@ -322,7 +322,7 @@ def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool 
     }
     # The volume of a deleted claim is unusable.
     usable_names = {volume.name for volume in storage.reserved_volumes.values()}.union(
-        *map(_list_names, storage.free_volumes.values())
+        *map(_list_volume_names, storage.free_volumes.values())
     )
     volumes = [
         _build_volume(manifest, claim_by_volume.get(name))
@@ -343,7 +343,7 @@ def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool 
     return ClusterStorage(tuple(volumes), immediate_claims, tuple(invalid_claims), attach_limits)
 
 
-def _list_names(volumes: Iterable[Volume]) -> Iterator[str]:
+def _list_volume_names(volumes: Iterable[Volume]) -> Iterator[str]:
     return (volume.name for volume in volumes)
 
 
@@ -430,7 +430,7 @@ def _find_claim_error(claim: Manifest, storage: Storage) -> str:
     )
 
 
-def _compute_bound_need(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:
+def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:
     """Return the nodes that reach the volume of a bound claim; None for all, or if unknown."""
     volume_name = _get_silent_fields(claim, "spec").get_text("volumeName")
     volume = storage.volumes.get(volume_name) if volume_name else storage.reserved_volumes[claim.namespace, claim.name]
@@ -442,7 +442,7 @@ def _compute_bound_need(claim: Manifest, reference: _FieldReference, storage: St
     return None if terms is _ALL_NODES and not zones else VolumeNeed(terms, is_bound=True, zones=zones)
 
 
-def _build_own_claim(name: str, claim: Fields, storage: Storage) -> Claim | None:
+def _build_unbound_own_claim(name: str, claim: Fields, storage: Storage) -> Claim | None:
     return _build_unbound_claim(name, claim, (claim, "storageClassName"), storage)
 
 
@@ -478,7 +478,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
         text = f'requests a volume of "{class_name}", created before its pod is scheduled'
         _warn_unknown_nodes(reference, text, f"volumes of {class_name} are created before their pods are scheduled")
     driver = find_provisioner(class_object)
-    has_separation_rules = _can_find_volume(unbound_claim, storage) or storage.csi.is_limited(driver)
+    has_separation_rules = _can_find_volume(unbound_claim, storage) or storage.csi.has_volume_limit(driver)
     if provisioning_terms is _ALL_NODES and not has_separation_rules:
         return None
     is_checked = waits_for_pod and storage.csi.is_storage_checked(driver)

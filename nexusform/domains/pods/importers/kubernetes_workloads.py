@@ -11,21 +11,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.documents.field_shapes import get_mapping, get_value
+from nexusform.documents.field_validation import get_mapping, get_value
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers.device_objects import DeviceObjects, collect_device_objects, parse_device_claims
-from nexusform.domains.pods.importers.kubernetes_admission import (
-    AdmissionRules,
-    apply_admission,
-    collect_admission_rules,
-    find_limit_range_rejection,
-)
 from nexusform.domains.pods.importers.kubernetes_pod_spec import (
     DEVICE_CLAIMS,
     GANGS,
     PodOwner,
     Priorities,
-    collect_priorities,
+    collect_priority_classes,
     compute_template_hash,
     find_priority_rejection,
     get_template_labels,
@@ -41,6 +35,12 @@ from nexusform.domains.pods.importers.live_workloads import (
     merge_live_fields,
 )
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.importers.pod_admission import (
+    AdmissionRules,
+    apply_admission,
+    collect_admission_rules,
+    find_limit_range_rejection,
+)
 from nexusform.domains.pods.importers.unpredicted_kinds import list_unpredicted_problems
 from nexusform.domains.pods.scheduling.workloads import NEWEST_REVISION, PodSpec, Strategy, Workload
 from nexusform.kubernetes.matching import LabelSelector, is_selected
@@ -57,7 +57,7 @@ LIVE_REPLICAS: Final = "replicas-of-cluster"
 _PERCENT: Final = re.compile(r"([0-9]{1,4})%\Z")
 
 
-class WorkloadReading(Struct, frozen=True):
+class ParsedWorkloads(Struct, frozen=True):
     """Workloads of manifests in order, and the problems and omissions found."""
 
     workloads: tuple[Workload, ...]
@@ -71,7 +71,7 @@ def collect_workloads(
     is_complete: bool = True,
     live_workloads: Mapping[str, LiveWorkload] = MappingProxyType({}),
     previous_manifests: Sequence[Manifest] = (),
-) -> WorkloadReading:
+) -> ParsedWorkloads:
     """Return the workloads among the objects of one cluster. `is_complete`: objects missing here do not
     exist. `live_workloads` by key give the fields left to others by a manifest; `previous_manifests` are
     those applied before. Services, autoscalers and admission rules are looked up among `manifests` and
@@ -79,7 +79,7 @@ def collect_workloads(
     """
     all_manifests = (*manifests, *context_manifests)
     reader = _WorkloadReader(
-        collect_priorities(all_manifests, is_complete=is_complete),
+        collect_priority_classes(all_manifests, is_complete=is_complete),
         collect_admission_rules(all_manifests),
         collect_storage(all_manifests, is_complete=is_complete),
         _collect_service_selectors(all_manifests),
@@ -94,14 +94,14 @@ def collect_workloads(
     for manifest in manifests:
         controller = _CONTROLLERS.get((manifest.group, manifest.kind))
         if controller is not None:
-            workloads.append(reader.parse_workload(_convert_old_version(manifest, reader.findings), controller))
+            workloads.append(reader.parse_workload(_convert_old_api_version(manifest, reader.findings), controller))
         elif (manifest.group, manifest.kind) == ("batch", "CronJob"):
             job = Fields(manifest, reader.findings, manifest.body).get_mapping("spec").get_mapping("jobTemplate")
             _check_restart_policy(
                 job.get_mapping("spec").get_mapping("template").get_mapping("spec"), _FINITE_RESTART_POLICIES
             )
     reader.findings += list_unpredicted_problems(manifests, known_kinds=_CONTROLLERS.keys())
-    return WorkloadReading(tuple(workloads), tuple(reader.findings))
+    return ParsedWorkloads(tuple(workloads), tuple(reader.findings))
 
 
 def _collect_service_selectors(manifests: Iterable[Manifest]) -> dict[str, list[Mapping[str, str]]]:
@@ -345,7 +345,7 @@ def _check_restart_policy(spec: Fields, allowed: tuple[str, ...]) -> None:
         spec.get_choice("restartPolicy", allowed, "")
 
 
-def _get_single_replica(_: Fields) -> int:
+def _return_single_replica(_: Fields) -> int:
     return 1
 
 
@@ -376,8 +376,8 @@ def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
     strategy = spec.get_mapping("strategy")
     kind = strategy.get_choice("type", ("RollingUpdate", "Recreate"), "RollingUpdate")
     rolling_update = strategy.get_mapping("rollingUpdate")
-    surge = _parse_pod_share(rolling_update, "maxSurge", workload.replicas, rounds_up=True)
-    unavailable = _parse_pod_share(rolling_update, "maxUnavailable", workload.replicas, rounds_up=False)
+    surge = _parse_count_or_percentage(rolling_update, "maxSurge", workload.replicas, rounds_up=True)
+    unavailable = _parse_count_or_percentage(rolling_update, "maxUnavailable", workload.replicas, rounds_up=False)
     max_unavailable_text = rolling_update.data.get("maxUnavailable")
     if kind == "Recreate" and "rollingUpdate" in strategy:
         strategy.report("rollingUpdate", "must not be set when type is Recreate.")
@@ -440,7 +440,7 @@ def _check_rollout_limits(rolling_update: Fields, *, surge: str | int, unavailab
         rolling_update.report("maxUnavailable", "must not be 0 while maxSurge is 0: no pod could ever be replaced.")
 
 
-def _parse_pod_share(fields: Fields, key: str, replicas: int, *, rounds_up: bool) -> int:
+def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, rounds_up: bool) -> int:
     # A number of pods, or a percentage of the replicas: surge rounds up, unavailability down.
     value = fields.data.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -464,7 +464,7 @@ class _WorkloadKind(Struct, frozen=True):
 
 _FINITE_RESTART_POLICIES: Final = ("OnFailure", "Never")
 _DEPLOYMENT: Final = _WorkloadKind(_parse_replicas, _apply_deployment_strategy, "pod-template-hash")
-_DAEMON_SET: Final = _WorkloadKind(_get_single_replica, _apply_daemon_set_strategy, "controller-revision-hash")
+_DAEMON_SET: Final = _WorkloadKind(_return_single_replica, _apply_daemon_set_strategy, "controller-revision-hash")
 _REPLICA_SET: Final = _WorkloadKind(_parse_replicas, _apply_on_delete_strategy)
 _CONTROLLERS: Final[Mapping[tuple[str, str], _WorkloadKind]] = {
     ("apps", "Deployment"): _DEPLOYMENT,
@@ -475,7 +475,7 @@ _CONTROLLERS: Final[Mapping[tuple[str, str], _WorkloadKind]] = {
         _parse_parallelism, _apply_recreate_strategy, has_selector=False, restart_policies=_FINITE_RESTART_POLICIES
     ),
     ("", "Pod"): _WorkloadKind(
-        _get_single_replica,
+        _return_single_replica,
         _apply_recreate_strategy,
         has_selector=False,
         restart_policies=("Always", *_FINITE_RESTART_POLICIES, ""),
@@ -496,7 +496,7 @@ _OLD_VERSIONS: Final[Mapping[tuple[str, str], Mapping[str, Mapping[str, Any]]]] 
 }
 
 
-def _convert_old_version(manifest: Manifest, findings: list[Problem]) -> Manifest:
+def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Manifest:
     """Return an object of an old version with that version's defaults; all others unchanged."""
     spec = manifest.body.get("spec")
     old_defaults = _OLD_VERSIONS.get((manifest.group, manifest.version))

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.documents.field_shapes import get_mapping, get_value, list_mappings
+from nexusform.documents.field_validation import get_mapping, get_value, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_containers
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.workloads import NEWEST_REVISION
@@ -69,8 +69,8 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     metadata, spec = get_mapping(body, "metadata"), get_mapping(body, "spec")
     managers = list_mappings(metadata, "managedFields")
     owned = [get_mapping(item, "fieldsV1", "f:spec") for item in managers if not _is_apply_manager(item)]
-    fields = [leaf for tree in owned for leaf in _list_leaves(tree, _select_spec(spec), ())]
-    if not managers and spec.get("replicas") is not None and not _has_applied(metadata, "replicas"):
+    fields = [leaf for tree in owned for leaf in _list_owned_field_values(tree, _select_spec(spec), ())]
+    if not managers and spec.get("replicas") is not None and not _has_applied_field(metadata, "replicas"):
         fields = [(REPLICAS_PATH, spec["replicas"])]
     owners = [item for item in list_mappings(metadata, "ownerReferences") if item.get("controller")]
     status, namespace = get_mapping(body, "status"), metadata.get("namespace", "default")
@@ -79,7 +79,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         "key": f"{namespace}/{body['kind']}/{metadata['name']}",
         "fields": fields,
         "managed": bool(managers),
-        "template": _select_template(get_mapping(spec, "template", "spec")),
+        "template": _select_pod_template_fields(get_mapping(spec, "template", "spec")),
         "revision": str(revision),
         "owner": f"{namespace}/Deployment/{owners[0].get('name')}"
         if owners and owners[0].get("kind") == "Deployment"
@@ -148,7 +148,7 @@ def find_current_revisions(
 
 def _select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a pod spec with an effect on placement, for a comparison."""
-    selected = _select_template(template)
+    selected = _select_pod_template_fields(template)
     selected.pop("schedulerName", None)
     for section in _CONTAINER_SECTIONS:
         manifest = Manifest("", "v1", "Pod", "", "", {}, {"containers": selected.pop(section, [])}, 1)
@@ -156,7 +156,7 @@ def _select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
     return selected
 
 
-def keep_observed_replicas(key: str, count: int) -> LiveWorkload:
+def build_workload_with_pod_count(key: str, count: int) -> LiveWorkload:
     """Return the record of a workload with nothing but a known number of pods."""
     return LiveWorkload(key, ((REPLICAS_PATH, count),))
 
@@ -168,9 +168,9 @@ def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest
     spec = get_mapping(manifest.body, "spec")
     previous_spec = get_mapping(previous.body, "spec") if previous is not None else {}
     for path, value in live.foreign_fields:
-        is_removed = not live.has_managers and _find_value(previous_spec, path) is not None
-        if not is_removed and _find_value(spec, path) is None:
-            spec = _set_value(spec, path, value)
+        is_removed = not live.has_managers and _find_value_at_path(previous_spec, path) is not None
+        if not is_removed and _find_value_at_path(spec, path) is None:
+            spec = _set_value_at_path(spec, path, value)
     return replace(manifest, body={**manifest.body, "spec": spec})
 
 
@@ -178,7 +178,7 @@ def _is_apply_manager(manager: Mapping[str, Any]) -> bool:
     return manager.get("manager") in _APPLIERS and not manager.get("subresource")
 
 
-def _has_applied(metadata: Mapping[str, Any], name: str) -> bool:
+def _has_applied_field(metadata: Mapping[str, Any], name: str) -> bool:
     """Return whether the manifest applied last, by its annotation, set a field of the spec."""
     for key in _LAST_APPLIED:
         text = get_mapping(metadata, "annotations").get(key)
@@ -192,10 +192,10 @@ def _has_applied(metadata: Mapping[str, Any], name: str) -> bool:
 
 def _select_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     fields = {name: spec[name] for name in _SPEC_FIELDS if spec.get(name) is not None}
-    return {**fields, "template": {"spec": _select_template(get_mapping(spec, "template", "spec"))}}
+    return {**fields, "template": {"spec": _select_pod_template_fields(get_mapping(spec, "template", "spec"))}}
 
 
-def _select_template(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _select_pod_template_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
     selected = {name: spec[name] for name in _TEMPLATE_FIELDS if spec.get(name)}
     for section in _CONTAINER_SECTIONS:
         if section in selected:
@@ -206,7 +206,7 @@ def _select_template(spec: Mapping[str, Any]) -> dict[str, Any]:
     return selected
 
 
-def _list_leaves(tree: Mapping[str, Any], value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
+def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
     """Yield the paths of a tree of fieldsV1 with their values, as far as the value has them."""
     for key, subtree in tree.items():
         kind, _, name = key.partition(":")
@@ -215,18 +215,18 @@ def _list_leaves(tree: Mapping[str, Any], value: Any, path: FieldPath) -> Iterat
             inner_value = get_value(value, name)
         elif kind == "k":
             identity = tuple(sorted(json.loads(name).items()))
-            inner_value, step = _find_item(value, identity), identity
+            inner_value, step = _find_list_item(value, identity), identity
         else:
             continue
         if inner_value is None:
             continue
         if subtree and isinstance(inner_value, dict | list):
-            yield from _list_leaves(subtree, inner_value, (*path, step))
+            yield from _list_owned_field_values(subtree, inner_value, (*path, step))
         else:
             yield (*path, step), inner_value
 
 
-def _find_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
+def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
     items = value if isinstance(value, list) else []
     return next((item for item in list_mappings(items) if all(item.get(key) == part for key, part in step)), None)
 
@@ -235,21 +235,21 @@ def _freeze_path(path: Any) -> FieldPath:
     return tuple(step if isinstance(step, str) else tuple((key, part) for key, part in step) for step in path)
 
 
-def _find_value(value: Any, path: FieldPath) -> Any:
+def _find_value_at_path(value: Any, path: FieldPath) -> Any:
     for step in path:
-        value = get_value(value, step) if isinstance(step, str) else _find_item(value, step)
+        value = get_value(value, step) if isinstance(step, str) else _find_list_item(value, step)
     return value
 
 
-def _set_value(value: Any, path: FieldPath, new_value: Any) -> Any:
+def _set_value_at_path(value: Any, path: FieldPath, new_value: Any) -> Any:
     """Return a copy of `value` with a value at a path; missing parts are created."""
     if not path:
         return new_value
     step, *rest = path
     if isinstance(step, str):
         mapping = value if isinstance(value, dict) else {}
-        return {**mapping, step: _set_value(mapping.get(step), tuple(rest), new_value)}
+        return {**mapping, step: _set_value_at_path(mapping.get(step), tuple(rest), new_value)}
     items = list(value) if isinstance(value, list) else []
-    item = _find_item(items, step)
-    changed = _set_value(item if item is not None else dict(step), tuple(rest), new_value)
+    item = _find_list_item(items, step)
+    changed = _set_value_at_path(item if item is not None else dict(step), tuple(rest), new_value)
     return [changed if each is item else each for each in items] if item is not None else [*items, changed]

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.documents.field_shapes import FieldKind, FieldShape, get_mapping, validate_value
+from nexusform.documents.field_validation import FieldKind, FieldShape, get_mapping, validate_value
 from nexusform.documents.text_positions import TextPosition
 from nexusform.documents.yaml_documents import YamlDocument, build_problem, parse_yaml
 from nexusform.kubernetes.quantity import MAX_INT32
@@ -76,21 +76,21 @@ class Manifest(Struct, frozen=True):
         return YamlDocument(self.body, self.position).find_position(*path)
 
 
-class ManifestReading(Struct, frozen=True):
+class ParsedManifests(Struct, frozen=True):
     """Manifests of a text in order, and the problems found."""
 
     manifests: tuple[Manifest, ...]
     findings: tuple[Problem, ...]
 
 
-def parse_manifests(file: str, content: str | bytes) -> ManifestReading:
+def parse_manifests(file: str, content: str | bytes) -> ParsedManifests:
     """Parse all objects of a YAML text like `kubectl apply`; `file` names the text in findings."""
     stream = parse_yaml(file, content)
     findings = [replace(problem, severity=Severity.ERROR) for problem in stream.findings]
     reader = _ManifestReader(file, findings)
     for document in stream.documents:
         reader.parse_document(document)
-    return ManifestReading(tuple(reader.manifests), tuple(findings))
+    return ParsedManifests(tuple(reader.manifests), tuple(findings))
 
 
 def build_changed_manifest(body: Mapping[str, Any], original: Manifest) -> Manifest | None:
@@ -133,7 +133,7 @@ def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
             yield build_problem(envelope.file, envelope.find_position(key), INVALID, detail)
 
 
-def unwrap_envelopes(manifests: Iterable[Manifest]) -> ManifestReading:
+def unwrap_envelopes(manifests: Iterable[Manifest]) -> ParsedManifests:
     """Return the objects as applied to members: every envelope is replaced by its content."""
     objects: list[Manifest] = []
     findings: list[Problem] = []
@@ -142,7 +142,7 @@ def unwrap_envelopes(manifests: Iterable[Manifest]) -> ManifestReading:
             reader = _ManifestReader(manifest.file, [])
             for key, item in get_mapping(manifest.body, "data").items():
                 reader.parse_document(YamlDocument(item, manifest.find_position("data", key)))
-            content = ManifestReading(tuple(reader.manifests), tuple(reader.findings))
+            content = ParsedManifests(tuple(reader.manifests), tuple(reader.findings))
         elif is_configmap_envelope(manifest):
             content = _unwrap_configmap(manifest)
         else:
@@ -150,7 +150,7 @@ def unwrap_envelopes(manifests: Iterable[Manifest]) -> ManifestReading:
             continue
         objects += content.manifests
         findings += content.findings
-    return ManifestReading(tuple(objects), tuple(findings))
+    return ParsedManifests(tuple(objects), tuple(findings))
 
 
 def is_configmap_envelope(manifest: Manifest) -> bool:
@@ -318,7 +318,7 @@ def _resolve_namespace(group: str, kind: str, namespace: str | None) -> str:
     return namespace or ("default" if is_built_in else "")
 
 
-def _unwrap_configmap(envelope: Manifest) -> ManifestReading:
+def _unwrap_configmap(envelope: Manifest) -> ParsedManifests:
     detail = f"{envelope.title} is an envelope of the obsolete kind; write a ResourceEnvelope instead."
     findings = [build_problem(envelope.file, envelope.position, DEPRECATED, detail, Severity.WARNING)]
     objects: list[Manifest] = []
@@ -327,7 +327,7 @@ def _unwrap_configmap(envelope: Manifest) -> ManifestReading:
             content = parse_manifests(f"{envelope.file}:{key}", text)
             objects += content.manifests
             findings += content.findings
-    return ManifestReading(tuple(objects), tuple(findings))
+    return ParsedManifests(tuple(objects), tuple(findings))
 
 
 _EMPTY: Final[Mapping[str, Any]] = {}
@@ -444,10 +444,10 @@ def compute_fingerprint(manifests: Iterable[Manifest]) -> str:
     for manifest in manifests:
         names = [manifest.group, manifest.kind, manifest.namespace, manifest.name, manifest.version]
         contents.append([*names, manifest.body])
-    return sha256(format_canonical(contents)).hexdigest()
+    return sha256(format_canonical_json(contents)).hexdigest()
 
 
-def format_canonical(value: Any) -> bytes:
+def format_canonical_json(value: Any) -> bytes:
     """Return a document as canonical JSON, independent of its formatting."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode("utf-8", "surrogatepass")

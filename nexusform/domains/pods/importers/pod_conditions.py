@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from nexusform.documents.field_shapes import get_mapping, list_mappings
+from nexusform.documents.field_validation import get_mapping, list_mappings
 from nexusform.domains.pods.scheduling.workloads import PodCondition
 
 _STARTING: Final = ("ContainerCreating", "PodInitializing", "")
@@ -27,8 +27,8 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
         "phase": status.get("phase"),
         "creation_time": parse_time(metadata.get("creationTimestamp")),
         "ready_time": parse_time(ready.get("lastTransitionTime")) if is_ready else 0,
-        "restarts": max((_get_restarts(item) for item in statuses), default=0),
-        "deletion_cost": _parse_cost(get_mapping(metadata, "annotations").get(_DELETION_COST)),
+        "restarts": max((_get_restart_count(item) for item in statuses), default=0),
+        "deletion_cost": _parse_deletion_cost(get_mapping(metadata, "annotations").get(_DELETION_COST)),
     }
     if not is_ready:
         reasons = [str(get_mapping(item, "state", "waiting").get("reason") or "") for item in statuses]
@@ -52,12 +52,12 @@ def _find_condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return next((item for item in list_mappings(status, "conditions") if item.get("type") == name), {})
 
 
-def _get_restarts(container_status: Mapping[str, Any]) -> int:
+def _get_restart_count(container_status: Mapping[str, Any]) -> int:
     count = container_status.get("restartCount")
     return count if isinstance(count, int) else 0
 
 
-def _parse_cost(text: Any) -> int:
+def _parse_deletion_cost(text: Any) -> int:
     try:
         return int(text or 0)
     except (TypeError, ValueError):

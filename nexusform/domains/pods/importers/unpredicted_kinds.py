@@ -10,7 +10,7 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.documents.field_shapes import get_list, list_mappings
+from nexusform.documents.field_validation import get_list, list_mappings
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
 
@@ -84,13 +84,13 @@ def list_unpredicted_problems(manifests: Iterable[Manifest], known_kinds: Collec
     manifests_by_effect: dict[tuple[str, str, str], list[Manifest]] = {}
     for manifest in manifests:
         if (manifest.group, manifest.kind) not in known_kinds:
-            effect = _find_effect(manifest)
+            effect = _describe_effect_on_pods(manifest)
             if effect:
                 manifests_by_effect.setdefault((manifest.group, manifest.kind, effect), []).append(manifest)
     return [_build_warning(objects, effect) for (_, _, effect), objects in manifests_by_effect.items()]
 
 
-def _find_effect(manifest: Manifest) -> str:
+def _describe_effect_on_pods(manifest: Manifest) -> str:
     """Return the effect of an object on pods by the table; for other kinds by their group."""
     group, kind = manifest.group, manifest.kind
     for row in ((group, kind), (group, _ANY)):

@@ -1,21 +1,23 @@
-"""Planning of pods on known nodes. Entry point: phase.py."""
+"""Planning of pods on known nodes. Entry point: pod_phase.py."""
 
 # Public names of the package, by module.
 PUBLIC = {
     "manifest_blocks": (
-        "list_manifest_diagnostics parse_objects plan_fleet_objects list_pod_risks create_pod_phase "
+        "list_manifest_diagnostics parse_objects plan_fleet_objects list_pod_risk_warnings create_pod_phase "
         "collect_prior_members list_prior_pods"
     ),
     "object_pods": "parse_pod_number PodKey PredictionInput",
-    "disruptions": "apply_budget_status find_disruptions",
+    "drain_obstacles": "apply_observed_budget_status find_drain_obstacles",
     "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",
     "state_pods": "compute_state_demand list_hosted_workloads",
     "node_clusters": "find_cluster_attributes build_node NodeCluster build_existing_clusters",
     "cluster_observation": (
-        "bind_cluster_snapshot ExternalClusters ObservedCluster merge_observed_pods check_unknown_clusters"
+        "match_cluster_snapshot ExternalClusters ObservedCluster merge_observed_pods check_unknown_clusters"
     ),
-    "phase": "PodDecision PodPhase",
-    "rows": "parse_pod_record REASONS parse_volumes",
-    "template_matching": "assign_specs",
-    "feasibility": "find_feasibility find_candidate_feasibility ObjectFeasibility ClusterCapacity ClusterLosses",
+    "pod_phase": "PlannedPod PodPhase",
+    "pod_rows": "parse_pod_record REASONS parse_volumes",
+    "template_matching": "assign_template_specs",
+    "pod_feasibility": (
+        "find_object_feasibility find_candidate_feasibility ObjectFeasibility ClusterCapacity ClusterLossEffects"
+    ),
 }

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.documents.field_shapes import get_mapping
+from nexusform.documents.field_validation import get_mapping
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, ObservedNode, ObservedPod
 from nexusform.domains.pods.importers.live_workloads import LiveWorkload
 from nexusform.domains.pods.importers.manifest_parser import Manifest
@@ -35,7 +35,7 @@ _MOST_NAMES: Final = 5
 _DAEMONS: Final = "DaemonSet"
 
 
-class SnapshotBlock(Struct, frozen=True):
+class ClusterSnapshotBlock(Struct, frozen=True):
     """Cluster snapshot read by a data block."""
 
     block: ResourceBlock
@@ -47,7 +47,7 @@ class ExternalClusters(Struct):
 
     clusters: dict[str, NodeCluster] = field(default_factory=dict)
     pods: list[PriorPods] = field(default_factory=list)
-    snapshots: dict[str, SnapshotBlock] = field(default_factory=dict)
+    snapshots: dict[str, ClusterSnapshotBlock] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
@@ -72,13 +72,13 @@ class ObservedCluster(Struct, frozen=True):
     unready_nodes: frozenset[str] = frozenset()
 
 
-def bind_cluster_snapshot(
+def match_cluster_snapshot(
     cluster_id: str, planned_cluster: NodeCluster | None, snapshot: KubectlSnapshot, removed_vms: AbstractSet[str]
 ) -> ObservedCluster:
     """Return the cluster with observed data in place of derived data, without `removed_vms`."""
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
     names: dict[str, str] = {}
-    nodes, sizes = dict(cluster.node_by_name), _compute_sizes(cluster)
+    nodes, sizes = dict(cluster.node_by_name), _compute_node_sizes(cluster)
     unknown_nodes: list[str] = []
     for node in snapshot.nodes:
         name = _resolve_vm_name(node, cluster, removed_vms)
@@ -96,7 +96,7 @@ def bind_cluster_snapshot(
         running_pods, [node for name, node in nodes.items() if name not in names.values()]
     )
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in names]
-    nodes = _add_image_values(nodes, {names[item.name]: item.images for item in snapshot.nodes if item.name in names})
+    nodes = _add_image_scores(nodes, {names[item.name]: item.images for item in snapshot.nodes if item.name in names})
     bound_cluster = replace(
         cluster,
         nodes=tuple(nodes.values()),
@@ -108,7 +108,7 @@ def bind_cluster_snapshot(
     return ObservedCluster(
         bound_cluster,
         tuple(existing_pods),
-        tuple(_rename_nodes(manifest, names) for manifest in snapshot.objects),
+        tuple(_rename_node_of_object(manifest, names) for manifest in snapshot.objects),
         tuple(_build_existing_pods(nominated_pods, names)),
         snapshot.is_complete,
         tuple(unknown_nodes),
@@ -117,12 +117,12 @@ def bind_cluster_snapshot(
         workloads=snapshot.workloads,
         snapshot=snapshot,
         unready_nodes=frozenset(
-            names[item.name] for item in snapshot.nodes if item.name in names and _has_coming_taint(item)
+            names[item.name] for item in snapshot.nodes if item.name in names and _has_pending_not_ready_taint(item)
         ),
     )
 
 
-def _rename_nodes(manifest: Manifest, names: Mapping[str, str]) -> Manifest:
+def _rename_node_of_object(manifest: Manifest, names: Mapping[str, str]) -> Manifest:
     """Return an object of a driver with the name of its node in the plan."""
     if manifest.kind == "CSINode" and manifest.name in names:
         return replace(manifest, name=names[manifest.name])
@@ -133,19 +133,19 @@ def _rename_nodes(manifest: Manifest, names: Mapping[str, str]) -> Manifest:
     return manifest
 
 
-def _has_coming_taint(node: ObservedNode) -> bool:
+def _has_pending_not_ready_taint(node: ObservedNode) -> bool:
     """Return whether a node is not ready, but has no taint for it yet."""
     is_unready = node.ready not in ("", "True")
     return is_unready and not any(taint.key in _UNREADY_TAINTS for taint in node.taints)
 
 
-def _add_image_values(nodes: Mapping[str, Node], sizes: Mapping[str, Mapping[str, int] | None]) -> dict[str, Node]:
+def _add_image_scores(nodes: Mapping[str, Node], sizes: Mapping[str, Mapping[str, int] | None]) -> dict[str, Node]:
     values = image_locality.compute_image_values([sizes.get(name) for name in nodes])
     pairs = zip(nodes.items(), values, strict=True)
     return {name: replace(node, images=images) for (name, node), images in pairs}
 
 
-def _compute_sizes(cluster: NodeCluster) -> dict[str, NodeSize]:
+def _compute_node_sizes(cluster: NodeCluster) -> dict[str, NodeSize]:
     pairs = zip(cluster.nodes, cluster.skus, strict=True)
     return {node.name: compute_capacity(sku) for node, sku in pairs}
 
@@ -300,7 +300,7 @@ def _assign_predicted_numbers(pods: Sequence[ExistingPod], predicted_nodes: Mapp
     ]
 
 
-def bind_observed_clusters(
+def match_observed_clusters(
     external: ExternalClusters, clusters: Mapping[str, NodeCluster], objects: Iterable[VmObject]
 ) -> dict[str, ObservedCluster]:
     """Return the clusters listed by kubectl by id, matched to the plan; mismatches become warnings."""
@@ -309,7 +309,7 @@ def bind_observed_clusters(
         removed_vms |= set(vms.list_prior_names()) - {vm.name for vm in vms.list_vms()}
     result: dict[str, ObservedCluster] = {}
     for cluster_id, snapshot_block in external.snapshots.items():
-        bound_cluster = result[cluster_id] = bind_cluster_snapshot(
+        bound_cluster = result[cluster_id] = match_cluster_snapshot(
             cluster_id, clusters.get(cluster_id), snapshot_block.snapshot, removed_vms
         )
         external.diagnostics += _warn_mismatches(

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.pods.importers.appliance_claims import collect_appliance_claims
 from nexusform.domains.pods.importers.device_objects import collect_device_inventory
-from nexusform.domains.pods.importers.kubernetes_admission import collect_budgets, collect_quotas
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
-from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, collect_workloads
-from nexusform.domains.pods.importers.live_workloads import LiveWorkload, keep_observed_replicas
+from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
+from nexusform.domains.pods.importers.live_workloads import LiveWorkload, build_workload_with_pod_count
 from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.importers.pod_admission import collect_budgets, collect_quotas
 from nexusform.domains.pods.planning.cluster_observation import ObservedCluster, merge_observed_pods
-from nexusform.domains.pods.planning.disruptions import apply_budget_status
+from nexusform.domains.pods.planning.drain_obstacles import apply_observed_budget_status
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import (
     ObjectPods,
@@ -159,7 +159,7 @@ class ClusterPods:
             nodes=cluster.nodes,
             namespaces=namespaces,
             quotas=collect_quotas(manifests),
-            budgets=apply_budget_status(collect_budgets(manifests), observed_cluster),
+            budgets=apply_observed_budget_status(collect_budgets(manifests), observed_cluster),
             volumes=storage.volumes,
             claims=storage.claims,
             invalid_claims=storage.invalid_claims,
@@ -195,11 +195,11 @@ class ClusterPods:
             waiting_pods = (*observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
             pods |= {(pod.workload, -1 - index): pod for index, pod in enumerate(waiting_pods)}
         live_workloads = {
-            key: keep_observed_replicas(key, count) for key, count in estimate_replicas(pods.values()).items()
+            key: build_workload_with_pod_count(key, count) for key, count in estimate_replicas(pods.values()).items()
         }
         return live_workloads | dict(observed_cluster.workloads if observed_cluster is not None else {})
 
-    def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> WorkloadReading:
+    def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> ParsedWorkloads:
         """Return the workloads of an object's manifests, with the live fields left to others."""
         _, cluster_id = key
         prior_pods = self._prior_pods.get(key)
@@ -219,9 +219,9 @@ class ClusterPods:
     def compute_storage_demand(self) -> dict[str, tuple[ClaimDemand, ClaimDemand]]:
         """Return the storage demand of each known cluster (id) before and after this plan."""
         known_ids = self._object_pods_by_cluster.keys() | self._observed_clusters.keys()
-        return {cluster_id: self._compute_cluster_demand(cluster_id) for cluster_id in sorted(known_ids)}
+        return {cluster_id: self._compute_cluster_storage_demand(cluster_id) for cluster_id in sorted(known_ids)}
 
-    def _compute_cluster_demand(self, cluster_id: str) -> tuple[ClaimDemand, ClaimDemand]:
+    def _compute_cluster_storage_demand(self, cluster_id: str) -> tuple[ClaimDemand, ClaimDemand]:
         observed_cluster = self._observed_clusters.get(cluster_id)
         prior_objects = self._prior_pods_by_cluster.get(cluster_id, [])
         object_pods = self._object_pods_by_cluster.get(cluster_id, {})
@@ -235,7 +235,7 @@ class ClusterPods:
         pods_before: dict[str, int] = {}
         for item in prior_objects:
             pods_before |= {key: len(pods) for key, pods in item.workloads.items()}
-        manifests = [*self._collect_manifests(cluster_id), *self._collect_kept_manifests(object_pods)]
+        manifests = [*self._collect_manifests(cluster_id), *self._collect_unapplied_manifests(object_pods)]
         pods_after = dict(pods_before)
         for applied_pods in object_pods.values():
             pods_after |= {item.key: len(applied_pods.list_outcomes(item.key)) for item in applied_pods.workloads}
@@ -258,7 +258,7 @@ class ClusterPods:
             manifests, pods, observed_names, is_complete=observed_cluster is not None and observed_cluster.is_complete
         )
 
-    def _collect_kept_manifests(self, object_pods: Mapping[ObjectKey, ObjectPods]) -> list[Manifest]:
+    def _collect_unapplied_manifests(self, object_pods: Mapping[ObjectKey, ObjectPods]) -> list[Manifest]:
         """Return the objects of state that keep running without an apply: untargeted or forgotten."""
         manifests: list[Manifest] = []
         for key, pods in object_pods.items():

@@ -8,11 +8,11 @@ from typing import Any
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_snapshot
-from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, SnapshotBlock
+from nexusform.domains.pods.planning.cluster_observation import ClusterSnapshotBlock, ExternalClusters
 from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members, list_prior_pods
 from nexusform.domains.pods.planning.node_clusters import build_existing_clusters
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
-from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.planning.vm_planning.site_plans import SiteObject
@@ -25,17 +25,17 @@ def collect_external_clusters(request: PlanRequest, evaluation: Evaluation) -> E
     """Return the clusters read by the data blocks of the configuration."""
     external = ExternalClusters()
     for block, attributes in list_read_blocks(PlanningKind.REMOTE_STATE, request, evaluation):
-        _add_state(external, block, attributes, request.registries)
+        _add_clusters_of_state(external, block, attributes, request.registries)
     for block, attributes in list_read_blocks(PlanningKind.NODES, request, evaluation):
         cluster_id = str(attributes.get("cluster_id"))
         if cluster_id in external.snapshots:
             text = f'Another data block already reads the nodes of "{cluster_id}". List all files in one block.'
             external.diagnostics.append(_build_error("duplicate-observed-cluster", text, block))
-        external.snapshots[cluster_id] = SnapshotBlock(block, parse_snapshot(str(attributes.get("objects"))))
+        external.snapshots[cluster_id] = ClusterSnapshotBlock(block, parse_snapshot(str(attributes.get("objects"))))
     return external
 
 
-def _add_state(
+def _add_clusters_of_state(
     external: ExternalClusters, block: ResourceBlock, attributes: Mapping[str, Any], registries: PluginRegistries
 ) -> None:
     """Add the clusters of another state and their pods."""

@@ -18,22 +18,22 @@ from nexusform.domains.pods.importers.manifest_parser import (
     parse_manifests,
     unwrap_envelopes,
 )
-from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, bind_observed_clusters
-from nexusform.domains.pods.planning.dump_doubts import warn_dump_doubts
+from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, match_observed_clusters
 from nexusform.domains.pods.planning.node_clusters import build_planned_clusters
 from nexusform.domains.pods.planning.object_pods import PriorPods
-from nexusform.domains.pods.planning.phase import OBJECT_REPLACED, PodPhase
-from nexusform.domains.pods.scheduling.risks import PodWarning
+from nexusform.domains.pods.planning.pod_phase import OBJECT_REPLACED, PodPhase
+from nexusform.domains.pods.planning.snapshot_doubts import warn_snapshot_doubts
+from nexusform.domains.pods.scheduling.workload_warnings import PodWarning
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.preparation.planning_order import FLEET_PHASE, PlanningOrder
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, ConfigAddress
 from nexusform.state.objects import InstanceState
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 _MAX_LISTED: Final = 5
 
@@ -123,9 +123,9 @@ def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external
     ]
     objects = list(objects)
     clusters = {**external.clusters, **build_planned_clusters(objects)}
-    observed = bind_observed_clusters(external, clusters, objects)
+    observed = match_observed_clusters(external, clusters, objects)
     clusters |= {cluster_id: item.cluster for cluster_id, item in observed.items()}
-    external.diagnostics += warn_dump_doubts(external, blocks.request.now)
+    external.diagnostics += warn_snapshot_doubts(external, blocks.request.now)
     pods = PodPhase(clusters, prior_objects, members, external.pods, observed)
     for address, instance in blocks.instances.items():
         keeps_running = instance.action is Action.FORGET
@@ -147,7 +147,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
     ]
     manifests = frozenset(block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST)
     problems: list[Diagnostic] = []
-    for batch in _build_batches(phase_blocks, blocks.order, manifests):
+    for batch in _build_manifest_batches(phase_blocks, blocks.order, manifests):
         if batch[0].address in manifests:
             problems += plan_manifests(batch, blocks, evaluation, pods)
         else:
@@ -240,14 +240,14 @@ def _get_sort_key(instance: Instance) -> tuple[bool, int]:
     return (False, instance.prior.creation) if instance.prior is not None else (True, 0)
 
 
-def _build_batches(
+def _build_manifest_batches(
     phase: Sequence[ResourceBlock], order: PlanningOrder, manifests: AbstractSet[ConfigAddress]
 ) -> list[list[ResourceBlock]]:
     """Return the blocks of phase 5 in dependency order: independent manifests together."""
     batches: list[list[ResourceBlock]] = []
     waiting: list[ResourceBlock] = []
     for block in phase:
-        dependencies = order.get_direct_needs(block.address)
+        dependencies = order.get_direct_dependencies(block.address)
         if any(other.address in dependencies for other in waiting):
             batches.append(waiting)
             waiting = []
@@ -269,7 +269,7 @@ def list_manifest_diagnostics(pods: PodPhase, instances: Mapping[Address, Instan
             yield instance.build_diagnostic(Problem(path, finding.id, detail, finding.severity, brief=finding.brief))
 
 
-def list_pod_risks(pods: PodPhase, instances: Mapping[Address, Instance]) -> Iterator[Diagnostic]:
+def list_pod_risk_warnings(pods: PodPhase, instances: Mapping[Address, Instance]) -> Iterator[Diagnostic]:
     """Yield the risks of pods at their blocks: each kind of risk of a workload once, with all locations."""
     by_address = {str(address): instance for address, instance in instances.items()}
     yield from _warn_missing_namespaces(pods, by_address)
@@ -281,7 +281,7 @@ def list_pod_risks(pods: PodPhase, instances: Mapping[Address, Instance]) -> Ite
         instance = by_address.get(address)
         if instance is not None:
             is_named = len(clusters[address]) > 1
-            problem = Problem((), kind, _merge_warnings(risks, is_named=is_named), Severity.WARNING)
+            problem = Problem((), kind, _merge_pod_warnings(risks, is_named=is_named), Severity.WARNING)
             yield replace(instance.build_diagnostic(problem), brief=_merge_summaries(risks, is_named=is_named))
 
 
@@ -325,7 +325,7 @@ def _collect_member_namespaces(instances: Iterable[Instance]) -> dict[str, set[s
 _Risk: TypeAlias = tuple[str, PodWarning]  # the cluster's name, and the risk there
 
 
-def _merge_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
+def _merge_pod_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
     """Merge warnings of one kind about one workload. `is_named`: several clusters, each is named. Of shared
     machines and racks the first is described in full and the others are listed; other texts are per cluster.
     """
@@ -369,10 +369,10 @@ def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
     if not is_named or not text:
         return summary
     _, colon, reason = text.partition(": ")
-    parts = [f"{_extract_fact(warning.summary)} on {cluster}" for cluster, warning in risks]
+    parts = [f"{_extract_summary_count(warning.summary)} on {cluster}" for cluster, warning in risks]
     return f"{subject}: {'; '.join(parts)}{colon}{reason}"
 
 
-def _extract_fact(summary: str) -> str:
+def _extract_summary_count(summary: str) -> str:
     """Return `2 Pending` of `web/shop: 2 Pending: reason`."""
     return summary.partition(": ")[2].partition(": ")[0]

@@ -44,7 +44,7 @@ def find_additions(
     inputs: PredictionInput, cluster: NodeCluster, keys: set[str], waiting_pods: WaitingPods
 ) -> Mapping[str, int]:
     """Find the fewest additional nodes by pool for all pods of these workloads to run; empty without a result."""
-    nodes, maximum = list_pool_nodes(cluster), count_tried_nodes(inputs)
+    nodes, maximum = list_pool_nodes(cluster), compute_search_limit(inputs)
 
     def predict_waiting(counts: Mapping[str, int]) -> Counter[str]:
         key = frozenset(counts.items())
@@ -61,16 +61,16 @@ def find_additions(
     best: dict[str, int] = {}
     for pool, node in nodes.items():
         estimate = _estimate_nodes(predict_waiting({}), inputs, node)
-        known = [count for counts in waiting_pods for count in _list_counts(counts, pool)]
+        known = [count for counts in waiting_pods for count in _list_node_counts_of_pool(counts, pool)]
         probes = (*sorted(known), estimate, estimate - 1, 2 * estimate, estimate // 2)
         limit = min([maximum + 1, *best.values()]) - 1
-        fewest = _find_fewest(partial(is_enough, {}, pool), 0, limit, probes)
+        fewest = _find_fewest_nodes(partial(is_enough, {}, pool), 0, limit, probes)
         if fewest is not None:
             best = {pool: fewest}
     return best or _find_mix(dict.fromkeys(nodes, maximum), is_enough)
 
 
-def _list_counts(counts: frozenset[tuple[str, int]], pool: str) -> list[int]:
+def _list_node_counts_of_pool(counts: frozenset[tuple[str, int]], pool: str) -> list[int]:
     """Return the number of nodes if they are of this pool alone."""
     return [number for name, number in counts if name == pool and len(counts) == 1]
 
@@ -85,7 +85,7 @@ def _estimate_nodes(waiting: Mapping[str, int], inputs: PredictionInput, node: N
     return max(1, ceil(nodes))
 
 
-def count_tried_nodes(inputs: PredictionInput) -> int:
+def compute_search_limit(inputs: PredictionInput) -> int:
     """Return the largest number of additional nodes per pool to try: one per pod, up to a limit. Each workload may
     need another number, and each number is a prediction: the limit is lower with many workloads.
     """
@@ -93,7 +93,7 @@ def count_tried_nodes(inputs: PredictionInput) -> int:
     return min(_MAX_NODES, max(1, pods), max(_MIN_NODES, _MAX_WORKLOAD_NODES // max(1, len(inputs.workloads))))
 
 
-def _find_fewest(
+def _find_fewest_nodes(
     is_enough: Callable[[int], bool], minimum: int, maximum: int, probes: Iterable[int] = ()
 ) -> int | None:
     """Find the smallest number of nodes above `minimum`; None if the maximum is too few. `probes` are tried first."""
@@ -113,7 +113,7 @@ def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int]
     """
     fewest: dict[str, int] = {}
     for pool, limit in maximum.items() if len(maximum) > 1 else ():
-        count = _find_fewest(partial(is_enough, maximum, pool), -1, limit)
+        count = _find_fewest_nodes(partial(is_enough, maximum, pool), -1, limit)
         if count is None:
             return {}
         fewest[pool] = count
@@ -140,12 +140,12 @@ def list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
     nodes: dict[str, Node] = {}
     for number, node in enumerate(cluster.nodes):
         pool = cluster.pools[number] if cluster.pools else _find_pool_label(node)
-        if pool not in nodes or (_is_restricted(nodes[pool]) and not _is_restricted(node)):
+        if pool not in nodes or (_is_node_restricted(nodes[pool]) and not _is_node_restricted(node)):
             nodes[pool] = node
     return {**nodes, **cluster.empty_pools}
 
 
-def _is_restricted(node: Node) -> bool:
+def _is_node_restricted(node: Node) -> bool:
     return node.unschedulable or any(taint.key.startswith(_STATUS_TAINTS) for taint in node.taints)
 
 

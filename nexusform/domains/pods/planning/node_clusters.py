@@ -91,12 +91,12 @@ def build_existing_clusters(
             continue
         site = context.sites.get(demand.site_id)
         seed = site.scheduler.seed if site is not None else DEFAULT_SEED
-        vms = _sort_by_demand(demand, kind.vms.list_existing_vms(state_object.attributes))
+        vms = _list_requested_vms(demand, kind.vms.list_existing_vms(state_object.attributes))
         parts.append(_ClusterPart(kind, state_object.attributes, demand, vms, seed=seed))
     return _build_clusters(parts)
 
 
-def _sort_by_demand(demand: VmDemand, existing_vms: Iterable[PlacedVm]) -> tuple[PlacedVm, ...]:
+def _list_requested_vms(demand: VmDemand, existing_vms: Iterable[PlacedVm]) -> tuple[PlacedVm, ...]:
     """Return the requested VMs among the existing ones, pool by pool."""
     vm_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
     vms: list[PlacedVm] = []
@@ -146,9 +146,9 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
         used_pools = {vm.pool for vm in part.vms}
         for name in sorted(pools.keys() - used_pools):
             possible_vm = PlacedVm(name, 0, f"{cluster_id}-{name}", pools[name].sku.name, Placement("", "", "", ()))
-            empty_pools[name] = _build_part_node(part, possible_vm, pools[name], attributes)
+            empty_pools[name] = _build_object_node(part, possible_vm, pools[name], attributes)
         for vm in part.vms:
-            nodes.append(_build_part_node(part, vm, pools[vm.pool], attributes))
+            nodes.append(_build_object_node(part, vm, pools[vm.pool], attributes))
             skus.append(pools[vm.pool].sku)
             pool_names.append(vm.pool)
             if (vm.pool, vm.number) in part.recreated_vms:
@@ -186,7 +186,7 @@ def sum_node_sizes(sizes: Iterable[NodeSize]) -> NodeSize:
     return NodeSize(sum(size.cpu for size in size_list), sum(size.memory for size in size_list))
 
 
-def _build_part_node(part: _ClusterPart, vm: PlacedVm, pool: PoolDemand, cluster: Mapping[str, Any] | None) -> Node:
+def _build_object_node(part: _ClusterPart, vm: PlacedVm, pool: PoolDemand, cluster: Mapping[str, Any] | None) -> Node:
     """Return the node of a part's VM; `cluster` are the attributes of its cluster, None for a VNF."""
     family = part.type.vms
     assert family is not None, "only clusters and VNFs have nodes"

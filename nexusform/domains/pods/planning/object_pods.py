@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
-from nexusform.domains.pods.planning.rows import (
+from nexusform.domains.pods.planning.pod_rows import (
     OBSERVED,
     PodRecord,
     RejectedPods,
@@ -25,9 +25,9 @@ from nexusform.domains.pods.planning.rows import (
     parse_pod_spec,
 )
 from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.assumptions import Doubt
+from nexusform.domains.pods.scheduling.assumptions import PodDoubt
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, WorkloadForecast
-from nexusform.domains.pods.scheduling.risks import NO_EXECUTE_EVICTS, PREEMPTS, PodWarning
+from nexusform.domains.pods.scheduling.workload_warnings import NO_EXECUTE_EVICTS, PREEMPTS, PodWarning
 from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, PodSpec, PodState, Workload
 from nexusform.plans.plan import PlacementChange
 from nexusform.resources.address import Address
@@ -65,7 +65,7 @@ class PriorPods(Struct, frozen=True):
                     record.state == PodState.FAILED and key.split("/")[1] in _PERMANENT_FAILURE_KINDS
                 )
                 rejection = record.reason or "" if is_permanently_failed else ""
-                pod_spec = _resolve_spec(spec, record)
+                pod_spec = _find_pod_spec_in_state(spec, record)
                 number = parse_pod_number(key, name)
                 pod = ExistingPod(
                     key, number, record.node, pod_spec, 0, rejection, record.volumes, self.is_outside_targets
@@ -185,7 +185,7 @@ class ObjectPods(Struct):
             self.prior_pods.setdefault(key, {})[name] = pod
             yield pod
 
-    def list_open_nodes(self) -> dict[str, set[str]]:
+    def list_nodes_with_open_pods(self) -> dict[str, set[str]]:
         """Return, by workload, the nodes with observed pods or pods of a former template in state."""
         nodes: dict[str, set[str]] = {}
         for workload, pods in self.prior_pods.items():
@@ -216,7 +216,7 @@ class ObjectPods(Struct):
         """Replace the spec of a workload's pods in state, and yield the pods."""
         pods = self.prior_pods.get(key, {})
         for name, pod in list(pods.items()):
-            pods[name] = replace(pod, spec=_resolve_spec(spec, self.records.get((key, name))))
+            pods[name] = replace(pod, spec=_find_pod_spec_in_state(spec, self.records.get((key, name))))
             yield pods[name]
 
     def record_outcomes(self, outcomes: Iterable[PodOutcome]) -> None:
@@ -228,9 +228,9 @@ class ObjectPods(Struct):
                     self.removed_outcomes.append(outcome)
                 outcome_by_number.pop(outcome.number, None)
             else:
-                self._merge_outcome(outcome)
+                self._merge_pod_outcome(outcome)
 
-    def record_uncreated(self, forecasts: Mapping[str, WorkloadForecast]) -> None:
+    def record_uncreated_pods(self, forecasts: Mapping[str, WorkloadForecast]) -> None:
         """Record the pods not created, by the forecasts of workloads."""
         own_forecasts = [forecasts[workload.key] for workload in self.workloads]
         self.has_uncreated = any(item.uncreated for item in own_forecasts)
@@ -245,16 +245,16 @@ class ObjectPods(Struct):
         for rejected in self.rejections:
             yield from build_rejected_rows(address, cluster, rejected, self.list_outcomes(rejected.workload.key))
 
-    def record_displacement(self, outcome: PodOutcome) -> None:
+    def record_eviction_by_other(self, outcome: PodOutcome) -> None:
         """Record the outcome of a pod evicted for one of another object."""
         self.displacements[outcome.workload, outcome.number] = outcome
         pods = self.prior_pods.get(outcome.workload, {})
         if outcome.name in pods:
             pods[outcome.name] = replace(pods[outcome.name], node=outcome.node)
         if outcome.number in self.outcomes.get(outcome.workload, {}):
-            self._merge_outcome(outcome)
+            self._merge_pod_outcome(outcome)
 
-    def _merge_outcome(self, outcome: PodOutcome) -> None:
+    def _merge_pod_outcome(self, outcome: PodOutcome) -> None:
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
         displacement = self.displacements.get((outcome.workload, outcome.number))
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)
@@ -274,7 +274,7 @@ class ObjectPods(Struct):
             outcome = replace(outcome, trigger=OVERRIDE_CHANGED)
         outcome_by_number[outcome.number] = outcome
 
-    def list_quota_doubts(self) -> Iterator[tuple[PodKey, Doubt]]:
+    def list_quota_doubts(self) -> Iterator[tuple[PodKey, PodDoubt]]:
         """Yield doubts about Deployments in a rollout under a full quota: their controllers retry at any time."""
         if not self.has_uncreated:
             return
@@ -282,9 +282,9 @@ class ObjectPods(Struct):
             outcomes = self.list_outcomes(workload.key)
             is_rolling = any(item.trigger == pod_outcomes.TEMPLATE_CHANGED for item in outcomes)
             if workload.kind == "Deployment" and is_rolling and not workload.admission_error:
-                yield from (((workload.key, item.number), Doubt(_QUOTA)) for item in outcomes)
+                yield from (((workload.key, item.number), PodDoubt(_QUOTA)) for item in outcomes)
 
-    def record_doubts(self, doubts: Mapping[PodKey, Doubt | None]) -> None:
+    def record_doubts(self, doubts: Mapping[PodKey, PodDoubt | None]) -> None:
         """Record the doubtful outcomes. A pod with no doubt (None) is certain despite random choices."""
         for key, outcome_by_number in self.outcomes.items():
             for number, outcome in outcome_by_number.items():
@@ -322,13 +322,13 @@ class ObjectPods(Struct):
             }
 
 
-def _apply_doubt(outcome: PodOutcome, doubt: Doubt | None) -> PodOutcome:
+def _apply_doubt(outcome: PodOutcome, doubt: PodDoubt | None) -> PodOutcome:
     if doubt is None:
         return replace(outcome, is_certain=True, doubt="")
     return replace(outcome, is_certain=False, doubt=outcome.doubt or doubt.assumption, alternative=doubt.text)
 
 
-def _resolve_spec(spec: PodSpec, record: PodRecord | None) -> PodSpec:
+def _find_pod_spec_in_state(spec: PodSpec, record: PodRecord | None) -> PodSpec:
     """Return the spec of a pod in state: that of its workload (`spec`), or of its former template."""
     if record is None or not record.former_template:
         return spec

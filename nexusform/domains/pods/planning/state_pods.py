@@ -8,7 +8,7 @@ from nexusform.domains.pods.importers.appliance_claims import collect_appliance_
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members, list_prior_pods
-from nexusform.domains.pods.planning.rows import parse_pod_record
+from nexusform.domains.pods.planning.pod_rows import parse_pod_record
 from nexusform.domains.pods.planning.storage_claims import compute_storage_demand
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placements.vm_demands import ClaimDemand

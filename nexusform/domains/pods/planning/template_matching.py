@@ -46,7 +46,7 @@ def find_outdated_pods(workload: Workload, pods: Iterable[ExistingPod], *, is_co
     else:
         replaced_revision: str | None = workload.replaced_revision
         if replaced_revision == NEWEST_REVISION:
-            replaced_revision = _find_newest(by_revision, by_revision)
+            replaced_revision = _find_newest_revision(by_revision, by_revision)
         current_revisions = [
             revision
             for revision, revision_pods in by_revision.items()
@@ -55,7 +55,7 @@ def find_outdated_pods(workload: Workload, pods: Iterable[ExistingPod], *, is_co
             and (not replaced_revision or all(_has_template_rules(workload.pod, pod.spec) for pod in revision_pods))
         ]
     # Several revisions may match: the current template is the one rolled out last.
-    newest_revision = _find_newest(current_revisions, by_revision)
+    newest_revision = _find_newest_revision(current_revisions, by_revision)
     return {
         pod.number
         for revision, revision_pods in by_revision.items()
@@ -64,7 +64,7 @@ def find_outdated_pods(workload: Workload, pods: Iterable[ExistingPod], *, is_co
     }
 
 
-def _find_newest(revisions: Iterable[str], by_revision: Mapping[str, Sequence[ExistingPod]]) -> str | None:
+def _find_newest_revision(revisions: Iterable[str], by_revision: Mapping[str, Sequence[ExistingPod]]) -> str | None:
     """Return the revision of the pod started last."""
     return max(revisions, key=lambda revision: max(pod.age for pod in by_revision[revision]), default=None)
 
@@ -106,11 +106,11 @@ def _find_rewritten_revisions(workload: Workload, pods: Iterable[ExistingPod]) -
     is_rewritten: dict[str, bool] = {}
     for pod in pods:
         revision = pod.observed_template.revision if pod.observed_template is not None else ""
-        is_rewritten[revision] = is_rewritten.get(revision, True) and _is_rewritten(workload, pod)
+        is_rewritten[revision] = is_rewritten.get(revision, True) and _is_rewritten_pod(workload, pod)
     return tuple(revision for revision, is_of_template in is_rewritten.items() if is_of_template)
 
 
-def _is_rewritten(workload: Workload, pod: ExistingPod) -> bool:
+def _is_rewritten_pod(workload: Workload, pod: ExistingPod) -> bool:
     """Return whether a pod has the containers of a template, with other requests or rewritten images."""
     observed = {item.name: item for item in pod.observed_template.containers} if pod.observed_template else {}
     return all(
@@ -149,7 +149,7 @@ def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
     return replicas
 
 
-def assign_specs(
+def assign_template_specs(
     workload: Workload, pods: Sequence[ExistingPod], orphans: Iterable[ExistingPod] = (), *, is_complete: bool
 ) -> list[ExistingPod]:
     """Return observed pods of a workload with the specs of their templates and their actual requests. A rolling
@@ -159,7 +159,7 @@ def assign_specs(
     for pod in orphans:
         if workload.kind == "ReplicaSet":
             unlabelled.append(replace(pod, spec=replace(pod.spec, template=workload.pod.template)))
-        elif _has_revision(pod):
+        elif _has_template_revision(pod):
             pods = [*pods, pod]
         else:
             unlabelled.append(replace(pod, spec=_build_former_spec(pod)))
@@ -183,7 +183,7 @@ def _build_current_spec(spec: PodSpec, pod: ExistingPod) -> PodSpec:
     )
 
 
-def _has_revision(pod: ExistingPod) -> bool:
+def _has_template_revision(pod: ExistingPod) -> bool:
     return pod.observed_template is not None and bool(pod.observed_template.revision)
 
 
@@ -225,7 +225,7 @@ def create_replacement_check(
     """
     open_nodes: dict[str, set[str]] = {}
     for object_pods in own_pods:
-        open_nodes |= object_pods.list_open_nodes()
+        open_nodes |= object_pods.list_nodes_with_open_pods()
 
     def is_replaced(pod: ExistingPod) -> bool:
         workload, nodes = prior_workloads.get(pod.workload), open_nodes.get(pod.workload)
@@ -260,7 +260,7 @@ def find_orphans(
 
 def is_replaced_orphan(object_pods: ObjectPods, workload: Workload, orphan: ExistingPod) -> bool:
     """Return whether state has a pod of the current template instead of a pod to adopt."""
-    if workload.kind == "ReplicaSet" or _has_revision(orphan):
+    if workload.kind == "ReplicaSet" or _has_template_revision(orphan):
         return False
     ordinal = _parse_ordinal(workload, orphan.workload.rpartition("/")[2])
     return any(
@@ -270,7 +270,7 @@ def is_replaced_orphan(object_pods: ObjectPods, workload: Workload, orphan: Exis
     )
 
 
-def assign_numbers(
+def assign_pod_numbers(
     workload: Workload, orphans: Sequence[ExistingPod], recorded: Mapping[int, str], used_numbers: Collection[int]
 ) -> list[ExistingPod]:
     """Return adopted pods as pods of a workload: with their ordinals, else the numbers recorded for their nodes,

@@ -2,10 +2,10 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "explanation": "evaluate_nodes explain NodeVerdict run_prediction",
+    "pod_explanation": "evaluate_nodes explain NodeVerdict run_prediction",
     "pod_outcomes": "PodOutcome Prediction PREEMPTED",
     "preemption": "list_applied_budgets",
-    "risks": "RISKS",
+    "workload_warnings": "RISKS",
     "pod_prediction": "predict",
     "workloads": ("DisruptionBudget Cluster Node PodSpec PodState ExistingPod Workload SpreadConstraint PodTerm"),
     "spec_scheduler": "SpecScheduler",

@@ -45,7 +45,7 @@ class ArrivalOrder(Struct, frozen=True):
     claiming_keys: frozenset[str] = frozenset()
     has_fast_replacements: bool = False
 
-    def select_next(self, counts: Mapping[str, int]) -> str:
+    def select_next_workload(self, counts: Mapping[str, int]) -> str:
         """Return the workload of the next pod by the numbers of arrived pods (-1 before the first step)."""
         # The next pod of an ordered set waits until the one before runs.
         ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts
@@ -53,25 +53,25 @@ class ArrivalOrder(Struct, frozen=True):
             return min(ready_keys, key=self.ranks.index)
         if self.sample % _MIXED_SAMPLES == 0:
             step = sum(counts.values())
-            return min(ready_keys, key=lambda key: self._sample_order(f"{step}|{key}"))
-        return min(counts, key=lambda key: self._compute_time(key, counts[key]))
+            return min(ready_keys, key=lambda key: self._hash_arrival_order(f"{step}|{key}"))
+        return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))
 
-    def _compute_time(self, key: str, count: int) -> float:
+    def _compute_arrival_time(self, key: str, count: int) -> float:
         """Return the time of arrival of a pod. Objects are created in order, and their pods some hops later."""
-        interval, hop, pace = (part / 256 for part in self._sample_order(key)[:3])
-        count, delay = max(0, count), self._sample_order(f"{count}|{key}")[0] / 256
+        interval, hop, pace = (part / 256 for part in self._hash_arrival_order(key)[:3])
+        count, delay = max(0, count), self._hash_arrival_order(f"{count}|{key}")[0] / 256
         slowness = _SLOWNESS[self.sample % len(_SLOWNESS)]
         hops = count_controller_hops(key) + (key in self.claiming_keys)
         start = self.ranks.index(key) + interval / 4 + hops * hop * slowness
         # The next pod of an ordered set waits until the one before runs.
         return start + (count * _START_TIME if key in self.ordered_keys else (count + delay) * pace * slowness)
 
-    def sort_numbers(self, workload: Workload, numbers: Sequence[int]) -> dict[int, int]:
+    def sort_pod_numbers(self, workload: Workload, numbers: Sequence[int]) -> dict[int, int]:
         """Return the position of each pod of a workload, by number. Different pods arrive in any order."""
         if not self.sample or not has_differing_concurrent_pods(workload):
             return {number: number for number in numbers}
-        names = sorted(numbers, key=lambda number: self._sample_order(f"{workload.key}|{number}"))
+        names = sorted(numbers, key=lambda number: self._hash_arrival_order(f"{workload.key}|{number}"))
         return {number: position for position, number in enumerate(names)}
 
-    def _sample_order(self, text: str) -> bytes:
+    def _hash_arrival_order(self, text: str) -> bytes:
         return blake2b(f"{self.sample}|{text}".encode(), digest_size=8).digest()

@@ -78,7 +78,7 @@ class PredictionScenario(Struct, frozen=True):
         )
 
 
-class Doubt(Struct, frozen=True):
+class PodDoubt(Struct, frozen=True):
     """Assumption behind the location of a pod, and the other result: `n0 if b arrives first`."""
 
     assumption: str
@@ -95,7 +95,7 @@ class Assumption(Struct, frozen=True):
     has_samples: bool = False
 
 
-def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]) -> dict[PodKey, Doubt | None]:
+def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]) -> dict[PodKey, PodDoubt | None]:
     """Return the pods with a doubtful outcome, and (None) those unaffected by random choices."""
     placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
     changed_pods = [outcome for outcome in outcomes if outcome.action != pod_outcomes.KEEP]
@@ -105,12 +105,12 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     by_workload: dict[str, list[PodOutcome]] = {}
     for outcome in outcomes:
         by_workload.setdefault(outcome.workload, []).append(outcome)
-    doubts: dict[PodKey, Doubt | None] = {
-        _get_key(outcome): Doubt(TIES) for outcome in placed_pods if not outcome.is_certain
+    doubts: dict[PodKey, PodDoubt | None] = {
+        _get_key(outcome): PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain
     }
     open_keys = set(map(_get_key, outcomes)) - doubts.keys()
     ties = {key for key in doubts if samples >= _FEWEST_SAMPLES}
-    if len(scene.cluster.nodes) > _MOST_SAMPLED_NODES or any(map(_has_other_doubt, placed_pods)):
+    if len(scene.cluster.nodes) > _MOST_SAMPLED_NODES or any(map(_has_doubt_besides_ties, placed_pods)):
         ties.clear()
     tie_seeds = iter(range(1, 1 + samples))
     for assumption in ASSUMPTIONS:
@@ -121,7 +121,7 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
             for key, node in found.items():
                 if key in open_keys or key in ties:
                     name = assumption.name if key in open_keys else TIES
-                    doubts[key] = Doubt(name, f"{node or 'no node'} {condition}".strip())
+                    doubts[key] = PodDoubt(name, f"{node or 'no node'} {condition}".strip())
             open_keys -= found.keys()
             ties -= found.keys()
     if samples < _FEWEST_SAMPLES:
@@ -131,17 +131,17 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
 
 def _list_unsampled_doubts(
     scene: PredictionScenario, placed_pods: Iterable[PodOutcome], open_keys: Collection[PodKey]
-) -> Iterator[tuple[PodKey, Doubt]]:
+) -> Iterator[tuple[PodKey, PodDoubt]]:
     """Yield the doubts about pods of plans too large for samples."""
     has_choice = {_get_key(outcome) for outcome in placed_pods if (outcome.feasible_nodes or 0) > 1}
     for key in open_keys:
         if len(scene.workloads) > 1:
-            yield key, Doubt(ARRIVAL_ORDER)
+            yield key, PodDoubt(ARRIVAL_ORDER)
         elif not scene.cluster.version and key in has_choice:
-            yield key, Doubt(VERSION)
+            yield key, PodDoubt(VERSION)
 
 
-def _has_other_doubt(outcome: PodOutcome) -> bool:
+def _has_doubt_besides_ties(outcome: PodOutcome) -> bool:
     return outcome.doubt not in ("", TIES)
 
 
@@ -227,11 +227,11 @@ def _get_location(outcome: PodOutcome) -> tuple[str, str]:
 def _list_other_samples(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with other random choices."""
     for number in range(samples):
-        pods = _shuffle_victims(scene, number)
+        pods = _shuffle_eviction_ages(scene, number)
         yield "at another tie", replace(scene, seed=scene.seed + 1 + number, existing_pods=pods)
 
 
-def _shuffle_victims(scene: PredictionScenario, sample: int) -> tuple[ExistingPod, ...]:
+def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[ExistingPod, ...]:
     """Return the existing pods with other ages, if some may be evicted: any one of equal starts may be first."""
     lowest = min((pod.spec.priority for pod in scene.existing_pods), default=0)
     if all(workload.pod.priority <= lowest for workload in scene.workloads):
@@ -241,7 +241,7 @@ def _shuffle_victims(scene: PredictionScenario, sample: int) -> tuple[ExistingPo
     return tuple(replace(pod, age=(pod.age << _RANK_BITS) + crc32(text)) for pod, text in pairs)
 
 
-def _list_arrivals(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with other orders of arrival, each with other random choices."""
     if len(scene.workloads) < 2 and not any(map(has_differing_concurrent_pods, scene.workloads)):
         return
@@ -274,13 +274,13 @@ def _list_arrivals(scene: PredictionScenario, samples: int) -> Iterator[tuple[st
                 scene,
                 arrival=arrival,
                 seed=seed,
-                existing_pods=_shuffle_victims(scene, number),
+                existing_pods=_shuffle_eviction_ages(scene, number),
                 slow_terminations=number if arrival.has_slow_victims else 0,
             ),
         )
 
 
-def _list_waiting(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_with_waiting_pods(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the Pending pods of other workloads placed first."""
     if not scene.waiting_pods:
         return
@@ -294,7 +294,7 @@ def _list_waiting(scene: PredictionScenario, _: int) -> Iterator[tuple[str, Pred
     yield f"if {first} is scheduled first", replace(scene, workloads=(*pods, *scene.workloads), arrival=arrival)
 
 
-def _list_terminations(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_after_terminations(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene after the end of all terminating pods."""
     remaining_pods = tuple(pod for pod in scene.existing_pods if not pod.spec.is_terminating)
     if len(remaining_pods) < len(scene.existing_pods):
@@ -303,13 +303,13 @@ def _list_terminations(scene: PredictionScenario, _: int) -> Iterator[tuple[str,
 
 def _list_slow_terminations(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with removed pods still holding their capacity until a new pod fits nowhere else."""
-    for order, pods in enumerate(_list_orders(scene, samples)):
+    for order, pods in enumerate(_list_age_orders(scene, samples)):
         for sample in (1, 2 + order, 2 + order + _MOST_ORDERS):
             slow_scene = replace(scene, existing_pods=pods, seed=scene.seed + order, slow_terminations=sample)
             yield "if removed pods terminate slowly", slow_scene
 
 
-def _list_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the coming taints of unready nodes."""
     if not scene.unready_nodes:
         return
@@ -322,7 +322,7 @@ def _list_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tuple[str
     yield f"once {name} has its taint", replace(scene, cluster=replace(scene.cluster, nodes=nodes))
 
 
-def _list_conditions(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_readiness_changes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with all unready pods recovered, and with none of the starting ones ready."""
     recovered_pods = tuple(map(_mark_pods_recovered, scene.existing_pods))
     if recovered_pods != scene.existing_pods:
@@ -352,7 +352,7 @@ def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:
     return replace(pod, condition=replace(condition, stuck_reason="NotReady"))
 
 
-def _list_later_times(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_at_later_times(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene at later times, and with other orders of pods of equal or unknown start."""
     conditions = [pod.condition for pod in scene.existing_pods if pod.condition is not None]
     newest = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
@@ -360,11 +360,11 @@ def _list_later_times(scene: PredictionScenario, samples: int) -> Iterator[tuple
     for hours in (1, 24) if now else ():
         cluster = replace(scene.cluster, observation_time=now + hours * _HOUR)
         yield f"{hours} h later", replace(scene, cluster=cluster)
-    for pods in _list_orders(scene, samples):
+    for pods in _list_age_orders(scene, samples):
         yield "in another order of start", replace(scene, existing_pods=pods)
 
 
-def _list_orders(scene: PredictionScenario, samples: int) -> Iterator[tuple[ExistingPod, ...]]:
+def _list_age_orders(scene: PredictionScenario, samples: int) -> Iterator[tuple[ExistingPod, ...]]:
     """Yield the existing pods with other ages: of those created in one second, each is the newest once."""
     keys = {workload.key for workload in scene.workloads}
     groups: dict[tuple[str, int], list[ExistingPod]] = {}
@@ -393,13 +393,13 @@ def _list_newer_versions(scene: PredictionScenario, samples: int) -> Iterator[tu
 
 # In order: the first difference of a pod is reported.
 ASSUMPTIONS: Final[tuple[Assumption, ...]] = (
-    Assumption("Pending pods of others", _list_waiting),
-    Assumption("terminating pods", _list_terminations),
-    Assumption("nodes that are not ready", _list_coming_taints),
-    Assumption("pods that are not ready", _list_conditions),
-    Assumption("start times", _list_later_times),
+    Assumption("Pending pods of others", _list_with_waiting_pods),
+    Assumption("terminating pods", _list_after_terminations),
+    Assumption("nodes that are not ready", _list_with_coming_taints),
+    Assumption("pods that are not ready", _list_readiness_changes),
+    Assumption("start times", _list_at_later_times),
     Assumption("the end of removed pods", _list_slow_terminations),
     Assumption(VERSION, _list_newer_versions),
-    Assumption(ARRIVAL_ORDER, _list_arrivals, has_samples=True),
+    Assumption(ARRIVAL_ORDER, _list_arrival_orders, has_samples=True),
     Assumption(TIES, _list_other_samples, has_samples=True),
 )

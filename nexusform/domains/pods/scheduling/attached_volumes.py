@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from nexusform.domains.pods.scheduling.rules.volumes import TOO_MANY
+from nexusform.domains.pods.scheduling.rules.volume_binding import TOO_MANY
 from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder, build_node_volume_need
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, VolumeNeed
 
@@ -27,7 +27,7 @@ class AttachedVolumes:
         for node, driver, claim in cluster.attach_limits.attachments:
             self._attachments.setdefault(node, set()).add((driver, claim))
 
-    def move_pod(self, spec: PodSpec, number: int, node: str, sign: int) -> None:
+    def update_attached_volumes(self, spec: PodSpec, number: int, node: str, sign: int) -> None:
         """Add the volumes of a pod to a node (sign 1), or remove them (sign -1)."""
         if self._maximums:
             for volume in self._list_volumes(spec, number):

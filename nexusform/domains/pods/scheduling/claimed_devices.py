@@ -16,7 +16,7 @@ from nexusform.domains.pods.scheduling.device_allocator import (
     DeviceAllocator,
 )
 from nexusform.domains.pods.scheduling.device_records import ClaimedUses, DeviceClaim, DeviceId
-from nexusform.domains.pods.scheduling.rules.volumes import NO_DEVICES, UNAVAILABLE_CLAIM
+from nexusform.domains.pods.scheduling.rules.volume_binding import NO_DEVICES, UNAVAILABLE_CLAIM
 from nexusform.domains.pods.scheduling.volume_binder import build_node_volume_need
 from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, Node, PodSpec, VolumeNeed
 
@@ -28,7 +28,7 @@ _VERSION: Final = "the Kubernetes version"
 _Identity = tuple[str, int, str]
 
 
-class DeviceNeed(Struct, frozen=True):
+class DeviceNodes(Struct, frozen=True):
     """Nodes with devices for a pod, as needs of volumes. `doubt`: the assumption behind it, "" if certain."""
 
     needs: tuple[VolumeNeed, ...] = ()
@@ -48,38 +48,38 @@ class ClaimedDevices:
         self._claims_by_pod: dict[_Identity, tuple[str, ...]] = {}
         self._holders: dict[str, set[_Identity]] = {}
         self._random_nodes: set[str] = set()
-        self._needs: dict[tuple[DeviceClaim, ...], DeviceNeed] = {}
+        self._needs: dict[tuple[DeviceClaim, ...], DeviceNodes] = {}
         for pod in existing_pods:
             if not pod.node:
                 continue
             for name, uses in pod.devices:
                 self._uses[name] = uses
-                self._add_holder(pod, name)
+                self._add_claim_holder(pod, name)
             if pod.spec.device_claims and not pod.devices:
                 self._random_nodes.add(pod.node)
         # Allocated claims without a known pod keep their devices.
         self._unheld_claims = self._uses.keys() - self._holders.keys()
 
-    def compute_need(self, spec: PodSpec) -> DeviceNeed:
+    def compute_need(self, spec: PodSpec) -> DeviceNodes:
         """Return the nodes with devices for the claims of a pod."""
         claims = spec.device_claims
         if not claims:
-            return DeviceNeed()
+            return DeviceNodes()
         need = self._needs.get(claims)
         if need is None:
             need = self._needs[claims] = self._compute_need(claims)
         return need
 
-    def _compute_need(self, claims: tuple[DeviceClaim, ...]) -> DeviceNeed:
+    def _compute_need(self, claims: tuple[DeviceClaim, ...]) -> DeviceNodes:
         error = next((claim.error for claim in claims if claim.error), "")
         if error:
-            return DeviceNeed((VolumeNeed((), is_bound=True, error=error),))
+            return DeviceNodes((VolumeNeed((), is_bound=True, error=error),))
         allocations: dict[str, Allocation | None] = {}
         try:
             for node in self._nodes:
                 allocations[node.name] = self._allocate(claims, node)
         except AllocationError as problem:
-            return DeviceNeed((VolumeNeed((), is_bound=True, error=str(problem)),), RANDOM)
+            return DeviceNodes((VolumeNeed((), is_bound=True, error=str(problem)),), RANDOM)
         allocated_names = [name for name, allocation in allocations.items() if allocation is not None]
         reachable_names = [node.name for node in self._nodes if self._has_allocated_claims(claims, node)]
         needs = []
@@ -89,7 +89,7 @@ class ClaimedDevices:
             names = [name for name in reachable_names if name in allocated_names]
             unallocated_names = [name for name in allocations if allocations[name] is None]
             needs.append(build_node_volume_need([*names, *unallocated_names], UNAVAILABLE_CLAIM))
-        return DeviceNeed(tuple(needs), self._find_doubt(claims, allocations))
+        return DeviceNodes(tuple(needs), self._find_doubt(claims, allocations))
 
     def _find_doubt(self, claims: Iterable[DeviceClaim], allocations: Mapping[str, Allocation | None]) -> str:
         if self._version not in _TESTED_VERSIONS:
@@ -122,7 +122,7 @@ class ClaimedDevices:
     def allocate_claims(self, pod: ExistingPod) -> None:
         """Allocate the claims of a pod on its node, unless it holds them already."""
         claims = pod.spec.device_claims
-        if not claims or pod.node not in self._node_by_name or _identify(pod) in self._claims_by_pod:
+        if not claims or pod.node not in self._node_by_name or _get_pod_identity(pod) in self._claims_by_pod:
             return
         try:
             allocation = self._allocate(claims, self._node_by_name[pod.node])
@@ -131,23 +131,23 @@ class ClaimedDevices:
         open_claims = self._select_unallocated(claims)
         for index, claim in enumerate(open_claims):
             if allocation is not None:
-                self._uses[_name_claim(claim, pod)] = allocation.uses[index]
+                self._uses[_build_claim_name(claim, pod)] = allocation.uses[index]
         if allocation is None or allocation.is_random:
             self._random_nodes.add(pod.node)
         for claim in claims:
-            self._add_holder(pod, _name_claim(claim, pod))
+            self._add_claim_holder(pod, _build_claim_name(claim, pod))
         self._needs.clear()
 
-    def _add_holder(self, pod: ExistingPod, name: str) -> None:
-        identity = _identify(pod)
+    def _add_claim_holder(self, pod: ExistingPod, name: str) -> None:
+        identity = _get_pod_identity(pod)
         self._holders.setdefault(name, set()).add(identity)
         self._claims_by_pod[identity] = (*self._claims_by_pod.get(identity, ()), name)
 
     def release(self, pod: ExistingPod) -> None:
         """Release the claims of a pod; the last pod of a claim frees its devices."""
-        for name in self._claims_by_pod.pop(_identify(pod), ()):
+        for name in self._claims_by_pod.pop(_get_pod_identity(pod), ()):
             holders = self._holders[name]
-            holders.discard(_identify(pod))
+            holders.discard(_get_pod_identity(pod))
             if not holders:
                 self._uses.pop(name, None)
         self._needs.clear()
@@ -158,9 +158,9 @@ class ClaimedDevices:
         return tuple((name, self._uses.get(name, ())) for name in names)
 
 
-def _identify(pod: ExistingPod) -> _Identity:
+def _get_pod_identity(pod: ExistingPod) -> _Identity:
     return (pod.workload, pod.number, pod.spec.template)
 
 
-def _name_claim(claim: DeviceClaim, pod: ExistingPod) -> str:
+def _build_claim_name(claim: DeviceClaim, pod: ExistingPod) -> str:
     return f"{pod.workload}/{pod.number}/{pod.spec.template}/{claim.name}" if claim.is_own else claim.name

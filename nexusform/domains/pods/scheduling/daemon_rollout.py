@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from nexusform.domains.pods.scheduling import pod_outcomes, profile
 from nexusform.domains.pods.scheduling.scheduling_session import PodVerdict, SchedulingSession
-from nexusform.domains.pods.scheduling.workload_progress import PodToPlace, WorkloadProgress, find_free_numbers
+from nexusform.domains.pods.scheduling.workload_progress import PodToPlace, WorkloadProgress, find_unused_pod_numbers
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, Node, Strategy
 from nexusform.kubernetes.quantity import compute_amount_of_total
 
@@ -63,11 +63,11 @@ class DaemonRollout:
                 self._progress.removals.append((pod, pod_outcomes.TEMPLATE_CHANGED))
             elif self._workload.admission_error:
                 self._progress.removals.append((pod, pod_outcomes.TEMPLATE_CHANGED))
-                self._count_uncreated()
+                self._count_uncreated_pod()
             else:
                 self._place_on_node(PodToPlace(pod.number, pod.node, pod.node, pod_outcomes.TEMPLATE_CHANGED))
 
-    def _count_uncreated(self) -> None:
+    def _count_uncreated_pod(self) -> None:
         self._waiting_count += 1
         self._progress.uncreated += 1
         self._progress.rejection = self._workload.admission_error
@@ -84,7 +84,7 @@ class DaemonRollout:
                 self._progress.is_blocked = True
                 return
             if self._workload.admission_error:
-                self._count_uncreated()
+                self._count_uncreated_pod()
                 continue
             verdict = self._session.place_daemon(self._workload.pod, self._workload.key, pod.number, pod.node)
             if verdict.node:
@@ -102,7 +102,7 @@ class DaemonRollout:
         used_numbers = {pod_in_use.number for pod_in_use in progress.kept_pods} | {
             pod_in_use.number for pod_in_use in progress.pods_to_place
         }
-        (number,) = find_free_numbers(used_numbers, 0, 1)
+        (number,) = find_unused_pod_numbers(used_numbers, 0, 1)
         return PodToPlace(number, pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
 
     def _place_on_node(self, pod: PodToPlace) -> None:

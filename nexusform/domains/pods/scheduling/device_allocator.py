@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.domains.pods.scheduling.cel_device_selectors import SelectorError, select_device
 from nexusform.domains.pods.scheduling.device_records import (
     ALL_DEVICES,
     Attribute,
@@ -24,7 +25,6 @@ from nexusform.domains.pods.scheduling.device_records import (
     DeviceUse,
     MatchConstraint,
 )
-from nexusform.domains.pods.scheduling.device_selectors import SelectorError, select_device
 from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
 from nexusform.domains.pods.scheduling.workloads import Node
 from nexusform.kubernetes.matching import EXISTS, NodeTerm, Taint, Toleration
@@ -41,7 +41,7 @@ class AllocationError(Exception):
     """The scheduler stops with an error, or the search is too long here."""
 
 
-class Candidate(Struct, frozen=True):
+class CandidateDevice(Struct, frozen=True):
     """Device of a pool, with its slice."""
 
     id: DeviceId
@@ -85,7 +85,7 @@ class DeviceAllocator:
         by_pool: dict[tuple[str, str], list[DeviceSlice]] = {}
         for item in sorted(slices, key=lambda item: item.name):
             by_pool.setdefault((item.driver, item.pool), []).append(item)
-        self._pools = [_select_newest(by_pool[key]) for key in sorted(by_pool)]
+        self._pools = [_select_newest_slices(by_pool[key]) for key in sorted(by_pool)]
         self._slice_by_device = {
             (item.driver, item.pool, device.name): (item, device)
             for pool in self._pools
@@ -113,13 +113,13 @@ class DeviceAllocator:
         if device not in self._slice_by_device:
             return None
         item, record = self._slice_by_device[device]
-        return _is_matching(record.terms if item.has_own_nodes else item.terms, node)
+        return _is_node_matching(record.terms if item.has_own_nodes else item.terms, node)
 
     def allocate(
         self, node: Node, pools: Sequence[DevicePool], claims: Sequence[DeviceClaim], used: Collection[DeviceId]
     ) -> Allocation | None:
         """Return the devices for claims on a node with these pools; None if not all claims can be allocated."""
-        search = _Search(node, pools, claims, used)
+        search = _AllocationSearch(node, pools, claims, used)
         if not search.allocate_request(0, 0):
             return None
         return Allocation(
@@ -127,22 +127,22 @@ class DeviceAllocator:
         )
 
 
-def _select_newest(slices: Sequence[DeviceSlice]) -> list[DeviceSlice]:
+def _select_newest_slices(slices: Sequence[DeviceSlice]) -> list[DeviceSlice]:
     generation = max(item.generation for item in slices)
     return [item for item in slices if item.generation == generation]
 
 
 def _has_devices_for(item: DeviceSlice, node: Node) -> bool:
     if item.has_own_nodes:
-        return any(_is_matching(device.terms, node) for device in item.devices)
-    return _is_matching(item.terms, node)
+        return any(_is_node_matching(device.terms, node) for device in item.devices)
+    return _is_node_matching(item.terms, node)
 
 
-def _is_matching(terms: tuple[NodeTerm, ...] | None, node: Node) -> bool:
+def _is_node_matching(terms: tuple[NodeTerm, ...] | None, node: Node) -> bool:
     return terms is None or any(is_term_satisfied(term, node) for term in terms)
 
 
-class _Search:
+class _AllocationSearch:
     """State of one search: the devices chosen so far."""
 
     def __init__(
@@ -156,8 +156,8 @@ class _Search:
         # Values of the attributes of constraints, by claim and position of the constraint.
         self._values: dict[tuple[int, int], list[Attribute]] = {}
         self._consumed: Counter[tuple[str, str, str, str]] = Counter()
-        self._available = _count_available(pools, used)
-        self._candidates: dict[int, list[Candidate]] = {}
+        self._available = _count_available_counters(pools, used)
+        self._candidates: dict[int, list[CandidateDevice]] = {}
         for claim in claims:
             for request in claim.requests:
                 self._check_request(claim, request)
@@ -213,7 +213,7 @@ class _Search:
             if not self._is_usable(claim_index, alternative, candidate):
                 continue
             request = self._claims[claim_index].requests[request_index]
-            if not self._add_values(claim_index, request, alternative, candidate):
+            if not self._check_constraint_values(claim_index, request, alternative, candidate):
                 if is_all:
                     raise AllocationError(f"request {request.name}: a constraint prevents the use of all devices")
                 continue
@@ -225,14 +225,14 @@ class _Search:
                 self._values[claim_index, index].pop()
         return False
 
-    def _list_candidates(self, alternative: DeviceAlternative) -> list[Candidate]:
+    def _list_candidates(self, alternative: DeviceAlternative) -> list[CandidateDevice]:
         """Return the devices selected by an alternative, in use or not."""
         candidates = self._candidates.get(id(alternative))
         if candidates is None:
             candidates = self._candidates[id(alternative)] = list(self._select_devices(alternative))
         return candidates
 
-    def _select_devices(self, alternative: DeviceAlternative) -> Iterator[Candidate]:
+    def _select_devices(self, alternative: DeviceAlternative) -> Iterator[CandidateDevice]:
         for pool in self._pools:
             if pool.duplicate_name:
                 raise AllocationError(f"pool {pool.slices[0].pool} has two devices {pool.duplicate_name}")
@@ -244,10 +244,10 @@ class _Search:
                         )
                     except SelectorError as problem:
                         raise AllocationError(str(problem)) from problem
-                    if is_selected and not (item.has_own_nodes and not _is_matching(device.terms, self._node)):
-                        yield Candidate((item.driver, item.pool, device.name), device, item)
+                    if is_selected and not (item.has_own_nodes and not _is_node_matching(device.terms, self._node)):
+                        yield CandidateDevice((item.driver, item.pool, device.name), device, item)
 
-    def _is_usable(self, claim_index: int, alternative: DeviceAlternative, candidate: Candidate) -> bool:
+    def _is_usable(self, claim_index: int, alternative: DeviceAlternative, candidate: CandidateDevice) -> bool:
         """Return whether a device is free, has enough counters, and its taints are tolerated."""
         if alternative.has_admin_access:
             if any(use.device == candidate.id for use in self.uses[claim_index]):
@@ -263,7 +263,7 @@ class _Search:
             for taint in candidate.device.taints
         )
 
-    def _move(self, claim_index: int, alternative: DeviceAlternative, candidate: Candidate, sign: int) -> None:
+    def _move(self, claim_index: int, alternative: DeviceAlternative, candidate: CandidateDevice, sign: int) -> None:
         """Add a device to a claim (sign 1), or remove the last one (sign -1)."""
         if sign > 0:
             self.uses[claim_index].append(DeviceUse(candidate.id, alternative.has_admin_access))
@@ -273,8 +273,8 @@ class _Search:
         for (counter_set, counter), amount in candidate.device.counters.items():
             self._consumed[candidate.slice.driver, candidate.slice.pool, counter_set, counter] += sign * amount
 
-    def _add_values(
-        self, claim_index: int, request: DeviceRequest, alternative: DeviceAlternative, candidate: Candidate
+    def _check_constraint_values(
+        self, claim_index: int, request: DeviceRequest, alternative: DeviceAlternative, candidate: CandidateDevice
     ) -> bool:
         """Record the attributes of a device for constraints, and return whether it satisfies them."""
         constraints = list(self._list_constraints(claim_index, request, alternative))
@@ -297,7 +297,7 @@ class _Search:
                 yield index, constraint
 
 
-def _count_available(
+def _count_available_counters(
     pools: Iterable[DevicePool], used: Collection[DeviceId]
 ) -> Mapping[tuple[str, str, str, str], int]:
     """Return the counters of pools less those consumed by devices in use."""
@@ -316,7 +316,7 @@ def _count_available(
     return available
 
 
-def find_attribute(candidate: Candidate, name: str) -> Attribute | None:
+def find_attribute(candidate: CandidateDevice, name: str) -> Attribute | None:
     """Return an attribute of a device by its full name (`domain/name`); the driver is the default domain."""
     attributes = candidate.device.attributes
     if name in attributes:

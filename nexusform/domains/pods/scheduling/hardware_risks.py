@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.domains.pods.scheduling.risks import (
+from nexusform.domains.pods.scheduling.workload_warnings import (
     SHARED_MACHINE,
     SHARED_RACK,
     UNKNOWN_KEY,
@@ -34,7 +34,7 @@ def find_shared_hardware(context: WorkloadContext) -> Iterator[PodWarning]:
 
 def _find_shared_machines(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield one warning for each machine with two or more of the pods."""
-    required_keys, preferred_keys = _list_own_keys(context)
+    required_keys, preferred_keys = _list_own_topology_keys(context)
     proposed_label = find_hardware_key(context.nodes, _get_machine, required_keys + preferred_keys)
     for machine, count in sorted(context.forecast.per_machine.items()):
         if count < 2:
@@ -46,7 +46,7 @@ def _find_shared_machines(context: WorkloadContext) -> Iterator[PodWarning]:
         detail = (
             f"{count:,} of {len(context.running_outcomes):,} pods ({format_names(pods)}) would run on "
             f"machine {machine} ({workers}). Losing the machine stops them. "
-            f"{_explain_sharing(context, proposed_label, 'machines')}"
+            f"{_explain_shared_hardware(context, proposed_label, 'machines')}"
         )
         summary = f"{count:,} of {len(context.running_outcomes):,} pods would be lost with machine {machine}"
         yield context.build_warning(SHARED_MACHINE, detail, location=machine, summary=summary)
@@ -59,12 +59,12 @@ def _find_shared_rack(context: WorkloadContext) -> Iterator[PodWarning]:
     if len(context.forecast.per_rack) != 1 or len(racks) < 2 or not racks_known:
         return
     rack = next(iter(context.forecast.per_rack))
-    required_keys, preferred_keys = _list_own_keys(context)
+    required_keys, preferred_keys = _list_own_topology_keys(context)
     proposed_label = find_hardware_key(context.nodes, _get_rack, required_keys + preferred_keys)
     pods = tuple(outcome.name for outcome in context.running_outcomes)
     detail = (
         f"all {len(pods):,} pods ({format_names(pods)}) would run in rack {rack}, but workers of "
-        f"{len(racks)} racks have capacity. {_explain_sharing(context, proposed_label, 'racks')}"
+        f"{len(racks)} racks have capacity. {_explain_shared_hardware(context, proposed_label, 'racks')}"
     )
     summary = f"all {len(pods):,} pods would be lost with rack {rack}; {len(racks)} racks have capacity"
     yield context.build_warning(SHARED_RACK, detail, location=rack, summary=summary)
@@ -88,13 +88,13 @@ def find_hardware_key(nodes: Sequence[Node], get_location: Callable[[Node], str]
     keys = [
         key
         for key in sorted(located_nodes[0].labels)
-        if key != HOSTNAME and _is_distinguishing(key, located_nodes, get_location)
+        if key != HOSTNAME and _is_key_of_location(key, located_nodes, get_location)
     ]
     preferred_keys = [key for key in (*used_keys, *_KNOWN_HARDWARE_KEYS) if key in keys]
     return next(iter(preferred_keys + keys), "")
 
 
-def _is_distinguishing(key: str, nodes: Sequence[Node], get_location: Callable[[Node], str]) -> bool:
+def _is_key_of_location(key: str, nodes: Sequence[Node], get_location: Callable[[Node], str]) -> bool:
     """Return whether all nodes have the key, with one value per location and one location per value."""
     location_by_value: dict[str, str] = {}
     for node in nodes:
@@ -104,7 +104,7 @@ def _is_distinguishing(key: str, nodes: Sequence[Node], get_location: Callable[[
     return len(location_by_value) == len(set(location_by_value.values()))
 
 
-def _list_own_keys(context: WorkloadContext) -> tuple[list[str], list[str]]:
+def _list_own_topology_keys(context: WorkloadContext) -> tuple[list[str], list[str]]:
     """Return the topology keys by which a workload separates its own pods: required and preferred ones."""
     pod = context.workload.pod
     labels = dict(pod.labels)
@@ -117,9 +117,9 @@ def _list_own_keys(context: WorkloadContext) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys(required_keys)), list(dict.fromkeys(preferred_keys))
 
 
-def _explain_sharing(context: WorkloadContext, proposed_label: str, location_noun: str) -> str:
+def _explain_shared_hardware(context: WorkloadContext, proposed_label: str, location_noun: str) -> str:
     """Return why the rules do not separate the pods and how to fix it; `location_noun`: machines or racks."""
-    required_keys, preferred_keys = _list_own_keys(context)
+    required_keys, preferred_keys = _list_own_topology_keys(context)
     # Nodes with unknown hardware may lack the key.
     domains = {node.labels[proposed_label] for node in context.nodes if proposed_label in node.labels}
     if proposed_label and len(domains) < context.workload.replicas:
@@ -146,7 +146,7 @@ def _explain_sharing(context: WorkloadContext, proposed_label: str, location_nou
 def _explain_too_few(context: WorkloadContext, proposed_label: str, location_noun: str, *, has_one_value: bool) -> str:
     """Return the advice for a key with fewer values than pods; `has_one_value`: only one."""
     # Required anti-affinity would leave pods Pending, so it is no advice.
-    required_keys, preferred_keys = _list_own_keys(context)
+    required_keys, preferred_keys = _list_own_topology_keys(context)
     if has_one_value and proposed_label in preferred_keys:
         return (
             f"Its rule over {proposed_label} is only preferred, but all its workers are there. Add workers elsewhere."
@@ -161,7 +161,7 @@ def _explain_too_few(context: WorkloadContext, proposed_label: str, location_nou
     return f"{text}. Add a{requirement} topologySpreadConstraint with topologyKey: {proposed_label}."
 
 
-def find_missing_labels(context: WorkloadContext) -> Iterator[PodWarning]:
+def find_missing_topology_labels(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield warnings about topology keys used in rules and missing on all or some workers."""
     proposed_label = find_hardware_key(context.nodes, _get_machine)
     # Every topology key of a spec with its use, each pair once.

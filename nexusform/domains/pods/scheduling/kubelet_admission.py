@@ -38,17 +38,17 @@ def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str
     if _OS in selector and selector[_OS] != node.labels.get(_OS):
         yield "PodOSSelectorNodeLabelDoesNotMatch: the kubernetes.io/os label doesn't match the node's"
     if usage.pods + 1 > node.pods:
-        yield _format_shortage("pods", 1, usage.pods, node.pods)
+        yield _format_resource_shortage("pods", 1, usage.pods, node.pods)
     requests = pod.requests
     if requests.cpu > node.cpu - usage.cpu:
-        yield _format_shortage("cpu", requests.cpu, usage.cpu, node.cpu)
+        yield _format_resource_shortage("cpu", requests.cpu, usage.cpu, node.cpu)
     if requests.memory > node.memory - usage.memory:
-        yield _format_shortage("memory", requests.memory, usage.memory, node.memory)
+        yield _format_resource_shortage("memory", requests.memory, usage.memory, node.memory)
     for name, amount in requests.other_resources:
         # kubelet skips resources unknown to its node.
         used, capacity = usage.other_resources.get(name, 0), node.other_resources.get(name)
         if capacity is not None and amount > capacity - used:
-            yield _format_shortage(name, amount, used, capacity)
+            yield _format_resource_shortage(name, amount, used, capacity)
     if not node_affinity.is_node_affinity_satisfied(pod, node):
         yield f"NodeAffinity: Predicate NodeAffinity failed: {node_affinity.REASON}"
     if node_ports.reject(pod, node, usage):
@@ -61,7 +61,7 @@ def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str
         yield f"TaintToleration: Predicate TaintToleration failed: {taint_text}"
 
 
-def _format_shortage(resource: str, requested: int, used: int, capacity: int) -> str:
+def _format_resource_shortage(resource: str, requested: int, used: int, capacity: int) -> str:
     figures = f"requested: {requested}, used: {used}, capacity: {capacity}"
     return f"OutOf{resource}: Node didn't have enough resource: {resource}, {figures}"
 
@@ -78,7 +78,7 @@ class NumaCells:
         """Allocate cell resources to a pod and return kubelet's rejection, "" if the pod runs."""
         shares: list[_Share] = []
         for container in pod.aligned_requests:
-            cell_numbers = self._select_cells(container)
+            cell_numbers = self._select_numa_cells(container)
             if cell_numbers is None:
                 for share in shares:
                     self._change_free_capacity(share, 1)
@@ -94,7 +94,7 @@ class NumaCells:
         """Reserve cell resources for a running pod, which kubelet has admitted already."""
         all_cells = tuple(range(len(self._free)))
         for container in pod.aligned_requests:
-            cells = self._select_cells(container)
+            cells = self._select_numa_cells(container)
             self._allocations.append((pod, self._allocate_from_cells(container, all_cells if cells is None else cells)))
 
     def release(self, pod: PodSpec) -> None:
@@ -104,7 +104,7 @@ class NumaCells:
             if position is not None:
                 self._change_free_capacity(self._allocations.pop(position)[1], 1)
 
-    def _select_cells(self, container: AlignedRequests) -> tuple[int, ...] | None:
+    def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...] | None:
         """Return the smallest cell set accepted by the policy, lowest numbers first; None without one."""
         numbers = range(len(self._free))
         single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE

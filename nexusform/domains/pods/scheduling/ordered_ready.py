@@ -35,7 +35,7 @@ def find_stuck_number(progress: WorkloadProgress) -> int | None:
     return min((pod.number for pod in pods if pod.is_stuck), default=None)
 
 
-def must_keep_template(workload: Workload, pod: ExistingPod) -> bool:
+def must_keep_former_template(workload: Workload, pod: ExistingPod) -> bool:
     """Return whether a Pending pod is kept with its former template."""
     return workload.is_ordered and pod.spec.template != workload.pod.template
 
@@ -45,7 +45,7 @@ def build_waiting_verdict(earlier_pod: str) -> PodVerdict:
     return PodVerdict("", is_certain=True, feasible_nodes=0, reason=f"waits for {earlier_pod} to run")
 
 
-def defer_pods(progress: WorkloadProgress) -> None:
+def drop_deferred_pods(progress: WorkloadProgress) -> None:
     """Drop the pods not created because an earlier one does not run; those with a node are removed."""
     if not progress.workload.is_ordered:
         return

@@ -11,8 +11,8 @@ from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 from nexusform.kubernetes.matching import DOES_NOT_EXIST, NOT_IN, Requirement, is_requirement_met
-from nexusform.scheduling.decision import Rejection
 from nexusform.scheduling.kubelet import STORAGE
+from nexusform.scheduling.placement_decision import Rejection
 
 _MOST_VALUES = 5
 _ABSENCE_OPERATORS = (DOES_NOT_EXIST, NOT_IN)

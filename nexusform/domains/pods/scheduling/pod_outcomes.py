@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.device_records import ClaimedUses
-from nexusform.domains.pods.scheduling.rules import disks, inter_pod_affinity
+from nexusform.domains.pods.scheduling.rules import disk_conflicts, inter_pod_affinity
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
 from nexusform.domains.pods.scheduling.topology_counts import DomainCounter, SpreadCounter
@@ -28,7 +28,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Workload,
     is_recreated,
 )
-from nexusform.scheduling.decision import Rejection
+from nexusform.scheduling.placement_decision import Rejection
 
 PLACE, MOVE, REMOVE, KEEP = "place", "move", "remove", "keep"
 
@@ -155,7 +155,7 @@ class Prediction(Struct, frozen=True):
         return tuple(sorted((o for o in self.outcomes if o.workload == workload), key=lambda o: o.number))
 
 
-def mark_evicted(outcome: PodOutcome, preemptor: str, *, is_certain: bool) -> PodOutcome:
+def mark_pod_evicted(outcome: PodOutcome, preemptor: str, *, is_certain: bool) -> PodOutcome:
     """Return the outcome of a placed pod after its eviction; it may be placed again later."""
     return replace(
         outcome,
@@ -200,21 +200,21 @@ def compute_placeable_range(scheduler: SpecScheduler, further: int) -> Placeable
     if spec.exclusive_claims:
         further = 0 if scheduler.cache.has_claim_conflict(spec) else min(further, 1)
     capacity = _compute_node_capacity(scheduler, further)
-    anti_affinity, spread = _list_own_tallies(scheduler, capacity)
-    if _is_first_of_group(scheduler):
+    anti_affinity, spread = _list_own_counters(scheduler, capacity)
+    if _is_first_of_affinity_group(scheduler):
         return _compute_affinity_range(scheduler, capacity, further, anti_affinity, spread)
     keys = {id(tally.domain_by_node) for tally in (*anti_affinity, *spread)}
     has_several_keys = len(keys) > 1 or len(spread) > 1 or len(scheduler.counts.affinity) > 1
     if has_several_keys:
-        return _compute_bounds(scheduler, capacity, further, anti_affinity, spread)
-    total = min(_sum_capacity(capacity, anti_affinity, spread), further)
+        return _compute_placeable_bounds(scheduler, capacity, further, anti_affinity, spread)
+    total = min(_sum_node_capacity(capacity, anti_affinity, spread), further)
     return PlaceableRange(total, total, is_exact=True)
 
 
 def _compute_node_capacity(scheduler: SpecScheduler, further: int) -> dict[int, int]:
     """Return the number of further pods of the spec per node, by current pods and the node's usage."""
     capacity = {}
-    counts, is_first_pod = scheduler.counts, _is_first_of_group(scheduler)
+    counts, is_first_pod = scheduler.counts, _is_first_of_affinity_group(scheduler)
     spec, cache, limits = scheduler.group.spec, scheduler.cache, dict[int, int]()
     numbers = range(len(cache.nodes)) if spec.requests.other_resources else cache.usage_numbers
     for bucket in scheduler.list_buckets():
@@ -240,13 +240,13 @@ def _is_permanently_skewed(tally: SpreadCounter, node: int) -> bool:
     counts_own_pods = tally.matches_itself and constraint.selector is not None and tally.counts_new_pods
     if counts_own_pods:
         return False
-    skew = tally.counts[domain] + tally.matches_itself - tally.get_minimum()
+    skew = tally.counts[domain] + tally.matches_itself - tally.get_minimum_pod_count()
     return skew > constraint.max_skew
 
 
 def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int) -> int:
     """Return the number of pods of a spec for a feasible node, 1 to `further`."""
-    if spec.host_ports or not disks.can_share_disks(spec):
+    if spec.host_ports or not disk_conflicts.can_share_disks(spec):
         return 1
     maximum = min(further, node.pods - usage.pods)
     requests = spec.requests
@@ -260,7 +260,7 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
     return maximum
 
 
-def _list_own_tallies(
+def _list_own_counters(
     scheduler: SpecScheduler, capacity: dict[int, int]
 ) -> tuple[list[DomainCounter], list[SpreadCounter]]:
     """Return the counters of mutual exclusion; one-node domains are applied to `capacity`."""
@@ -279,7 +279,7 @@ def _list_own_tallies(
     return list(anti_affinity.values()), spread
 
 
-def _sum_capacity(
+def _sum_node_capacity(
     capacity: Mapping[int, int], anti_affinity: Sequence[DomainCounter], spread: Sequence[SpreadCounter]
 ) -> int:
     """Return the number of pods for all nodes together, limited by one counter of each kind."""
@@ -294,11 +294,11 @@ def _sum_capacity(
         # Nodes without the key (-1) are never rejected, so they keep all their capacity.
         pods_by_domain = {domain: pods if domain < 0 else min(pods, 1) for domain, pods in pods_by_domain.items()}
     if spread:
-        pods_by_domain = _limit_by_skew(spread[0], pods_by_domain)
+        pods_by_domain = _limit_pods_by_skew(spread[0], pods_by_domain)
     return sum(pods_by_domain.values())
 
 
-def _limit_by_skew(tally: SpreadCounter, pods_by_domain: Mapping[int, int]) -> dict[int, int]:
+def _limit_pods_by_skew(tally: SpreadCounter, pods_by_domain: Mapping[int, int]) -> dict[int, int]:
     """Return pods per domain, limited to the level of the fullest smallest domain + maxSkew."""
     minimum = 0
     if len(tally.eligible_domains) >= tally.constraint.min_domains:
@@ -312,7 +312,7 @@ def _limit_by_skew(tally: SpreadCounter, pods_by_domain: Mapping[int, int]) -> d
     }
 
 
-def _is_first_of_group(scheduler: SpecScheduler) -> bool:
+def _is_first_of_affinity_group(scheduler: SpecScheduler) -> bool:
     # With affinity to its own group, the first pod decides the domain of all others.
     return (
         bool(scheduler.counts.affinity) and scheduler.counts.matches_itself and not scheduler.counts.has_affinity_match
@@ -335,7 +335,7 @@ def _compute_affinity_range(
         if has_keys and not _has_anti_affinity_conflict(scheduler, node):
             capacity_by_domain.setdefault(tally.domain_by_node[node], {})[node] = pods
     totals = [
-        min(further, _sum_capacity(domain_capacity, anti_affinity, spread))
+        min(further, _sum_node_capacity(domain_capacity, anti_affinity, spread))
         for domain_capacity in capacity_by_domain.values()
     ] or [0]
     maximum = max(totals)
@@ -350,7 +350,7 @@ def _has_anti_affinity_conflict(scheduler: SpecScheduler, node: int) -> bool:
     return any(tally.domain_by_node[node] >= 0 and tally.counts[tally.domain_by_node[node]] for tally in tallies)
 
 
-def _compute_bounds(
+def _compute_placeable_bounds(
     scheduler: SpecScheduler,
     capacity: Mapping[int, int],
     further: int,
@@ -358,8 +358,8 @@ def _compute_bounds(
     spread: Sequence[SpreadCounter],
 ) -> PlaceableRange:
     """Return the bounds of the range by each counter alone."""
-    ceilings = [_sum_capacity(capacity, [tally], []) for tally in anti_affinity]
-    ceilings += [_sum_capacity(capacity, [], [tally]) for tally in spread]
+    ceilings = [_sum_node_capacity(capacity, [tally], []) for tally in anti_affinity]
+    ceilings += [_sum_node_capacity(capacity, [], [tally]) for tally in spread]
     maximum = min([further, *ceilings])
     if spread or len(scheduler.counts.affinity) > 1:
         minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)

@@ -17,22 +17,22 @@ from nexusform.domains.pods.scheduling.arrival_order import ArrivalOrder
 from nexusform.domains.pods.scheduling.daemon_rollout import DaemonRollout
 from nexusform.domains.pods.scheduling.pod_outcomes import PlaceableRange, PodOutcome, Prediction
 from nexusform.domains.pods.scheduling.preemption import Eviction, is_pod_covered
-from nexusform.domains.pods.scheduling.quotas import QuotaUsage
+from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduling_session import Observer, PodVerdict, SchedulingSession
 from nexusform.domains.pods.scheduling.template_rollout import TemplateRollout
 from nexusform.domains.pods.scheduling.workload_progress import (
     PodToPlace,
     WorkloadProgress,
-    apply_pause,
+    apply_deployment_pause,
     build_forecast,
     drop_rejected_pods,
-    find_free_numbers,
+    find_unused_pod_numbers,
     has_stuck_template,
     is_pending_outdated,
-    mark_scaled_pod,
+    mark_pod_added_by_scaling,
     select_surplus_pods,
-    sort_queue,
+    sort_workload_queue,
 )
 from nexusform.domains.pods.scheduling.workloads import (
     DEFAULT_SEED,
@@ -63,7 +63,7 @@ def predict(
     `removed_workloads`. `lost_pods` (workload key, number) and pods on removed nodes are placed again. `arrival`: order
     of the pods other than by workload. `slow_terminations`: removed pods hold capacity, all (1) or a sample (from 2).
     """
-    predictor = Predictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads)
+    predictor = PodPredictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads)
     predictor.session.slow_terminations = slow_terminations
     return predictor.run(arrival)
 
@@ -74,7 +74,7 @@ _UNEVICTABLE_KINDS: Final = ("DaemonSet", "Terminating")
 _MOST_EVICTIONS: Final = 10
 
 
-class Predictor:
+class PodPredictor:
     """State of one prediction. `observer` is called for every pod just before its decision. `run` sorts the
     pods of each workload, drops uncreated pods, places workload by workload in queue order, and retries
     waiting pods. Existing pods belong to the workloads to run or are unmanaged: these use capacity and change only
@@ -93,7 +93,7 @@ class Predictor:
     ) -> None:
         self.nodes: dict[str, Node] = {node.name: node for node in cluster.nodes}
         self.lost_pods = frozenset(lost_pods)
-        self.workload_queue = sort_queue(workloads)
+        self.workload_queue = sort_workload_queue(workloads)
         self.creation_order = {workload.key: at for at, workload in enumerate(workloads)}
 
         keys = self.creation_order.keys()
@@ -127,13 +127,13 @@ class Predictor:
 
     def _is_running(self, pod: ExistingPod) -> bool:
         """Return whether a pod keeps its node: neither lost nor evicted at once by a taint."""
-        return not self._is_lost(pod) and self._compute_remaining_seconds(pod) != 0
+        return not self._is_pod_lost(pod) and self._compute_remaining_seconds(pod) != 0
 
-    def _is_lost(self, pod: ExistingPod) -> bool:
+    def _is_pod_lost(self, pod: ExistingPod) -> bool:
         return pod.node not in self.nodes or (pod.workload, pod.number) in self.lost_pods
 
-    def _find_loss_trigger(self, pod: ExistingPod) -> str:
-        return pod_outcomes.NODE_REMOVED if self._is_lost(pod) else pod_outcomes.NO_EXECUTE
+    def _find_node_loss_trigger(self, pod: ExistingPod) -> str:
+        return pod_outcomes.NODE_REMOVED if self._is_pod_lost(pod) else pod_outcomes.NO_EXECUTE
 
     def _compute_remaining_seconds(self, pod: ExistingPod) -> int | None:
         """Return the seconds until a NoExecute taint evicts a pod; None for never (daemons)."""
@@ -147,21 +147,21 @@ class Predictor:
         self._arrival = arrival
         progress_list = list(map(self._prepare_workload, self.workload_queue))
         self.progress_by_key = {progress.workload.key: progress for progress in progress_list}
-        self._apply_quotas(progress_list)
+        self._drop_pods_over_quota(progress_list)
         for pod in self.unmanaged_pods:
             if pod.node in self.nodes and not self._is_running(pod):
-                self._evict_unmanaged(pod, self._find_loss_trigger(pod))
+                self._evict_unmanaged(pod, self._find_node_loss_trigger(pod))
         self.session.has_random_ages = arrival is not None
         self.session.has_slow_victims = arrival is not None and arrival.has_slow_victims
         self._place_workloads(progress_list, arrival)
         self.session.remove_victims()
         self._recreate_evicted()
-        self._retry_waiting(progress_list)
-        self._evict_expired(progress_list)
+        self._retry_waiting_pods(progress_list)
+        self._evict_pods_after_toleration(progress_list)
         for progress in progress_list:
-            ordered_ready.defer_pods(progress)
+            ordered_ready.drop_deferred_pods(progress)
             if all(outcome.node for outcome in progress.outcomes.values()):
-                self._remove_deferred(progress)
+                self._remove_deferred_pods(progress)
 
         removed_outcomes = [pod_outcomes.build_removal(pod, pod_outcomes.WORKLOAD_REMOVED) for pod in self.removed_pods]
         forecasts = {progress.workload.key: build_forecast(progress, self.nodes) for progress in progress_list}
@@ -183,7 +183,7 @@ class Predictor:
         """Sort the pods of a workload into kept, outdated, re-created and new ones."""
         pods = sorted(self.pods_by_workload.get(workload.key, ()), key=lambda pod: pod.number)
         if workload.is_paused:
-            workload = apply_pause(workload, pods)
+            workload = apply_deployment_pause(workload, pods)
         progress = WorkloadProgress(workload, bool(pods))
         if progress.is_daemon:
             self._prepare_daemons(progress, pods)
@@ -197,15 +197,15 @@ class Predictor:
             elif pod.rejection and is_current:
                 progress.failed_pods.append(pod)
             elif pod.node:
-                trigger = self._find_loss_trigger(pod)
+                trigger = self._find_node_loss_trigger(pod)
                 progress.pods_to_place.append(PodToPlace(pod.number, "", pod.node, trigger))
             else:  # no node took it
                 hung = is_pending_outdated(workload, pod)
-                former_spec = pod.spec if hung or ordered_ready.must_keep_template(workload, pod) else None
+                former_spec = pod.spec if hung or ordered_ready.must_keep_former_template(workload, pod) else None
                 retried_pod = PodToPlace(pod.number, was_pending=True, age=pod.age, former_spec=former_spec)
                 (progress.pending_outdated_pods if hung else progress.pods_to_place).append(retried_pod)
         missing_count = max(0, workload.replicas - len(pods))
-        numbers = find_free_numbers([pod.number for pod in pods], workload.first_ordinal, missing_count)
+        numbers = find_unused_pod_numbers([pod.number for pod in pods], workload.first_ordinal, missing_count)
         progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in numbers]
         return progress
 
@@ -242,13 +242,13 @@ class Predictor:
             progress.pods_to_place.append(PodToPlace(pod.number, node, was_pending=True, age=pod.age))
         progress.surge_pods = waiting_pods[len(unserved_nodes) :]
         open_nodes = unserved_nodes[len(waiting_pods) :]
-        numbers = find_free_numbers([pod.number for pod in pods], 0, len(open_nodes))
+        numbers = find_unused_pod_numbers([pod.number for pod in pods], 0, len(open_nodes))
         progress.pods_to_place += [
             PodToPlace(number, node, trigger=progress.creation_trigger)
             for number, node in zip(numbers, open_nodes, strict=True)
         ]
 
-    def _apply_quotas(self, progress_list: list[WorkloadProgress]) -> None:
+    def _drop_pods_over_quota(self, progress_list: list[WorkloadProgress]) -> None:
         """Drop new pods rejected by quotas. Controllers create pods in order of creation."""
         quota_usage = self.quota_usage
         if not self.session.cluster.quotas and not any(progress.workload.admission_error for progress in progress_list):
@@ -274,27 +274,27 @@ class Predictor:
                 pass
         counts = dict.fromkeys(steps, -1)
         while arrival is not None and steps:
-            key = arrival.select_next(counts)
+            key = arrival.select_next_workload(counts)
             counts[key] += 1
             if next(steps[key], None) is None:
                 del steps[key], counts[key]
             self._recreate_evicted()
             if arrival.has_fast_replacements and self._has_replacements:
-                self._retry_waiting(progress_list)
+                self._retry_waiting_pods(progress_list)
 
     def _place_workload(self, progress: WorkloadProgress) -> Iterator[str]:
         """Place the requested pods of a workload, and roll out a new template. Yield before each pod."""
         workload = progress.workload
         progress.has_started = True
         progress.pods_to_place.sort()
-        progress.placeable_range = self._compute_range(progress)
+        progress.placeable_range = self._compute_running_range(progress)
 
         rollout = TemplateRollout(self.session, self.quota_usage, progress)
         rollout.start()
         verdicts = yield from self._place_pods(progress)
         self._recreate_evicted()
         if all(verdict.node for verdict in verdicts.values()):
-            self._remove_deferred(progress)
+            self._remove_deferred_pods(progress)
 
         if progress.is_daemon:
             verdicts |= DaemonRollout(self.session, progress, self.nodes, verdicts).replace_pods()
@@ -312,7 +312,7 @@ class Predictor:
             running = len(progress.kept_pods) + sum(bool(outcome.node) for outcome in progress.outcomes.values())
             progress.placeable_range = PlaceableRange(running, running, is_exact=True)
 
-    def _compute_range(self, progress: WorkloadProgress) -> PlaceableRange:
+    def _compute_running_range(self, progress: WorkloadProgress) -> PlaceableRange:
         """Return the range of running pods before placement; for daemons, after it."""
         spec = progress.workload.pod
         kept_count = len(progress.kept_pods) + len(progress.outdated_pods)
@@ -329,7 +329,7 @@ class Predictor:
             further_range.is_exact and minimum == further_range.minimum,
         )
 
-    def _remove_deferred(self, progress: WorkloadProgress) -> None:
+    def _remove_deferred_pods(self, progress: WorkloadProgress) -> None:
         """Remove the surplus pods kept until all others of an ordered workload ran."""
         if ordered_ready.find_stuck_number(progress) is not None:
             return
@@ -345,7 +345,7 @@ class Predictor:
         verdicts: dict[int, PodVerdict] = {}
         pods = list(progress.pods_to_place)
         if self._arrival is not None:
-            positions = self._arrival.sort_numbers(workload, [pod.number for pod in pods])
+            positions = self._arrival.sort_pod_numbers(workload, [pod.number for pod in pods])
             pods.sort(key=lambda pod: positions[pod.number])
         for pod in pods:
             yield workload.key
@@ -396,7 +396,7 @@ class Predictor:
         if outcome is not None and outcome.node == pod.node:
             # It was placed by this prediction, and is placed again.
             progress.evicted_numbers.add(pod.number)
-            progress.outcomes[pod.number] = pod_outcomes.mark_evicted(
+            progress.outcomes[pod.number] = pod_outcomes.mark_pod_evicted(
                 outcome, format_pod_name(*eviction.preemptor), is_certain=eviction.is_certain
             )
             return
@@ -439,7 +439,7 @@ class Predictor:
             pending_verdict = PodVerdict("", is_certain=True, feasible_nodes=0)
             progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 
-    def _evict_expired(self, progress_list: list[WorkloadProgress]) -> None:
+    def _evict_pods_after_toleration(self, progress_list: list[WorkloadProgress]) -> None:
         """Evict pods with an expiring toleration if another node now suits them better."""
         if not any(taint.effect == taints.NO_EXECUTE for node in self.nodes.values() for taint in node.taints):
             return
@@ -448,7 +448,7 @@ class Predictor:
             moves += [self._evict_expired_unmanaged(pod) for pod in self.unmanaged_pods]
             if not any(moves):
                 return
-            self._retry_waiting(progress_list)
+            self._retry_waiting_pods(progress_list)
 
     def _move_expired(self, progress: WorkloadProgress) -> bool:
         """Evict the expired pods of a workload, and return whether one moves to another node."""
@@ -461,7 +461,7 @@ class Predictor:
         ]
         has_moved = False
         for pod in (*progress.kept_pods, *placed_pods):
-            verdict = self._replace_expired(pod)
+            verdict = self._reschedule_after_toleration(pod)
             if verdict is None:
                 continue
             has_moved = True
@@ -478,7 +478,7 @@ class Predictor:
         """Evict an expired unmanaged pod, and return whether it moves to another node."""
         if pod.node not in self.nodes or (pod.workload, pod.number) in self.displaced_pods:
             return False
-        verdict = self._replace_expired(pod)
+        verdict = self._reschedule_after_toleration(pod)
         if verdict is None:
             return False
         self._evict_unmanaged(pod, pod_outcomes.NO_EXECUTE)
@@ -487,7 +487,7 @@ class Predictor:
             progress.outcomes[pod.number] = self._build_outcome(progress.workload, verdict, progress.pods_to_place[-1])
         return True
 
-    def _replace_expired(self, pod: ExistingPod) -> PodVerdict | None:
+    def _reschedule_after_toleration(self, pod: ExistingPod) -> PodVerdict | None:
         """Return the new verdict on a pod after its toleration time; None if it keeps its node."""
         if not self._compute_remaining_seconds(pod):
             return None
@@ -525,7 +525,7 @@ class Predictor:
             ),
         )
 
-    def _retry_waiting(self, progress_list: Sequence[WorkloadProgress]) -> None:
+    def _retry_waiting_pods(self, progress_list: Sequence[WorkloadProgress]) -> None:
         """Retry waiting pods until nothing changes."""
         # Later pods may satisfy the affinity of an earlier one, or may have been evicted. Failed pods are
         # re-created until the existing pods make them fail permanently.
@@ -533,7 +533,7 @@ class Predictor:
         while has_changed:
             has_changed = self._has_replacements = False
             if any(outcome.is_failed for progress in progress_list for outcome in progress.outcomes.values()):
-                self.session.assign_cells()
+                self.session.assign_numa_cells()
             for progress in (*progress_list, *self.displaced_workloads.values()):
                 has_changed = self._retry_workload(progress) or has_changed
                 self._recreate_evicted()
@@ -593,5 +593,5 @@ class Predictor:
                 *progress.deferred_removals,
             )
         ]
-        kept_outcomes = [mark_scaled_pod(progress, outcome) for outcome in kept_outcomes]
+        kept_outcomes = [mark_pod_added_by_scaling(progress, outcome) for outcome in kept_outcomes]
         return sorted([*kept_outcomes, *progress.outcomes.values()], key=lambda outcome: outcome.number)

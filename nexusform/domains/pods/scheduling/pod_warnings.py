@@ -9,10 +9,14 @@ from typing import Final
 
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.hardware_risks import find_missing_labels, find_shared_hardware
+from nexusform.domains.pods.scheduling.hardware_risks import find_missing_topology_labels, find_shared_hardware
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, describe_unmet, format_pending_message
 from nexusform.domains.pods.scheduling.pod_outcomes import NO_EXECUTE, PodOutcome, Prediction, describe_condition
-from nexusform.domains.pods.scheduling.risks import (
+from nexusform.domains.pods.scheduling.rolling_replacement import TEMPLATE_KEY, SurgeCheck
+from nexusform.domains.pods.scheduling.rules import taints
+from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
+from nexusform.domains.pods.scheduling.spec_scheduler import FeasibleNodesCache
+from nexusform.domains.pods.scheduling.workload_warnings import (
     DEADLOCK,
     FAILED,
     GATED,
@@ -29,13 +33,9 @@ from nexusform.domains.pods.scheduling.risks import (
     WorkloadContext,
     format_names,
 )
-from nexusform.domains.pods.scheduling.rollouts import TEMPLATE_KEY, NextRollout
-from nexusform.domains.pods.scheduling.rules import taints
-from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
-from nexusform.domains.pods.scheduling.spec_scheduler import NodeFactsCache
 from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, Node, PodSpec, Strategy, Workload
 from nexusform.kubernetes.matching import LabelSelector, is_selected
-from nexusform.scheduling.decision import Rejection
+from nexusform.scheduling.placement_decision import Rejection
 
 # Default volume limit of a node in Kubernetes. Source: pkg/scheduler/framework/plugins/nodevolumelimits
 # (DefaultMaxAzureDiskVolumes, GCE's is the same).
@@ -45,19 +45,19 @@ _MOST_NAMES: Final = 5
 
 def collect_warnings(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, ...]:
     """Return every warning about a prediction, workload by workload."""
-    cache, facts_cache = SchedulerCache(cluster), NodeFactsCache(cluster.nodes)
+    cache, facts_cache = SchedulerCache(cluster), FeasibleNodesCache(cluster.nodes)
     node_by_name = {node.name: node for node in cluster.nodes}
     outcomes_by_workload: dict[str, list[PodOutcome]] = {}
     for outcome in prediction.outcomes:
         outcomes_by_workload.setdefault(outcome.workload, []).append(outcome)
     existing_pods = prediction.list_existing_pods()
-    next_rollout = NextRollout(cluster, existing_pods)
+    next_rollout = SurgeCheck(cluster, existing_pods)
     claims_by_node: Counter[str] = Counter()
     for pod in existing_pods:
         claims_by_node[pod.node] += pod.spec.claim_count
     warnings: list[PodWarning] = []
     for key, forecast in prediction.forecasts.items():
-        nodes = tuple(cluster.nodes[at] for at in facts_cache.get_facts(forecast.workload.pod).points)
+        nodes = tuple(cluster.nodes[at] for at in facts_cache.get_feasible_nodes(forecast.workload.pod).points)
         outcomes = tuple(outcomes_by_workload.get(key, ()))
         running_outcomes = tuple(outcome for outcome in outcomes if outcome.node)
         context = WorkloadContext(
@@ -77,13 +77,13 @@ def collect_warnings(cluster: Cluster, prediction: Prediction) -> tuple[PodWarni
     return tuple(warnings)
 
 
-def _warn_too_many(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield a warning for more replicas than a required anti-affinity allows."""
     replicas = context.workload.replicas
     if context.workload.kind == "DaemonSet":
         return
     for term in context.select_own_terms(context.workload.pod.anti_affinity):
-        domain_count = _count_domains(context, term.topology_key)
+        domain_count = _count_topology_domains(context, term.topology_key)
         if domain_count is not None and replicas > domain_count > 0:
             detail = (
                 f"{replicas} replicas must not share a {term.topology_key}, but its workers have only "
@@ -95,7 +95,7 @@ def _warn_too_many(context: WorkloadContext) -> Iterator[PodWarning]:
             return
 
 
-def _warn_deadlock(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield a warning for a rolling update blocked by anti-affinity or missing surge capacity."""
     workload = context.workload
     if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
@@ -103,7 +103,7 @@ def _warn_deadlock(context: WorkloadContext) -> Iterator[PodWarning]:
     if workload.max_unavailable or not workload.replicas:
         return
     for term in context.select_own_terms(workload.pod.anti_affinity):
-        domain_count = _count_domains(context, term.topology_key)
+        domain_count = _count_topology_domains(context, term.topology_key)
         is_full = domain_count is not None and workload.replicas >= domain_count
         if not is_full or not _has_old_pods(term.selector, workload):
             continue
@@ -120,10 +120,10 @@ def _warn_deadlock(context: WorkloadContext) -> Iterator[PodWarning]:
         )
         yield context.build_warning(DEADLOCK, detail, summary=summary)
         return
-    yield from _warn_no_surge(context)
+    yield from _warn_no_surge_capacity(context)
 
 
-def _warn_no_surge(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_no_surge_capacity(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield a warning for a rolling update without capacity for one more pod."""
     workload = context.workload
     if len(context.running_outcomes) < workload.replicas or context.forecast.is_blocked:
@@ -139,7 +139,7 @@ def _warn_no_surge(context: WorkloadContext) -> Iterator[PodWarning]:
         yield context.build_warning(DEADLOCK, detail, summary=summary)
 
 
-def _count_domains(context: WorkloadContext, key: str) -> int | None:
+def _count_topology_domains(context: WorkloadContext, key: str) -> int | None:
     """Return the number of values of the key; None if a worker lacks it and so takes any number."""
     values = [node.labels.get(key) for node in context.nodes]
     return None if None in values else len(set(values))
@@ -151,7 +151,7 @@ def _has_old_pods(selector: LabelSelector | None, workload: Workload) -> bool:
     return selector is not None and is_selected(selector, old_labels)
 
 
-def _warn_blocked(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[PodWarning]:
     if not context.forecast.is_blocked:
         return
     waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
@@ -202,7 +202,7 @@ def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) 
     )
 
 
-def _warn_stuck(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_stuck_pods(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield a warning for observed pods stuck before readiness."""
     workload = context.workload
     stuck_pods = [outcome for outcome in context.outcomes if outcome.node and describe_condition(outcome.condition)]
@@ -220,7 +220,7 @@ def _warn_stuck(context: WorkloadContext) -> Iterator[PodWarning]:
     yield context.build_warning(STUCK_PODS, detail, summary=format_names(texts))
 
 
-def _warn_pending(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_pending_pods(context: WorkloadContext) -> Iterator[PodWarning]:
     waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
     if not waiting_pods or context.forecast.is_blocked:
         return
@@ -245,7 +245,7 @@ def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
     return "; ".join(f"{count:,} {reason}" for reason, count in tally.most_common())
 
 
-def _warn_failed(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_failed_pods(context: WorkloadContext) -> Iterator[PodWarning]:
     failed_pods = [outcome for outcome in context.outcomes if outcome.is_failed]
     if failed_pods:
         names = tuple(outcome.name for outcome in failed_pods)
@@ -254,7 +254,7 @@ def _warn_failed(context: WorkloadContext) -> Iterator[PodWarning]:
         yield context.build_warning(FAILED, detail, summary=f"{share} would be Failed {failed_pods[0].reason}")
 
 
-def _warn_gated(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_gated_pods(context: WorkloadContext) -> Iterator[PodWarning]:
     gated_pods = [outcome for outcome in context.outcomes if outcome.is_gated]
     if gated_pods:
         names = tuple(outcome.name for outcome in gated_pods)
@@ -263,7 +263,7 @@ def _warn_gated(context: WorkloadContext) -> Iterator[PodWarning]:
         yield context.build_warning(GATED, detail, summary=f"{share} would be SchedulingGated: {gated_pods[0].reason}")
 
 
-def _warn_uncreated(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[PodWarning]:
     count, replicas = context.forecast.uncreated, context.forecast.replicas
     is_ordered_wait = context.workload.is_ordered and any(outcome.is_pending for outcome in context.outcomes)
     if count and (is_ordered_wait or not context.forecast.is_blocked):
@@ -272,7 +272,7 @@ def _warn_uncreated(context: WorkloadContext) -> Iterator[PodWarning]:
         yield context.build_warning(NOT_MADE, detail)
 
 
-def _warn_no_node(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[PodWarning]:
     if context.workload.kind != "DaemonSet" or context.forecast.replicas or context.forecast.uncreated:
         return
     nodes = context.cluster.nodes
@@ -291,7 +291,7 @@ def _find_first_rejection(pod: PodSpec, node: Node) -> Rejection | None:
     return None
 
 
-def _warn_volumes(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield a warning for nodes with many volumes: the limits of CSI drivers are unknown."""
     if not context.workload.pod.claim_count or context.cluster.attach_limits.maximums:
         return
@@ -334,7 +334,7 @@ def _format_pods(pods: Sequence[ExistingPod]) -> str:
     return format_names([pod.name for pod in pods])
 
 
-def _warn_no_execute(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_no_execute_evictions(context: WorkloadContext) -> Iterator[PodWarning]:
     evicted_pods = [outcome for outcome in context.outcomes if outcome.trigger == NO_EXECUTE]
     if evicted_pods:
         count = f"{len(evicted_pods):,} of its pods {select_word_form(len(evicted_pods), 'is', 'are')}"
@@ -381,17 +381,17 @@ def _format_taints(nodes: Mapping[str, Node], outcome: PodOutcome) -> str:
 
 _RULES: Final = (
     find_shared_hardware,
-    find_missing_labels,
-    _warn_too_many,
-    _warn_deadlock,
-    _warn_blocked,
-    _warn_stuck,
-    _warn_pending,
-    _warn_failed,
-    _warn_gated,
-    _warn_uncreated,
-    _warn_no_node,
-    _warn_volumes,
+    find_missing_topology_labels,
+    _warn_too_many_replicas,
+    _warn_rollout_deadlock,
+    _warn_blocked_rollout,
+    _warn_stuck_pods,
+    _warn_pending_pods,
+    _warn_failed_pods,
+    _warn_gated_pods,
+    _warn_uncreated_pods,
+    _warn_daemon_without_node,
+    _warn_unknown_volume_limits,
     _warn_preemption,
-    _warn_no_execute,
+    _warn_no_execute_evictions,
 )

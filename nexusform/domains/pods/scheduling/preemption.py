@@ -18,7 +18,7 @@ from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
 from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ExistingPod, PodSpec
 from nexusform.kubernetes.matching import is_selected
 from nexusform.kubernetes.quantity import compute_amount_of_total
-from nexusform.scheduling.decision import Rejection
+from nexusform.scheduling.placement_decision import Rejection
 
 # kube-scheduler stops searching at this number of candidates, in per cent of the promising nodes.
 _CANDIDATE_PERCENT: Final = 10
@@ -42,7 +42,7 @@ class Eviction(Struct, frozen=True):
     is_certain: bool = True
 
 
-class Preemption(Struct, frozen=True):
+class PreemptionResult(Struct, frozen=True):
     """Node assigned to a pod after the eviction of its victims, the most important first. `is_certain`:
     decided without a tie-break and without an unknown start time. `considered_nodes` are all nodes with
     victims.
@@ -54,7 +54,7 @@ class Preemption(Struct, frozen=True):
     considered_nodes: tuple[int, ...]
 
 
-class BudgetAllowance(Struct, frozen=True):
+class DisruptionAllowance(Struct, frozen=True):
     """Budget and the number of evictions it allows now."""
 
     budget: DisruptionBudget
@@ -79,16 +79,16 @@ class _Candidate(Struct, frozen=True):
 
 def compute_eviction_allowances(
     budgets: Sequence[DisruptionBudget], expected_pods: Sequence[int], cache: SchedulerCache
-) -> tuple[BudgetAllowance, ...]:
+) -> tuple[DisruptionAllowance, ...]:
     """Return the evictions allowed by each budget; `expected_pods` belong to each."""
-    result: list[BudgetAllowance] = []
+    result: list[DisruptionAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
         if not (budget.selector.match_labels or budget.selector.match_expressions):
             continue
         covered_groups = cache.select_groups(budget.selector, budget.namespace)
         healthy = sum(sum(group.nodes.values()) for group in covered_groups if not group.spec.is_terminating)
         evictions = compute_allowed_disruptions(budget, pods, healthy) - budget.withheld_disruptions
-        result.append(BudgetAllowance(budget, max(0, evictions)))
+        result.append(DisruptionAllowance(budget, max(0, evictions)))
     return tuple(result)
 
 
@@ -96,9 +96,9 @@ def select_victims(
     scheduler: SpecScheduler,
     rejections: Mapping[int, Rejection],
     pods_by_node: Sequence[NodePods],
-    allowances: Sequence[BudgetAllowance],
+    allowances: Sequence[DisruptionAllowance],
     tie_break: TieBreak,
-) -> Preemption | None:
+) -> PreemptionResult | None:
     """Return the node for a pod and its victims there; None if evictions help nowhere. `rejections` has the
     reason of each node usable for the pod. The cache is unchanged afterwards.
     """
@@ -122,14 +122,14 @@ def select_victims(
     is_arbitrary = len(best_candidates) > 1 or any(candidate.is_arbitrary for candidate in candidates)
     node = tie_break(tuple(best_candidates))
     considered_nodes = tuple(candidate.node for candidate in candidates) if is_exhaustive else tuple(promising_nodes)
-    return Preemption(node, best_candidates[node].victims, is_exhaustive and not is_arbitrary, considered_nodes)
+    return PreemptionResult(node, best_candidates[node].victims, is_exhaustive and not is_arbitrary, considered_nodes)
 
 
 class _EvictionTrial:
     """Trial removal of pods from a node to check whether another pod fits."""
 
     def __init__(
-        self, scheduler: SpecScheduler, pods_by_node: Sequence[NodePods], allowances: Sequence[BudgetAllowance]
+        self, scheduler: SpecScheduler, pods_by_node: Sequence[NodePods], allowances: Sequence[DisruptionAllowance]
     ) -> None:
         self._scheduler = scheduler
         self._pods_by_node = pods_by_node
@@ -147,24 +147,24 @@ class _EvictionTrial:
         version = cache.version
         lower_priority_pods.sort(key=_rank_importance)
         for pod in lower_priority_pods:
-            self._move_pod(pod, node, -1)
+            self._restore_or_remove_pod(pod, node, -1)
         victims: list[ExistingPod] = list(lower_priority_pods)
         violations = 0
         is_feasible = self._scheduler.find_rejection(node) is None
         if is_feasible:
-            violating_pods, other_pods = self._split_by_budget(lower_priority_pods)
+            violating_pods, other_pods = self._split_by_budget_violation(lower_priority_pods)
             victims = self._select_victims(violating_pods, node)
             violations = len(victims)
             victims += self._select_victims(other_pods, node)
         for pod in victims:
-            self._move_pod(pod, node, 1)
+            self._restore_or_remove_pod(pod, node, 1)
         cache.version = version
         if not is_feasible:
             return None
         victims.sort(key=_rank_importance)
-        return _Candidate(node, tuple(victims), violations, _is_arbitrary(lower_priority_pods, victims))
+        return _Candidate(node, tuple(victims), violations, _is_victim_choice_arbitrary(lower_priority_pods, victims))
 
-    def _move_pod(self, pod: ExistingPod, node: int, sign: int) -> None:
+    def _restore_or_remove_pod(self, pod: ExistingPod, node: int, sign: int) -> None:
         """Put a pod back on its node (sign 1) or remove it (sign -1), and update the counters."""
         group = self._scheduler.cache.get_group(pod.spec)
         self._scheduler.cache.place(group, node, sign)
@@ -175,13 +175,13 @@ class _EvictionTrial:
         """Put pods back one by one while the other pod still fits, and return those for which it does not."""
         victims: list[ExistingPod] = []
         for pod in pods:
-            self._move_pod(pod, node, 1)
+            self._restore_or_remove_pod(pod, node, 1)
             if self._scheduler.find_rejection(node) is not None:
-                self._move_pod(pod, node, -1)
+                self._restore_or_remove_pod(pod, node, -1)
                 victims.append(pod)
         return victims
 
-    def _split_by_budget(self, pods: Sequence[ExistingPod]) -> tuple[list[ExistingPod], list[ExistingPod]]:
+    def _split_by_budget_violation(self, pods: Sequence[ExistingPod]) -> tuple[list[ExistingPod], list[ExistingPod]]:
         """Return the pods with an eviction that violates a budget after those before them, and the others."""
         remaining_evictions = [allowance.evictions for allowance in self._allowances]
         violating_pods: list[ExistingPod] = []
@@ -201,7 +201,7 @@ def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
     return (-pod.spec.priority, pod.age, pod.workload, pod.number)
 
 
-def _is_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
+def _is_victim_choice_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
     """Return whether only some of several equally important pods are victims."""
     victim_ids = {id(pod) for pod in victims}
     outcomes_by_key: dict[tuple[int, int], set[bool]] = {}

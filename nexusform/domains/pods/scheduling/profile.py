@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from nexusform.domains.pods.scheduling.rules import (
     balanced_allocation,
-    disks,
+    disk_conflicts,
     image_locality,
     inter_pod_affinity,
     least_allocated,
@@ -20,15 +20,15 @@ from nexusform.domains.pods.scheduling.rules import (
     node_name,
     node_ports,
     node_unschedulable,
-    resources,
+    resource_fit,
     taints,
     topology_spread,
-    volumes,
+    volume_binding,
 )
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.domains.pods.scheduling.topology_counts import TopologyCounts
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
-from nexusform.scheduling.decision import Rejection
+from nexusform.scheduling.placement_decision import Rejection
 
 UsageFilter = Callable[[PodSpec, Node, NodeUsage], str | None]
 DomainFilter = Callable[[TopologyCounts, int], str | None]
@@ -77,19 +77,19 @@ class DomainScore(Struct, frozen=True):
 
 POD_FILTERS: Final[tuple[PodFilter, ...]] = (
     PodFilter("node_terms", node_affinity.find_contradictory_terms),
-    PodFilter("volumes_to_be", volumes.reject_pod),
+    PodFilter("volumes_to_be", volume_binding.reject_pod),
 )
 
 NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
-    NodeFilter("node_names", lambda pod: pod.node_terms, node_affinity.reject_unnamed),
+    NodeFilter("node_names", lambda pod: pod.node_terms, node_affinity.reject_unnamed_node),
     NodeFilter("node_unschedulable", lambda pod: pod.tolerations, node_unschedulable.reject),
     NodeFilter("node_name", lambda pod: pod.node_name, node_name.reject),
     NodeFilter("taints", lambda pod: pod.tolerations, taints.reject),
     NodeFilter("node_affinity", lambda pod: (pod.node_selector, pod.node_terms), node_affinity.reject),
-    NodeFilter("volume_limits", lambda pod: pod.volumes, volumes.reject_count),
-    NodeFilter("volumes", lambda pod: pod.volumes, volumes.reject),
-    NodeFilter("volume_zones", lambda pod: pod.volumes, volumes.reject_zone),
-    NodeFilter("devices", lambda pod: pod.volumes, volumes.reject_devices),
+    NodeFilter("volume_limits", lambda pod: pod.volumes, volume_binding.reject_volume_count),
+    NodeFilter("volumes", lambda pod: pod.volumes, volume_binding.reject),
+    NodeFilter("volume_zones", lambda pod: pod.volumes, volume_binding.reject_zone),
+    NodeFilter("devices", lambda pod: pod.volumes, volume_binding.reject_devices),
 )
 
 # Filters of the DaemonSet controller before it creates a pod for a node; the scheduler applies the others.
@@ -101,13 +101,13 @@ DAEMON_FILTERS: Final = tuple(
 # Decided by the size of the node and by its pods.
 USAGE_FILTERS: Final[tuple[tuple[str, UsageFilter], ...]] = (
     ("node_ports", node_ports.reject),
-    ("resources", resources.reject),
-    ("disks", disks.reject),
+    ("resources", resource_fit.reject),
+    ("disks", disk_conflicts.reject),
 )
 
 # Decided by the pods in the node's domains.
 DOMAIN_FILTERS: Final[tuple[tuple[str, DomainFilter], ...]] = (
-    ("claims", volumes.reject_used_claim),
+    ("claims", volume_binding.reject_used_claim),
     ("topology_spread", topology_spread.reject),
     ("inter_pod_affinity", inter_pod_affinity.reject),
 )

@@ -30,7 +30,10 @@ def sort_for_removal(
     pods_by_node = Counter(pod.node for pod in related_pods or pods if pod.node)
 
     def compare(first: ExistingPod, second: ExistingPod) -> int:
-        first_key, second_key = _get_key(first, pods_by_node), _get_key(second, pods_by_node)
+        first_key, second_key = (
+            _build_removal_sort_key(first, pods_by_node),
+            _build_removal_sort_key(second, pods_by_node),
+        )
         if first_key != second_key:
             return -1 if first_key < second_key else 1
         # Compare two pods by their times of readiness, restarts and creation; predicted pods by age.
@@ -48,7 +51,7 @@ def sort_for_removal(
     return sorted(pods, key=cmp_to_key(compare))
 
 
-def _get_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tuple[int, ...]:
+def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tuple[int, ...]:
     """Return the deciding facts other than times, smallest first."""
     condition = pod.condition or _RUNNING
     phase = _PHASES.index(condition.phase) if condition.phase in _PHASES else len(_PHASES)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec, Strategy, Workload
 
 
-class PodSet(Struct):
+class TemplatePods(Struct):
     """Pods of a Deployment created from one template; `age` is that of the newest."""
 
     spec: PodSpec
@@ -20,7 +20,7 @@ class PodSet(Struct):
     is_current: bool = False
 
 
-def compute_replica_set_sizes(workload: Workload, sets: Sequence[PodSet]) -> list[tuple[PodSet, int]]:
+def compute_replica_set_sizes(workload: Workload, sets: Sequence[TemplatePods]) -> list[tuple[TemplatePods, int]]:
     """Return the target size of each set; empty if the Deployment is not scaled or has only one set."""
     previous_maximum = workload.previous_max_pods
     maximum = workload.replicas + workload.max_surge if workload.replicas else 0
@@ -46,13 +46,13 @@ def compute_replica_set_sizes(workload: Workload, sets: Sequence[PodSet]) -> lis
     return list(zip(sorted_sets, counts, strict=True))
 
 
-def group_by_template(workload: Workload, pods: Iterable[ExistingPod]) -> list[PodSet]:
+def group_by_template(workload: Workload, pods: Iterable[ExistingPod]) -> list[TemplatePods]:
     """Return the pods of a workload by template."""
-    sets: dict[str, PodSet] = {}
+    sets: dict[str, TemplatePods] = {}
     for pod in pods:
         template = pod.spec.template
         current = template == workload.pod.template
-        pod_set = sets.setdefault(template, PodSet(pod.spec, age=pod.age, is_current=current))
+        pod_set = sets.setdefault(template, TemplatePods(pod.spec, age=pod.age, is_current=current))
         pod_set.count += 1
         pod_set.age = max(pod_set.age, pod.age)
     return list(sets.values())

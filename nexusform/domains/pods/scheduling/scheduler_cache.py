@@ -51,7 +51,7 @@ class NodeUsage:
                 self.disks.remove(disk)
 
 
-class Topology:
+class TopologyDomains:
     """Topology key over the nodes: the domain of each node (-1 = key missing) and the domain names."""
 
     __slots__ = ("domain_by_node", "key", "node_domains", "values")
@@ -90,7 +90,7 @@ class SchedulerCache:
         self.version = 0
         self._claim_uses: Counter[str] = Counter()
         self._namespaces = cluster.namespaces
-        self._topologies: dict[str, Topology] = {}
+        self._topologies: dict[str, TopologyDomains] = {}
         # Nodes and domains counted by spread constraints, by all that decides them.
         self.eligible_nodes: dict[object, tuple[list[bool], frozenset[int]]] = {}
         self._groups: dict[PodSpec, PodGroup] = {}
@@ -106,10 +106,10 @@ class SchedulerCache:
             group = self._groups[spec] = PodGroup(spec)
             for pair in spec.labels:
                 self._groups_by_pair.setdefault(pair, []).append(group)
-            self._index_terms(group)
+            self._index_affinity_terms(group)
         return group
 
-    def _index_terms(self, group: PodGroup) -> None:
+    def _index_affinity_terms(self, group: PodGroup) -> None:
         spec = group.spec
         terms = spec.anti_affinity + spec.affinity + spec.preferred_affinity + spec.preferred_anti_affinity
         pairs: set[tuple[str, str]] = set()
@@ -151,7 +151,7 @@ class SchedulerCache:
         """Return whether a pod uses a claim required exclusively by this spec."""
         return any(self._claim_uses[claim] > 0 for claim in spec.exclusive_claims)
 
-    def get_topology(self, key: str) -> Topology:
+    def get_topology(self, key: str) -> TopologyDomains:
         """Return the domains of a topology key by the labels of the nodes."""
         topology = self._topologies.get(key)
         if topology is None:
@@ -160,7 +160,7 @@ class SchedulerCache:
             for node in self.nodes:
                 value = node.labels.get(key)
                 domain_by_node.append(-1 if value is None else numbers.setdefault(value, len(numbers)))
-            topology = self._topologies[key] = Topology(key, domain_by_node, list(numbers))
+            topology = self._topologies[key] = TopologyDomains(key, domain_by_node, list(numbers))
         return topology
 
     def select_groups(self, selector: LabelSelector, namespace: str | None = None) -> list[PodGroup]:

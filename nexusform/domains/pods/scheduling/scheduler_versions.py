@@ -57,7 +57,7 @@ class VersionDeviation(Struct, frozen=True):
         return version < self.until
 
 
-def apply_quirks(spec: PodSpec, version: Version) -> PodSpec:
+def apply_version_deviations(spec: PodSpec, version: Version) -> PodSpec:
     """Return a new pod as read by the scheduler of this version."""
     for quirk in QUIRKS:
         if quirk.is_affected(spec) and quirk.is_in(version):
@@ -94,7 +94,7 @@ def _has_basic_requests(spec: PodSpec) -> bool:
     return bool(spec.requests.cpu or spec.requests.memory)
 
 
-def _compare_balance(spec: PodSpec) -> PodSpec:
+def _set_balance_comparison(spec: PodSpec) -> PodSpec:
     return replace(spec, compares_balance=True)
 
 
@@ -109,7 +109,7 @@ def _has_negative_namespace_term(spec: PodSpec) -> bool:
     return any(map(_has_negative_selector, terms))
 
 
-def _extend_namespaces(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
+def _extend_term_namespaces(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
     return tuple(
         replace(term, namespace_selector=LabelSelector()) if _has_negative_selector(term) else term for term in terms
     )
@@ -118,10 +118,10 @@ def _extend_namespaces(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
 def _apply_all_namespaces(spec: PodSpec) -> PodSpec:
     return replace(
         spec,
-        affinity=_extend_namespaces(spec.affinity),
-        anti_affinity=_extend_namespaces(spec.anti_affinity),
-        preferred_affinity=_extend_namespaces(spec.preferred_affinity),
-        preferred_anti_affinity=_extend_namespaces(spec.preferred_anti_affinity),
+        affinity=_extend_term_namespaces(spec.affinity),
+        anti_affinity=_extend_term_namespaces(spec.anti_affinity),
+        preferred_affinity=_extend_term_namespaces(spec.preferred_affinity),
+        preferred_anti_affinity=_extend_term_namespaces(spec.preferred_anti_affinity),
     )
 
 
@@ -140,7 +140,7 @@ QUIRKS: Final[tuple[VersionDeviation, ...]] = (
         BALANCE_CHANGE,
         None,
         _has_basic_requests,
-        _compare_balance,
+        _set_balance_comparison,
         affects_scores_only=True,
         is_repeated=True,
     ),

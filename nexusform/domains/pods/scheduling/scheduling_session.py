@@ -21,7 +21,7 @@ from nexusform.domains.pods.scheduling.rules import node_affinity, tie_break
 from nexusform.domains.pods.scheduling.rules.image_locality import MAX_POINTS
 from nexusform.domains.pods.scheduling.scheduler_cache import PodGroup, SchedulerCache
 from nexusform.domains.pods.scheduling.scheduler_versions import is_version_uncertain
-from nexusform.domains.pods.scheduling.spec_scheduler import NodeChoice, NodeFactsCache, SpecScheduler
+from nexusform.domains.pods.scheduling.spec_scheduler import FeasibleNodesCache, NodeChoice, SpecScheduler
 from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
@@ -31,7 +31,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     VolumeNeed,
     is_recreated,
 )
-from nexusform.scheduling.decision import Rejection
+from nexusform.scheduling.placement_decision import Rejection
 
 _MAX_PRIORITY = 1 << 31
 
@@ -77,7 +77,7 @@ class SchedulingSession:
         self.claimed_devices = ClaimedDevices(cluster, running_pods, seed)
         self._observer = observer
         self.cache = SchedulerCache(cluster)
-        self.facts_cache = NodeFactsCache(cluster.nodes, cluster.version)
+        self.facts_cache = FeasibleNodesCache(cluster.nodes, cluster.version)
         self.seed = seed
         # Evictions not handled yet; the caller takes them from here.
         self.evictions: list[Eviction] = []
@@ -114,9 +114,9 @@ class SchedulingSession:
             node_index = self.cache.index.get(pod.node)
             if node_index is not None:
                 self._nominated_groups.setdefault(node_index, []).append(self.cache.get_group(pod.spec))
-        self.assign_cells()
+        self.assign_numa_cells()
 
-    def assign_cells(self) -> None:
+    def assign_numa_cells(self) -> None:
         """Assign NUMA cells to the running pods again, sorted by name: their order is unknown."""
         for node_index, node in enumerate(self.cluster.nodes):
             if node.cells:
@@ -126,7 +126,7 @@ class SchedulingSession:
 
     def _register_pod(self, pod: ExistingPod, node_index: int) -> None:
         self._pods_by_node[node_index][_get_identity(pod)] = pod
-        self._attached_volumes.move_pod(pod.spec, pod.number, self._names[node_index], 1)
+        self._attached_volumes.update_attached_volumes(pod.spec, pod.number, self._names[node_index], 1)
         self.claimed_devices.allocate_claims(pod)
         if not pod.is_protected:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
@@ -148,7 +148,7 @@ class SchedulingSession:
 
     def create_scheduler(self, spec: PodSpec, number: int) -> SpecScheduler:
         """Return the scheduler for one pod, with its immediate claims bound."""
-        self.volume_binder.bind_immediate(spec, number)
+        self.volume_binder.bind_immediate_claims(spec, number)
         volume_needs = self.volume_binder.compute_volume_needs(spec, number)
         limit = self._attached_volumes.compute_need(spec, number)
         devices = self.claimed_devices.compute_need(spec)
@@ -167,19 +167,19 @@ class SchedulingSession:
             return
         self.cache.place(self.cache.get_group(pod.spec), node_index, -1)
         is_registered = self._pods_by_node[node_index].pop(_get_identity(pod), None) is not None
-        if may_linger and self._is_slow(pod):
+        if may_linger and self._is_slow_termination(pod):
             terminating_pod = replace(pod, spec=replace(pod.spec, is_terminating=True))
             self.cache.place(self.cache.get_group(terminating_pod.spec), node_index)
             self._pods_by_node[node_index][_get_identity(terminating_pod)] = terminating_pod
             self._lingering_pods.append(terminating_pod)
             return
         if is_registered:
-            self._attached_volumes.move_pod(pod.spec, pod.number, pod.node, -1)
+            self._attached_volumes.update_attached_volumes(pod.spec, pod.number, pod.node, -1)
             self.claimed_devices.release(pod)
         if node_index in self._cells:
             self._cells[node_index].release(pod.spec)
 
-    def _is_slow(self, pod: ExistingPod) -> bool:
+    def _is_slow_termination(self, pod: ExistingPod) -> bool:
         if self.slow_terminations < 2:
             return bool(self.slow_terminations)
         text = f"{self.slow_terminations}|{pod.workload}|{pod.number}"
@@ -198,7 +198,7 @@ class SchedulingSession:
         failure = self._failures.get(id(group))
         if self._observer is None and failure is not None and failure[0] == self.cache.version:
             return failure[1]
-        nomination = self._release_nomination(workload, number)
+        nomination = self._release_nominated_node(workload, number)
         scheduler = self.create_scheduler(spec, number)
         if self._observer is not None:
             self._observer(workload, number, scheduler)
@@ -212,11 +212,11 @@ class SchedulingSession:
         else:
             choice = scheduler.choose_nodes()
         if choice is None:
-            return self._handle_unschedulable(scheduler, pod)
+            return self._decide_unschedulable_pod(scheduler, pod)
         is_certain = self._is_choice_certain(scheduler, choice)
         if not is_certain:
             is_sampled = choice.feasible_nodes > profile.compute_scored_node_limit(len(self._names))
-            if self._uncertain_nodes or is_sampled or self._may_change(scheduler, choice):
+            if self._uncertain_nodes or is_sampled or self._is_choice_open(scheduler, choice):
                 self._uncertain_nodes |= scheduler.facts.mask
             else:
                 for node in choice.tied_nodes:
@@ -245,7 +245,7 @@ class SchedulingSession:
             return scheduler.device_doubt
         if self._is_doubtful(scheduler, choice.feasible_nodes if choice is not None else 0):
             return "the Kubernetes version"
-        return "images of nodes" if choice is not None and self._may_change(scheduler, choice) else "ties"
+        return "images of nodes" if choice is not None and self._is_choice_open(scheduler, choice) else "ties"
 
     def _start_on_best(
         self, scheduler: SpecScheduler, pod: ExistingPod, choice: NodeChoice, is_certain: bool
@@ -254,7 +254,7 @@ class SchedulingSession:
         tied_nodes = list(choice.tied_nodes)
         first_reason = ""
         while tied_nodes:
-            node = tie_break.select_lowest(self._build_tie_break_prefix(pod), self._encoded_names, tied_nodes)
+            node = tie_break.select_tied_node(self._build_tie_break_prefix(pod), self._encoded_names, tied_nodes)
             rejection_text = self._start_pod(scheduler, node, pod)
             if not rejection_text:
                 return PodVerdict(self._names[node], is_certain, choice.feasible_nodes)
@@ -293,7 +293,7 @@ class SchedulingSession:
 
     def place_daemon(self, spec: PodSpec, workload: str, number: int, node: str) -> PodVerdict:
         """Decide a DaemonSet's pod for its only possible node."""
-        self._release_nomination(workload, number)
+        self._release_nominated_node(workload, number)
         scheduler = self.create_scheduler(spec, number)
         if self._observer is not None:
             self._observer(workload, number, scheduler)
@@ -322,7 +322,7 @@ class SchedulingSession:
         )
         return self._describe_tie_doubt(verdict, scheduler)
 
-    def _handle_unschedulable(self, scheduler: SpecScheduler, pod: ExistingPod) -> PodVerdict:
+    def _decide_unschedulable_pod(self, scheduler: SpecScheduler, pod: ExistingPod) -> PodVerdict:
         """Return the verdict on a pod without a feasible node, cached until something changes."""
         if self.remove_lingering_pods():
             return self.place_pod(pod.spec, pod.workload, pod.number)
@@ -368,7 +368,7 @@ class SchedulingSession:
             rejections,
             self._pods_by_node,
             budget_allowances,
-            lambda tied_nodes: tie_break.select_lowest(prefix, self._encoded_names, tied_nodes),
+            lambda tied_nodes: tie_break.select_tied_node(prefix, self._encoded_names, tied_nodes),
         )
         if choice is None:
             return None
@@ -398,12 +398,12 @@ class SchedulingSession:
             for victim in choice.victims:
                 self.cache.place(self.cache.get_group(victim.spec), choice.node)
                 self._register_pod(victim, choice.node)
-            self.assign_cells()
+            self.assign_numa_cells()
             return _build_failed_verdict(name, rejection_text, is_certain, 0)
         self.evictions += [Eviction(victim, preemptor, is_certain) for victim in choice.victims]
         return PodVerdict(name, is_certain, 0, victims=choice.victims)
 
-    def _release_nomination(self, workload: str, number: int) -> int | None:
+    def _release_nominated_node(self, workload: str, number: int) -> int | None:
         """Return the node reserved for a pod waiting for its victims, and end the reservation."""
         nomination = self._nominations.pop((workload, number), None)
         if nomination is None:
@@ -429,11 +429,11 @@ class SchedulingSession:
             return False
         if choice.feasible_nodes > 1 and choice.feasible_nodes > profile.compute_scored_node_limit(len(self._names)):
             return False
-        if self._may_change(scheduler, choice):
+        if self._is_choice_open(scheduler, choice):
             return False
         return self._is_certain(scheduler, scheduler.facts.mask)
 
-    def _may_change(self, scheduler: SpecScheduler, choice: NodeChoice) -> bool:
+    def _is_choice_open(self, scheduler: SpecScheduler, choice: NodeChoice) -> bool:
         """Return whether unknown facts may change the best node: images on nodes, the scheduler's version."""
         if scheduler.images_matter and choice.lead is not None and choice.lead <= MAX_POINTS:
             return True

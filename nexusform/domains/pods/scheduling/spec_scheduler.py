@@ -2,7 +2,7 @@
 bucket if every rule about domains gives the same result: equal points for taints and node affinity, and per
 topology key the same domain (keys with few domains) or domains with equal counts (keys with many). Within a
 bucket, nodes are sorted by their usage scores. Each placed pod moves only the nodes with changed counts.
-Results that depend on the nodes alone are cached (`NodeFactsCache`), since many workloads need the same.
+Results that depend on the nodes alone are cached (`FeasibleNodesCache`), since many workloads need the same.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage, PodGroup, SchedulerCache
-from nexusform.domains.pods.scheduling.scheduler_versions import Version, apply_quirks
+from nexusform.domains.pods.scheduling.scheduler_versions import Version, apply_version_deviations
 from nexusform.domains.pods.scheduling.topology_counts import SpreadCounter, TopologyCounts
 from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node, PodSpec, VolumeNeed
-from nexusform.scheduling.decision import Rejection
+from nexusform.scheduling.placement_decision import Rejection
 
 # Keys with at most this many domains are distinguished by domain, others by their counts.
 _FEW_DOMAINS: Final = 24
@@ -39,7 +39,7 @@ class NodeChoice(Struct, frozen=True):
     lead: int | None = None
 
 
-class _DomainBucket:
+class _NodeBucket:
     __slots__ = ("nodes_by_score", "size")
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class _DomainBucket:
         self.size = 0
 
     @classmethod
-    def create_single(cls, node: int) -> _DomainBucket:
+    def create_single(cls, node: int) -> _NodeBucket:
         """Return a bucket for one node, regardless of its usage score."""
         bucket = cls()
         bucket.put(node, 0)
@@ -87,7 +87,7 @@ class _TopologyAxis:
         self.counts: list[list[int]] = []
         self.members: dict[int, list[int]] = {}
 
-    def get_trait(self, node: int) -> Trait:
+    def get_domain_signature(self, node: int) -> Trait:
         domain = self.domain_by_node[node]
         if self.has_few_domains or domain < 0:
             return domain
@@ -111,7 +111,7 @@ class SpecScheduler:
         self,
         cache: SchedulerCache,
         group: PodGroup,
-        facts_cache: NodeFactsCache,
+        facts_cache: FeasibleNodesCache,
         volume_needs: tuple[VolumeNeed, ...] = (),
         nominated_groups: Mapping[int, Sequence[PodGroup]] | None = None,
     ) -> None:
@@ -126,10 +126,10 @@ class SpecScheduler:
         # Spec read by node filters: that of the group with the pod's own claims.
         self._filter_spec = replace(spec, volumes=(*spec.volumes, *volume_needs)) if volume_needs else spec
         self._facts_cache = facts_cache
-        self.facts = facts_cache.get_facts(self._filter_spec)
+        self.facts = facts_cache.get_feasible_nodes(self._filter_spec)
         self.group = group
         # Spec of the new pod as read by this scheduler version; existing pods count as configured.
-        self._incoming_spec = apply_quirks(spec, facts_cache.version)
+        self._incoming_spec = apply_version_deviations(spec, facts_cache.version)
         self.counts = TopologyCounts(cache, group, self._incoming_spec)
         # Whether another node may be better by unknown images.
         self.images_matter = facts_cache.images_unknown and bool(spec.images)
@@ -139,7 +139,7 @@ class SpecScheduler:
         self._has_plain_usage = not (
             incoming_spec.host_ports or incoming_spec.disks or incoming_spec.requests.other_resources
         )
-        self._buckets: dict[tuple[Trait, ...], _DomainBucket] | None = None
+        self._buckets: dict[tuple[Trait, ...], _NodeBucket] | None = None
         self._axes: list[_TopologyAxis] = []
         self._moving_axes: list[_TopologyAxis] = []
         self._score_cache: dict[int, int] = {}
@@ -204,15 +204,15 @@ class SpecScheduler:
             if node in self._node_scores and self.find_rejection(node) is not None
         ]
         scores = [(node, self._remove_node(node)) for node in rejected_nodes]
-        choice = self._choose_best()
+        choice = self._choose_best_bucket_nodes()
         for node, score in scores:
             self._insert_node(node, score)
         return choice
 
-    def _choose_best(self) -> NodeChoice | None:
+    def _choose_best_bucket_nodes(self) -> NodeChoice | None:
         buckets = self._get_domain_buckets()
         rules, counts = profile.DOMAIN_FILTERS, self.counts
-        open_buckets: list[tuple[_DomainBucket, int]] = []
+        open_buckets: list[tuple[_NodeBucket, int]] = []
         for bucket in buckets.values():
             node = bucket.get_any_node()
             if not any(reject(counts, node) for _, reject in rules):
@@ -239,7 +239,7 @@ class SpecScheduler:
         feasible_nodes = [node for node in range(len(self.cache.nodes)) if self.find_rejection(node) is None]
         if not feasible_nodes:
             return {}
-        single_buckets = [(_DomainBucket.create_single(node), node) for node in feasible_nodes]
+        single_buckets = [(_NodeBucket.create_single(node), node) for node in feasible_nodes]
         columns = self._compute_points(feasible_nodes, self._count_domains(single_buckets))
         points = {}
         for at, node in enumerate(feasible_nodes):
@@ -271,7 +271,7 @@ class SpecScheduler:
         """Yield the feasible nodes with capacity, grouped by indistinguishable nodes."""
         return (bucket.list_nodes() for bucket in self._get_domain_buckets().values())
 
-    def _get_domain_buckets(self) -> dict[tuple[Trait, ...], _DomainBucket]:
+    def _get_domain_buckets(self) -> dict[tuple[Trait, ...], _NodeBucket]:
         if self._buckets is None:
             self._buckets = {}
             self._create_topology_axes()
@@ -298,13 +298,13 @@ class SpecScheduler:
     def _create_topology_axes(self) -> None:
         """Create one axis per counted topology, with the nodes of each domain where counts move them."""
         axis_by_domain: dict[int, _TopologyAxis] = {}
-        for tally in self.counts.list_tallies():
+        for tally in self.counts.list_counters():
             axis = axis_by_domain.get(id(tally.domain_by_node))
             if axis is None:
                 axis = axis_by_domain[id(tally.domain_by_node)] = _TopologyAxis(tally.domain_by_node, len(tally.counts))
             axis.counts.append(tally.counts)
         self._axes = list(axis_by_domain.values())
-        moving_domains = {id(tally.domain_by_node) for tally in self.counts.list_moving_tallies()}
+        moving_domains = {id(tally.domain_by_node) for tally in self.counts.list_counters_changed_by_pod()}
         self._moving_axes = [
             axis for axis in self._axes if not axis.has_few_domains and id(axis.domain_by_node) in moving_domains
         ]
@@ -312,14 +312,14 @@ class SpecScheduler:
             axis.members = self.facts.list_members(axis.domain_by_node)
 
     def _compute_bucket_key(self, node: int) -> tuple[Trait, ...]:
-        return (*self.facts.points[node], *[axis.get_trait(node) for axis in self._axes])
+        return (*self.facts.points[node], *[axis.get_domain_signature(node) for axis in self._axes])
 
-    def _get_domain_bucket(self, node: int) -> _DomainBucket:
+    def _get_domain_bucket(self, node: int) -> _NodeBucket:
         assert self._buckets is not None
         key = self._bucket_keys[node]
         bucket = self._buckets.get(key)
         if bucket is None:
-            bucket = self._buckets[key] = _DomainBucket()
+            bucket = self._buckets[key] = _NodeBucket()
         return bucket
 
     def _insert_node(self, node: int, score: int) -> None:
@@ -349,7 +349,7 @@ class SpecScheduler:
             score = self._score_cache[number] = _compute_node_usage_score(spec, node_record, usage)
         return score
 
-    def _count_domains(self, open_buckets: list[tuple[_DomainBucket, int]]) -> list[int]:
+    def _count_domains(self, open_buckets: list[tuple[_NodeBucket, int]]) -> list[int]:
         """Return the number of domains of the feasible nodes per soft spread constraint."""
         counts = self.counts
         if not counts.soft_spread:
@@ -374,7 +374,7 @@ class SpecScheduler:
         return [sum(column) for column in zip(*self._compute_points(nodes, sizes).values(), strict=True)]
 
 
-def _compute_score_lead(best_total: int, buckets: Iterable[tuple[tuple[_DomainBucket, int], int]]) -> int | None:
+def _compute_score_lead(best_total: int, buckets: Iterable[tuple[tuple[_NodeBucket, int], int]]) -> int | None:
     """Return the lead of the best total over the next lower one; None if there is none."""
     next_total = -1
     for (bucket, _), total in buckets:
@@ -394,7 +394,7 @@ def _check_usage(reject: profile.UsageFilter, spec: PodSpec, cache: SchedulerCac
     return reject(spec, cache.nodes[node], cache.usage[node])
 
 
-def _count_bucket_domains(tally: SpreadCounter, scored_buckets: list[tuple[_DomainBucket, int]]) -> int:
+def _count_bucket_domains(tally: SpreadCounter, scored_buckets: list[tuple[_NodeBucket, int]]) -> int:
     """Return the number of domains of a constraint with nodes of these buckets."""
     if tally.constraint.topology_key == HOSTNAME:
         return sum(bucket.size for bucket, _ in scored_buckets)
@@ -415,7 +415,7 @@ def _compute_node_usage_score(spec: PodSpec, node: Node, usage: NodeUsage) -> in
     return sum(weight * score(spec, node, usage) for _, weight, score in profile.USAGE_SCORES)
 
 
-class NodeFacts(Struct, frozen=True):
+class FeasibleNodes(Struct, frozen=True):
     """Nodes (by index) feasible for a pod regardless of other pods, and their points. `points`: scores of the
     nodes alone before normalization. `mask`: the same nodes as bits. `members`: results of `list_members`.
     """
@@ -435,7 +435,7 @@ class NodeFacts(Struct, frozen=True):
         return members
 
 
-class NodeFactsCache:
+class FeasibleNodesCache:
     """Cached facts about the nodes of a cluster per combination of pod requirements."""
 
     def __init__(self, nodes: tuple[Node, ...], version: Version = ()) -> None:
@@ -443,11 +443,11 @@ class NodeFactsCache:
         self.version = version
         # Whether the images of some node are unknown.
         self.images_unknown = any(node.images is None for node in nodes)
-        self._facts: dict[object, NodeFacts] = {}
+        self._facts: dict[object, FeasibleNodes] = {}
         # Node scores applicable to some node of the cluster.
         self.scores = tuple(rule for rule in profile.NODE_SCORES if any(map(rule.is_applicable, nodes)))
 
-    def get_facts(self, spec: PodSpec) -> NodeFacts:
+    def get_feasible_nodes(self, spec: PodSpec) -> FeasibleNodes:
         """Return the facts for a spec."""
         filter_keys = [rule.cache_key(spec) for rule in profile.NODE_FILTERS]
         score_keys = [rule.cache_key(spec) for rule in self.scores]
@@ -459,5 +459,5 @@ class NodeFactsCache:
             for at, node in enumerate(() if is_rejected else self._nodes):
                 if not any(rule.reject(spec, node) for rule in profile.NODE_FILTERS):
                     points[at] = tuple([rule.score(spec, node) for rule in self.scores])
-            facts = self._facts[key] = NodeFacts(points, sum(1 << at for at in points))
+            facts = self._facts[key] = FeasibleNodes(points, sum(1 << at for at in points))
         return facts

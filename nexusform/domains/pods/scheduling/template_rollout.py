@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.quotas import QuotaUsage
-from nexusform.domains.pods.scheduling.rollouts import RolloutState, replace_pods
+from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
+from nexusform.domains.pods.scheduling.rolling_replacement import RolloutState, replace_pods
 from nexusform.domains.pods.scheduling.scheduling_session import PodVerdict, SchedulingSession
 from nexusform.domains.pods.scheduling.workload_progress import (
     PodToPlace,
     WorkloadProgress,
     extract_scaled_outdated_pods,
-    find_free_numbers,
+    find_unused_pod_numbers,
 )
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec
 
@@ -111,7 +111,7 @@ class TemplateRollout:
         ]
         if state.uncreated:
             progress.uncreated, progress.rejection = state.uncreated, state.rejection or progress.rejection
-        final_verdicts = self._assign_numbers(state, verdicts, old_nodes, pending_pods)
+        final_verdicts = self._assign_verdict_numbers(state, verdicts, old_nodes, pending_pods)
         removed_pods = [
             pod for pod in state.removed_pods if pod.number not in state.new_verdicts and pod.number in old_nodes
         ]
@@ -123,7 +123,7 @@ class TemplateRollout:
         progress.removals += [(pod, pod_outcomes.TEMPLATE_CHANGED) for pod in removed_pods]
         return final_verdicts
 
-    def _assign_numbers(
+    def _assign_verdict_numbers(
         self,
         state: RolloutState,
         verdicts: Mapping[int, PodVerdict],
@@ -146,7 +146,7 @@ class TemplateRollout:
             )
             new_pod = PodToPlace(number, "", old_nodes.get(number, ""), trigger)
             if number in kept_numbers:
-                new_pod = PodToPlace(find_free_numbers(taken_numbers, first, 1)[0], trigger=trigger)
+                new_pod = PodToPlace(find_unused_pod_numbers(taken_numbers, first, 1)[0], trigger=trigger)
                 taken_numbers.add(new_pod.number)
             elif number in pending_pods:
                 new_pod = replace(pending_pods[number], former_spec=None)

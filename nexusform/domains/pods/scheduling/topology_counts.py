@@ -63,21 +63,21 @@ class SpreadCounter(DomainCounter):
     @property
     def counts_new_pods(self) -> bool:
         """Whether new pods are counted; a selector that selects everything counts none."""
-        return not _is_empty(self.constraint.selector)
+        return not _is_empty_selector(self.constraint.selector)
 
     def should_count(self, group: PodGroup) -> bool:
         """Return whether the constraint counts the pods of a group of its namespace."""
         selector = self.constraint.selector
         return selector is not None and self.counts_new_pods and is_selected(selector, group.labels)
 
-    def index_levels(self) -> None:
+    def index_domains_by_count(self) -> None:
         """Index the domains by pod count once all existing pods are counted."""
         for domain in self.eligible_domains:
             level = self.counts[domain]
             self._levels[level] = self._levels.get(level, 0) + 1
         self._minimum = min(self._levels, default=0)
 
-    def get_minimum(self) -> int:
+    def get_minimum_pod_count(self) -> int:
         """Return the pod count of the emptiest domain; 0 while there are fewer domains than minDomains."""
         return self._minimum if len(self.eligible_domains) >= self.constraint.min_domains else 0
 
@@ -111,24 +111,24 @@ class TopologyCounts:
         # Pods selected by all terms of required affinity, counted once per term.
         self._affinity_matches = 0
         self.matches_itself = bool(spec.affinity) and all(cache.is_selected(t, group) for t in spec.affinity)
-        self.anti_affinity = [self._count_term(term) for term in spec.anti_affinity]
+        self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]
         self.existing_anti_affinity: list[DomainCounter] = []  # pods that stand and keep this one away
         self.preferred_affinity: list[DomainCounter] = []  # points of wishes, of this pod and of those that stand
         self._count_affinity()
         self._count_terms()
         self._all_soft_keys = bool(spec.spread)
-        self.hard_spread = self._create_spread_tallies([c for c in spec.spread if c.is_hard])
+        self.hard_spread = self._create_spread_counters([c for c in spec.spread if c.is_hard])
         # The scoring constraints: those of the spec, else the defaults of the cluster.
         if spec.spread:
             soft_constraints = [c for c in spec.spread if not c.is_hard]
-        elif spec.default_spread is None or _is_empty(spec.default_spread):
+        elif spec.default_spread is None or _is_empty_selector(spec.default_spread):
             soft_constraints = []
         else:
             soft_constraints = [SpreadConstraint(key, skew, False, spec.default_spread) for key, skew in _DEFAULT_SKEWS]
-        self.soft_spread = self._create_spread_tallies(soft_constraints)
+        self.soft_spread = self._create_spread_counters(soft_constraints)
         # A selector that selects everything counts only the new pod itself.
         self._selective_spread = [
-            t for t in (*self.hard_spread, *self.soft_spread) if not _is_empty(t.constraint.selector)
+            t for t in (*self.hard_spread, *self.soft_spread) if not _is_empty_selector(t.constraint.selector)
         ]
 
     @property
@@ -140,7 +140,7 @@ class TopologyCounts:
         topology = self.cache.get_topology(term.topology_key)
         return DomainCounter(term.topology_key, topology.domain_by_node, len(topology.values))
 
-    def _count_term(self, term: PodTerm) -> DomainCounter:
+    def _count_selected_pods(self, term: PodTerm) -> DomainCounter:
         """Return a counter of the pods selected by a term, registered for updates."""
         tally = self._create_counter(term)
         for group in self.cache.select_term_groups(term):
@@ -192,7 +192,7 @@ class TopologyCounts:
             tally = tallies[term.topology_key] = self._create_counter(term)
         return tally
 
-    def _create_spread_tallies(self, constraints: Sequence[SpreadConstraint]) -> list[SpreadCounter]:
+    def _create_spread_counters(self, constraints: Sequence[SpreadConstraint]) -> list[SpreadCounter]:
         if not constraints:
             return []
         keys = tuple([constraint.topology_key for constraint in constraints])
@@ -214,14 +214,14 @@ class TopologyCounts:
             domain_by_node, size = topology.node_domains, len(topology.node_domains)
         tally = SpreadCounter(constraint, domain_by_node, size, eligible_nodes, eligible_domains, matches_itself)
         selector = constraint.selector
-        if selector is not None and not _is_empty(selector):
+        if selector is not None and not _is_empty_selector(selector):
             for group in self.cache.select_groups(selector, self.group.spec.namespace):
                 if group.spec.is_terminating:
                     continue
                 for node, pods in group.nodes.items():
                     if eligible_nodes[node]:
                         tally.add(node, pods)
-        tally.index_levels()
+        tally.index_domains_by_count()
         return tally
 
     def _find_eligible(
@@ -239,7 +239,7 @@ class TopologyCounts:
             domain_by_node = topology.node_domains if counts_nodes else topology.domain_by_node
             eligible_nodes = [
                 counts_nodes
-                or (all(name in node.labels for name in required_keys) and _is_eligible(constraint, spec, node))
+                or (all(name in node.labels for name in required_keys) and _is_node_eligible(constraint, spec, node))
                 for node in cache.nodes
             ]
             domains = frozenset([d for d, counted in zip(domain_by_node, eligible_nodes, strict=True) if counted])
@@ -289,7 +289,7 @@ class TopologyCounts:
             if not spec.is_terminating and spec.namespace == self.group.spec.namespace and spread.should_count(other):
                 spread.add_pod(node, sign)
 
-    def list_tallies(self) -> list[DomainCounter]:
+    def list_counters(self) -> list[DomainCounter]:
         """Return every counter read by a rule."""
         return [
             *self.affinity,
@@ -300,12 +300,12 @@ class TopologyCounts:
             *self.soft_spread,
         ]
 
-    def list_moving_tallies(self) -> list[DomainCounter]:
+    def list_counters_changed_by_pod(self) -> list[DomainCounter]:
         """Return the counters changed by a further pod of this spec."""
         return [tally for tally, _ in self._own_increments] + [t for t in self._selective_spread if t.matches_itself]
 
 
-def _is_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> bool:
+def _is_node_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> bool:
     """Return whether a node counts for a constraint by its policies for node affinity and taints."""
     if constraint.honor_affinity and not node_affinity.is_node_affinity_satisfied(spec, node):
         return False
@@ -315,7 +315,7 @@ def _is_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> boo
     return True
 
 
-def _is_empty(selector: LabelSelector | None) -> bool:
+def _is_empty_selector(selector: LabelSelector | None) -> bool:
     """Return whether a selector (not None) has no requirements and so selects everything."""
     return selector is not None and not selector.match_labels and not selector.match_expressions
 

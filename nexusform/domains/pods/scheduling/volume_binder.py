@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
-from nexusform.domains.pods.scheduling.rules.volumes import NO_STORAGE, NO_VOLUME
+from nexusform.domains.pods.scheduling.rules.volume_binding import NO_STORAGE, NO_VOLUME
 from nexusform.domains.pods.scheduling.workloads import (
     HOSTNAME,
     Claim,
@@ -51,11 +51,11 @@ class VolumeBinder:
         # these by node. Used volumes are dropped on access.
         self._fitting_volumes: dict[Claim, list[Volume]] = {}
         self._reachable_volumes: dict[Claim, list[list[Volume]]] = {}
-        self._bind_existing(existing_pods)
+        self._bind_claims_of_existing_pods(existing_pods)
         for claim in cluster.claims:
-            self._bind_immediate(claim, claim.name)
+            self._bind_immediate_claim(claim, claim.name)
 
-    def _bind_existing(self, existing_pods: Iterable[ExistingPod]) -> None:
+    def _bind_claims_of_existing_pods(self, existing_pods: Iterable[ExistingPod]) -> None:
         """Bind the claims of existing pods: as recorded, else to the best volume on their nodes."""
         pods = sorted(
             (pod for pod in existing_pods if pod.volumes or pod.spec.claims), key=lambda pod: (pod.workload, pod.number)
@@ -65,11 +65,11 @@ class VolumeBinder:
                 self._bind_claim(claim, volume)
         for pod in pods:
             if pod.node:
-                self._bind_provisioned(pod.spec, pod.number)
+                self._bind_to_provisioned_volumes(pod.spec, pod.number)
                 node = self._by_name.get(pod.node) or Node(pod.node, {HOSTNAME: pod.node})
                 self._bind_on_node(pod.spec, pod.number, node)
 
-    def _bind_provisioned(self, spec: PodSpec, number: int) -> None:
+    def _bind_to_provisioned_volumes(self, spec: PodSpec, number: int) -> None:
         """Bind unbound claims of an existing pod to provisioned volumes where the class provisions them."""
         for claim in spec.claims:
             name = claim.format_name(number)
@@ -84,14 +84,14 @@ class VolumeBinder:
         for claim in sorted(spec.claims, key=lambda claim: claim.size):
             name = claim.format_name(number)
             if name not in self._volume_by_claim and not self._bind_prebound(claim, name):
-                fitting = self._select_unused(self._list_fitting(claim))
+                fitting = self._select_unused(self._list_fitting_volumes(claim))
                 best_volume = next((volume for volume in fitting if _is_reachable(volume.terms, node)), None)
                 self._bind_claim(name, best_volume.name if best_volume is not None else _PROVISIONED)
 
-    def bind_immediate(self, spec: PodSpec, number: int) -> None:
+    def bind_immediate_claims(self, spec: PodSpec, number: int) -> None:
         """Bind the claims of a new pod that do not wait for a node."""
         for claim in spec.claims:
-            self._bind_immediate(claim, claim.format_name(number))
+            self._bind_immediate_claim(claim, claim.format_name(number))
 
     def compute_volume_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
         """Return the current node requirements of a pod's claims."""
@@ -141,12 +141,12 @@ class VolumeBinder:
         if volume != _PROVISIONED:
             self._used_volumes.add(volume)
 
-    def _bind_immediate(self, claim: Claim, name: str) -> None:
+    def _bind_immediate_claim(self, claim: Claim, name: str) -> None:
         """Bind a claim as soon as it exists, if its class or a prebound volume requires it."""
         if name not in self._volume_by_claim and not self._bind_prebound(claim, name) and not claim.waits_for_pod:
             # The controller prefers volumes with the fewest access modes.
             best_volume = min(
-                self._select_unused(self._list_fitting(claim)),
+                self._select_unused(self._list_fitting_volumes(claim)),
                 key=lambda volume: (len(volume.modes), volume.size, volume.name),
                 default=None,
             )
@@ -192,7 +192,7 @@ class VolumeBinder:
             question = replace(claim, name="")
             by_node = self._reachable_volumes.get(question)
             if by_node is None:
-                largest_first = self._list_fitting(claim)[::-1]
+                largest_first = self._list_fitting_volumes(claim)[::-1]
                 by_node = []
                 for node in self._nodes:
                     by_node.append([volume for volume in largest_first if _is_reachable(volume.terms, node)])
@@ -212,7 +212,7 @@ class VolumeBinder:
                 return NO_STORAGE
         return ""
 
-    def _list_fitting(self, claim: Claim) -> list[Volume]:
+    def _list_fitting_volumes(self, claim: Claim) -> list[Volume]:
         """Return the free volumes for a claim on any node, the smallest first."""
         question = replace(claim, name="")
         fitting = self._fitting_volumes.get(question)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.pod_outcomes import PlaceableRange, PodOutcome, WorkloadForecast
-from nexusform.domains.pods.scheduling.quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.removal_order import sort_for_removal
+from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.scaling import compute_new_pods, compute_surplus_per_template, group_by_template
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, Node, PodSpec, Strategy, Workload
 
@@ -96,7 +96,7 @@ def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
     return bool(current_pods) and all(pod.is_stuck for pod in current_pods)
 
 
-def apply_pause(workload: Workload, pods: Sequence[ExistingPod]) -> Workload:
+def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> Workload:
     """Return a paused Deployment as its controller treats it: scaled, but never rolled out."""
     if not pods:
         return replace(workload, replicas=0)
@@ -128,11 +128,11 @@ def select_surplus_pods(
     # Lost pods count as Pending: they are removed first.
     existing_pods = [pod if is_running(pod) else replace(pod, node="") for pod in pods]
     pending_outdated = {pod.number for pod in pods if is_pending_outdated(workload, pod)}
-    numbers = {pod.number for pod in _select_excess(workload, existing_pods, pending_outdated, now)}
+    numbers = {pod.number for pod in _select_excess_pods(workload, existing_pods, pending_outdated, now)}
     return [pod for pod in pods if pod.number in numbers]
 
 
-def _select_excess(
+def _select_excess_pods(
     workload: Workload, pods: Sequence[ExistingPod], pending_outdated: Collection[int], now: int
 ) -> list[ExistingPod]:
     """Return the pods above the limit; `pending_outdated` are outdated numbers without a node."""
@@ -187,7 +187,7 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     used_numbers += [pod.number for pod in progress.pods_to_place]
     # A paused Deployment creates no other pods of its own; otherwise the rollout continues.
     own_growth = own_growth if workload.is_paused else 0
-    spare_numbers = find_free_numbers(used_numbers, workload.first_ordinal, len(specs) + own_growth)
+    spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, len(specs) + own_growth)
     numbers = [*(pod.number for pod in new_pods), *spare_numbers][: len(specs)]
     progress.pods_to_place = [*retried_pods, *new_pods[len(specs) :]]
     missing_count = max(0, own_growth - len(new_pods[len(specs) :]))
@@ -222,12 +222,12 @@ def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> Wor
     )
 
 
-def sort_queue(workloads: Iterable[Workload]) -> list[Workload]:
+def sort_workload_queue(workloads: Iterable[Workload]) -> list[Workload]:
     """Return DaemonSets first, then by priority, highest first; otherwise in the given order."""
     return sorted(workloads, key=lambda w: (w.kind != "DaemonSet", -w.pod.priority))
 
 
-def find_free_numbers(used_numbers: Iterable[int], first: int, count: int) -> list[int]:
+def find_unused_pod_numbers(used_numbers: Iterable[int], first: int, count: int) -> list[int]:
     """Return the lowest `count` unused numbers from `first` on."""
     used_set = set(used_numbers)
     free_list: list[int] = []
@@ -239,7 +239,7 @@ def find_free_numbers(used_numbers: Iterable[int], first: int, count: int) -> li
     return free_list
 
 
-def mark_scaled_pod(progress: WorkloadProgress, outcome: PodOutcome) -> PodOutcome:
+def mark_pod_added_by_scaling(progress: WorkloadProgress, outcome: PodOutcome) -> PodOutcome:
     """Return the outcome of a kept pod; one added to its set before the rollout counts as placed."""
     placement = progress.placed_outdated.get(outcome.number)
     if placement is None or outcome.spec is None or outcome.spec.template == progress.workload.pod.template:

@@ -11,7 +11,7 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, ObjectType
 
 if TYPE_CHECKING:
-    from nexusform.domains.pods.importers.kind_files import KindFiles
+    from nexusform.domains.pods.importers.kubectl_kind_files import KubectlKindFiles
 
 # The attribute read by planning.
 OBJECTS: Final = "objects"
@@ -109,9 +109,9 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     return DataResult(values, problems)
 
 
-def _read_contents(attributes: Mapping[str, Any], context: ReadContext) -> KindFiles:
+def _read_contents(attributes: Mapping[str, Any], context: ReadContext) -> KubectlKindFiles:
     """Read the files of the arguments, or of a directory with one file per kind."""
-    from nexusform.domains.pods.importers.kind_files import KindFiles, read_kind_files
+    from nexusform.domains.pods.importers.kubectl_kind_files import KubectlKindFiles, read_kind_files
 
     if attributes.get("directory"):
         return read_kind_files(str(attributes["directory"]), context)
@@ -122,7 +122,7 @@ def _read_contents(attributes: Mapping[str, Any], context: ReadContext) -> KindF
             contents.append((name, context.files.read(name)))
         except FileProblem as problem:
             problems.append(Problem(("files", index), "unreadable-file", str(problem)))
-    return KindFiles(tuple(contents), (), tuple(problems))
+    return KubectlKindFiles(tuple(contents), (), tuple(problems))
 
 
 def _list_missing_kind_problems(kinds: Sequence[str]) -> list[Problem]:

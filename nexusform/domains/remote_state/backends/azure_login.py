@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.backends.backend_kind import require_package
-from nexusform.files.accesses import read_variable
+from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import FileTooLarge, read_regular
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.deadlines import Deadline
-from nexusform.network.errors import WebError
 from nexusform.network.http_client import WebRequest, send_request
 from nexusform.network.json_answers import parse_json
+from nexusform.network.web_errors import WebError
 
 _AUDIENCE: Final = "api://AzureADTokenExchange"
 _SCOPE: Final = "https://storage.azure.com/.default"

@@ -16,12 +16,12 @@ from typing import Any, Final
 from nexusform.backends import backend_kind, journal_lines, locks
 from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
 from nexusform.backends.journal_lines import LineBatcher, LineJournal
-from nexusform.backends.locks import Lease, LeaseLost, read_clock, read_lease_seconds
+from nexusform.backends.locks import Lease, LeaseLost, read_lease_seconds, read_monotonic_clock
 from nexusform.domains.remote_state.backends.azure_login import NOT_SIGNED_IN, create_blob_credential
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
-from nexusform.network.budget import ReadBudget
-from nexusform.network.errors import check_plain_credentials
+from nexusform.network.read_limits import ReadByteLimit
+from nexusform.network.web_errors import check_plain_credentials
 
 # Classes of azure-storage-blob: their keyword arguments are typed too loosely for checks.
 ContainerClient = Any
@@ -76,7 +76,7 @@ class AzureBackend(LineJournal):
         with self._convert_errors("write the state"):
             if current is not None and self._snapshots:
                 self._blob.create_snapshot(**self._build_lease_argument())
-            self._upload(document, etag)
+            self._upload_document(document, etag)
 
     def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal; a crash in between duplicates no record."""
@@ -95,7 +95,7 @@ class AzureBackend(LineJournal):
         from azure.core.exceptions import HttpResponseError
 
         seconds = read_lease_seconds()
-        sent_at = read_clock()
+        sent_at = read_monotonic_clock()
         with self._convert_errors("lock the state"):
             try:
                 client = self._acquire_lease(seconds)
@@ -105,13 +105,13 @@ class AzureBackend(LineJournal):
                 raise
             try:
                 self._journal.reset()
-                previous_holder = _parse_holder(self._blob.get_blob_properties().metadata)
-                self._write_holder(info, client.id)
+                previous_holder = _parse_lock_holder(self._blob.get_blob_properties().metadata)
+                self._write_lock_holder(info, client.id)
                 self._journal.write_seal(info.id)
             except BaseException:
                 client.release()
                 raise
-        self._lease_state = _LeaseState(info.id, client.id, Lease(seconds, _create_renewal(client)))
+        self._lease_state = _LeaseState(info.id, client.id, Lease(seconds, _create_lease_renewal(client)))
         self._lease_state.lease.begin(sent_at)
         if previous_holder is None:
             return []
@@ -124,13 +124,13 @@ class AzureBackend(LineJournal):
             lease_state.lease.stop()
         holder = self.read_lock()
         if holder is None or holder.id != lock_id or lease_state is None:
-            raise BackendProblem(locks.format_release_failure(lock_id, holder))
+            raise BackendProblem(locks.format_unlock_failure(lock_id, holder))
         with self._convert_errors("unlock the state"):
             properties = self._blob.get_blob_properties()
             if properties.size == 0:
                 self._blob.delete_blob("include", lease=lease_state.lease_id)  # only the lock needed it
                 return
-            self._write_holder(None, lease_state.lease_id)
+            self._write_lock_holder(None, lease_state.lease_id)
             self._create_lease_client(lease_state.lease_id).release()
 
     def read_lock(self) -> LockInfo | None:
@@ -146,7 +146,7 @@ class AzureBackend(LineJournal):
                 return None
         if properties.lease.state != "leased":
             return None
-        return _parse_holder(properties.metadata) or locks.parse_lock(b"")
+        return _parse_lock_holder(properties.metadata) or locks.parse_lock(b"")
 
     def force_unlock(self, lock_id: str) -> None:
         """Break the lease of the lock with this id."""
@@ -155,7 +155,7 @@ class AzureBackend(LineJournal):
             raise BackendProblem(locks.format_break_failure(lock_id, holder))
         with self._convert_errors("break the lock"):
             self._create_lease_client().break_lease(lease_break_period=0)
-            self._write_holder(None)
+            self._write_lock_holder(None)
             self._journal.write_seal(f"broken {lock_id}")
 
     def list_workspaces(self) -> list[str]:
@@ -194,7 +194,7 @@ class AzureBackend(LineJournal):
         """Return an earlier document by its id."""
         with self._convert_errors("read the history"):
             snapshot = self._container.get_blob_client(self._name, snapshot=version)
-            return _read_content(snapshot.download_blob(), ReadBudget(self._max_bytes))
+            return _read_content(snapshot.download_blob(), ReadByteLimit(self._max_bytes))
 
     def _read_with_etag(self) -> tuple[bytes | None, str]:
         """Return the document and its ETag; an empty blob exists only for its lease."""
@@ -208,10 +208,10 @@ class AzureBackend(LineJournal):
                 if _get_error_code(refusal) != "BlobNotFound":
                     raise
                 return None, ""
-            document = _read_content(download, ReadBudget(self._max_bytes))
+            document = _read_content(download, ReadByteLimit(self._max_bytes))
             return document or None, str(download.properties.etag)
 
-    def _upload(self, document: bytes, etag: str) -> None:
+    def _upload_document(self, document: bytes, etag: str) -> None:
         """Write under the lease, or only over the version read before."""
         from azure.core import MatchConditions
 
@@ -241,7 +241,7 @@ class AzureBackend(LineJournal):
     def _build_lease_argument(self) -> dict[str, str]:
         return {} if self._lease_state is None else {"lease": self._lease_state.lease_id}
 
-    def _write_holder(self, info: LockInfo | None, lease_id: str | None = None) -> None:
+    def _write_lock_holder(self, info: LockInfo | None, lease_id: str | None = None) -> None:
         metadata = dict(self._blob.get_blob_properties().metadata or {})
         metadata.pop(_LOCK, None)
         if info is not None:
@@ -300,7 +300,7 @@ class _Journal:
 
     def list_lines(self) -> list[bytes]:
         """Return every line of every blob, in order."""
-        reading = ReadBudget(self._max_bytes)
+        reading = ReadByteLimit(self._max_bytes)
         texts = [_read_content(self._get_blob(name).download_blob(), reading) for name in self._list_names()]
         return journal_lines.split_lines(texts)
 
@@ -316,7 +316,7 @@ class _Journal:
     def write_seal(self, lock_id: str) -> None:
         """Append a seal after the last record, so that no former writer can append."""
         if self._list_names():
-            self._open_blob()
+            self._open_journal_blob()
             self._write_lines([journal_lines.build_seal_record(lock_id)])
 
     def delete(self) -> None:
@@ -343,23 +343,23 @@ class _Journal:
         from azure.core.exceptions import HttpResponseError
 
         if self._blob is None or self._blocks >= _MAX_BLOCKS:
-            self._open_blob(creates_next=self._blob is not None)
+            self._open_journal_blob(creates_next=self._blob is not None)
         assert self._blob is not None
         try:
             self._blob.append_block(data, appendpos_condition=self._position)
         except HttpResponseError as refusal:
-            if _get_error_code(refusal) != "AppendPositionConditionNotMet" or not self._is_written(data):
+            if _get_error_code(refusal) != "AppendPositionConditionNotMet" or not self._is_block_written(data):
                 raise
         self._position += len(data)
         self._blocks += 1
 
-    def _is_written(self, data: bytes) -> bool:
+    def _is_block_written(self, data: bytes) -> bool:
         """Return whether this block is already written: the response to an attempt was lost."""
         assert self._blob is not None
         download = self._blob.download_blob(offset=self._position, length=len(data) + 1)
         return bytes(download.readall()) == data
 
-    def _open_blob(self, *, creates_next: bool = False) -> None:
+    def _open_journal_blob(self, *, creates_next: bool = False) -> None:
         """Open the last blob at its end, or create the next one."""
         from azure.core import MatchConditions
 
@@ -378,7 +378,7 @@ class _Journal:
         self._position = self._blocks = 0
 
 
-def _read_content(download: Any, reading: ReadBudget) -> bytes:
+def _read_content(download: Any, reading: ReadByteLimit) -> bytes:
     """Return the content of a blob; its size is known from its first part. Raises FileTooLarge, AzureError."""
     from azure.core.exceptions import IncompleteReadError
 
@@ -389,7 +389,7 @@ def _read_content(download: Any, reading: ReadBudget) -> bytes:
     return content
 
 
-def _create_renewal(client: Any) -> Callable[[], None]:
+def _create_lease_renewal(client: Any) -> Callable[[], None]:
     """Return the renewal function of the lease; it raises LeaseLost if the lease is lost."""
 
     def renew() -> None:
@@ -405,7 +405,7 @@ def _create_renewal(client: Any) -> Callable[[], None]:
     return renew
 
 
-def _parse_holder(metadata: Mapping[str, str] | None) -> LockInfo | None:
+def _parse_lock_holder(metadata: Mapping[str, str] | None) -> LockInfo | None:
     text = (metadata or {}).get(_LOCK, "")
     try:
         if not text:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.backends.backend_kind import BackendKind, Directories, build_required_setting, build_setting
-from nexusform.files.accesses import read_variable
+from nexusform.files.access_record import read_variable
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING

@@ -23,12 +23,12 @@ from msgspec.structs import replace
 from nexusform.backends import backend_kind, locks
 from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name
 from nexusform.backends.state_files import JournalFile
-from nexusform.files.accesses import read_variable
+from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
 from nexusform.network.deadlines import is_caller_waiting
-from nexusform.network.errors import WebError
 from nexusform.network.http_client import SCHEMES, WebRequest, WebResponse, send_request
+from nexusform.network.web_errors import WebError
 
 _WORKSPACE_MARK: Final = "{workspace}"
 _INDEX: Final = "nexusform-workspaces"  # the document with the list of workspaces, stored like a workspace
@@ -99,7 +99,7 @@ class HttpBackend:
         """
         self._check_lock(_RECENT_SECONDS)
         if self.read() == document:
-            self._add_to_index()
+            self._add_to_workspace_index()
             return
         address = self._workspace_service.address
         if self._lock_id:
@@ -109,12 +109,12 @@ class HttpBackend:
         self._send_request(self._workspace_service.update_method, address, "write the state", document, headers)
         # Raise a BackendProblem unless the document is stored: a proxy may answer 200 to anything.
         current = self.read()
-        if current != document and not _is_same_json(current, document):
+        if current != document and not _is_equal_json(current, document):
             raise BackendProblem(
                 f"Cannot write the state at {self.describe()}: the server accepted it, but returns a "
                 "different document. Check that the address is a state server."
             )
-        self._add_to_index()
+        self._add_to_workspace_index()
 
     def append(self, record: bytes) -> None:
         """Append one record to the local journal, durable on return."""
@@ -161,7 +161,7 @@ class HttpBackend:
             if holder.id != info.id:  # else an earlier try arrived, and its answer was lost
                 raise StateLocked(holder)
         self._lock_id = info.id
-        self._checked_at = locks.read_clock()
+        self._checked_at = locks.read_monotonic_clock()
         return []
 
     def unlock(self, lock_id: str) -> None:
@@ -171,7 +171,7 @@ class HttpBackend:
             return
         holder = self.read_lock()
         if holder is None or holder.id != lock_id:
-            raise BackendProblem(locks.format_release_failure(lock_id, holder))
+            raise BackendProblem(locks.format_unlock_failure(lock_id, holder))
         self._send_unlock(holder)
 
     def read_lock(self) -> LockInfo | None:
@@ -200,7 +200,7 @@ class HttpBackend:
 
     def list_workspaces(self) -> list[str]:
         """Return the default workspace and those written by nexusform."""
-        return [DEFAULT_WORKSPACE, *self._read_index()]
+        return [DEFAULT_WORKSPACE, *self._read_workspace_index()]
 
     def select_workspace(self, name: str) -> HttpBackend:
         """Return the backend of another workspace of the same service."""
@@ -216,7 +216,7 @@ class HttpBackend:
         """Delete a workspace's state."""
         check_deletable(name, self.list_workspaces())
         self.select_workspace(name).remove()
-        self._write_index([workspace for workspace in self._read_index() if workspace != name])
+        self._write_workspace_index([workspace for workspace in self._read_workspace_index() if workspace != name])
 
     def remove(self) -> None:
         """Delete state and journal."""
@@ -227,20 +227,20 @@ class HttpBackend:
 
     def _check_lock(self, seconds: float) -> None:
         """Raise a BackendProblem if the lock was broken, unless it was checked within `seconds`."""
-        if not self._lock_id or locks.read_clock() - self._checked_at < seconds:
+        if not self._lock_id or locks.read_monotonic_clock() - self._checked_at < seconds:
             return
         holder = self.read_lock()
         if holder is None or holder.id != self._lock_id:
             raise BackendProblem(
                 f"Another process broke the lock of {self.describe()} during this run. This run writes nothing more."
             )
-        self._checked_at = locks.read_clock()
+        self._checked_at = locks.read_monotonic_clock()
 
     def _send_unlock(self, info: LockInfo) -> None:
         address = self._workspace_service.unlock_address or self._workspace_service.lock_address
         self._send_request(self._workspace_service.unlock_method, address, "unlock the state", locks.format_lock(info))
 
-    def _read_index(self) -> list[str]:
+    def _read_workspace_index(self) -> list[str]:
         """Return the workspaces in the index by name; none if the addresses have no workspace mark."""
         if _WORKSPACE_MARK not in self._service.address:
             return []
@@ -259,14 +259,14 @@ class HttpBackend:
         answer = self._send_request("GET", address, operation, accepted=_MISSING_STATUSES)
         return None if answer.status in _MISSING_STATUSES or answer.is_empty else answer.content
 
-    def _add_to_index(self) -> None:
+    def _add_to_workspace_index(self) -> None:
         if self._workspace == DEFAULT_WORKSPACE:
             return
-        names = self._read_index()
+        names = self._read_workspace_index()
         if self._workspace not in names:
-            self._write_index([*names, self._workspace])
+            self._write_workspace_index([*names, self._workspace])
 
-    def _write_index(self, names: Sequence[str]) -> None:
+    def _write_workspace_index(self, names: Sequence[str]) -> None:
         index = self._service.expand_workspace(_INDEX)
         body = json.dumps({"version": 4, "serial": 0, "lineage": _INDEX, "workspaces": sorted(names)}).encode()
         headers = {"Content-Type": "application/json"}
@@ -326,7 +326,7 @@ _HINTS: Final[Mapping[int, str]] = {
 }
 
 
-def _is_same_json(current: bytes | None, document: bytes) -> bool:
+def _is_equal_json(current: bytes | None, document: bytes) -> bool:
     """Return whether two documents are the same JSON: some servers reformat it."""
     try:
         return bool(json.loads(current or b"") == json.loads(document))

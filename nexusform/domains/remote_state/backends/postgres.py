@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 from nexusform.backends import backend_kind, journal_lines, locks
 from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
 from nexusform.backends.journal_lines import LineBatcher
-from nexusform.backends.locks import Lease, read_clock, read_lease_seconds
-from nexusform.files.accesses import read_variable, record_server_access
+from nexusform.backends.locks import Lease, read_lease_seconds, read_monotonic_clock
+from nexusform.files.access_record import read_variable, record_server_access
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
-from nexusform.network.budget import ReadBudget
 from nexusform.network.deadlines import compute_silence_limit, read_deadline
-from nexusform.network.errors import is_loopback
+from nexusform.network.read_limits import ReadByteLimit
+from nexusform.network.web_errors import is_loopback
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -86,7 +86,7 @@ class PostgresBackend:
 
     def append_all(self, records: Sequence[bytes]) -> None:
         """Append records in order, durable on return; concurrent calls share one transaction."""
-        journal_lines.check_records(records)
+        journal_lines.check_journal_records(records)
         if records:
             self._batch_writer.add_lines(records)
 
@@ -115,13 +115,13 @@ class PostgresBackend:
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked; a holder without a session is replaced, with a warning."""
         seconds = read_lease_seconds()
-        sent_at = read_clock()
+        sent_at = read_monotonic_clock()
         with self._translate_errors("lock the state"):
             connection = self._database.connect(idle_seconds=seconds)
             try:
                 row = self._get_row_id(connection)
                 key = (self._database.lock_space, row)
-                if not _fetch_first(connection, "SELECT pg_try_advisory_lock(%s, %s)", key):
+                if not _fetch_first_value(connection, "SELECT pg_try_advisory_lock(%s, %s)", key):
                     raise StateLocked(self.read_lock())  # noqa: TRY301 - the session is closed below either way
                 previous_holder, fencing = self._record_holder(connection, row, info)
             except BaseException:
@@ -148,7 +148,7 @@ class PostgresBackend:
         try:
             holder = self.read_lock()
             if lock_state is None or holder is None or holder.id != lock_id:
-                raise BackendProblem(locks.format_release_failure(lock_id, holder))
+                raise BackendProblem(locks.format_unlock_failure(lock_id, holder))
             with self._translate_errors("unlock the state"), lock_state.guard:
                 statement = "UPDATE {schema}.workspaces SET holder = NULL WHERE name = %s AND fencing = %s"
                 lock_state.connection.execute(
@@ -168,7 +168,7 @@ class PostgresBackend:
         )
         with self._open_session("read the lock") as connection:
             parameters = (self._workspace, self._database.lock_space)
-            content = _fetch_first(connection, self._database.format_sql(query), parameters)
+            content = _fetch_first_value(connection, self._database.format_sql(query), parameters)
         return locks.parse_lock(bytes(content)) if content is not None else None
 
     def force_unlock(self, lock_id: str) -> None:
@@ -244,7 +244,7 @@ class PostgresBackend:
         with self._open_session(operation) as connection, connection.transaction():
             row = self._get_row_id(connection)
             query = "SELECT fencing FROM {schema}.workspaces WHERE id = %s FOR UPDATE"
-            fencing = _fetch_first(connection, self._database.format_sql(query), (row,))
+            fencing = _fetch_first_value(connection, self._database.format_sql(query), (row,))
             if lock_state is not None and fencing != lock_state.fencing:
                 raise BackendProblem(
                     f"Cannot {operation}: another run now holds the lock of {self.describe()}. This run "
@@ -302,15 +302,15 @@ class PostgresBackend:
         make = "INSERT INTO {schema}.workspaces (name) VALUES (%s) ON CONFLICT (name) DO NOTHING"
         find = "SELECT id FROM {schema}.workspaces WHERE name = %s"
         connection.execute(self._database.format_sql(make), (self._workspace,))
-        return int(_fetch_first(connection, self._database.format_sql(find), (self._workspace,)))
+        return int(_fetch_first_value(connection, self._database.format_sql(find), (self._workspace,)))
 
     def _record_holder(self, connection: Connection[Any], row: int, info: LockInfo) -> tuple[LockInfo | None, int]:
         """Record the holder; return the previous holder without a release, and the new fencing number."""
         sql = self._database.format_sql
         query = "SELECT substring(holder FROM 1 FOR 65536) FROM {schema}.workspaces WHERE id = %s"
-        previous_holder = _fetch_first(connection, sql(query), (row,))
+        previous_holder = _fetch_first_value(connection, sql(query), (row,))
         take = "UPDATE {schema}.workspaces SET holder = %s, fencing = fencing + 1 WHERE id = %s RETURNING fencing"
-        fencing = int(_fetch_first(connection, sql(take), (locks.format_lock(info), row)))
+        fencing = int(_fetch_first_value(connection, sql(take), (locks.format_lock(info), row)))
         return (locks.parse_lock(bytes(previous_holder)) if previous_holder is not None else None), fencing
 
     @contextmanager
@@ -355,7 +355,7 @@ class _Database:
         host, name = parts.get("host") or "localhost", parts.get("dbname") or ""
         self.location = f"postgres://{host}/{name}, schema {schema}"
         self._host = host
-        self._encryption = _choose_encryption(parts)
+        self._encryption = _choose_tls_settings(parts)
         # Both halves of an advisory lock's key are 32 bits with a sign; pg_locks shows them without one.
         self.lock_space = zlib.crc32(f"nexusform:{schema}".encode()) & 0x7FFFFFFF
 
@@ -401,7 +401,7 @@ class _Database:
         return connection
 
 
-def _choose_encryption(parts: Mapping[str, Any]) -> dict[str, Any]:
+def _choose_tls_settings(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of an encrypted connection for servers elsewhere. Raises BackendProblem."""
     hosts = str(parts.get("hostaddr") or parts.get("host") or read_variable("PGHOST") or "localhost").split(",")
     if parts.get("service") or read_variable("PGSERVICE"):
@@ -418,7 +418,7 @@ def _is_this_machine(host: str) -> bool:
     return host[:1] in ("", "/", "@") or is_loopback(host)
 
 
-def _fetch_first(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> Any:
+def _fetch_first_value(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> Any:
     row = connection.execute(query, parameters).fetchone()
     return row[0] if row is not None else None
 
@@ -429,7 +429,7 @@ def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence
     """
     row = connection.execute(query, parameters, binary=True).fetchone()
     size, content = row if row is not None else (None, None)
-    ReadBudget(int(parameters[0])).reserve(int(size or 0))
+    ReadByteLimit(int(parameters[0])).reserve(int(size or 0))
     return bytes(content) if content is not None else None
 
 

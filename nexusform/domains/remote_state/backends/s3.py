@@ -20,11 +20,11 @@ from typing import Any, Final
 from nexusform.backends import backend_kind, journal_lines, locks
 from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
 from nexusform.backends.journal_lines import LineBatcher, LineJournal
-from nexusform.backends.locks import Lease, LeaseLost, read_clock, read_lease_seconds
+from nexusform.backends.locks import Lease, LeaseLost, read_lease_seconds, read_monotonic_clock
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
-from nexusform.network.budget import ReadBudget
-from nexusform.network.errors import check_plain_credentials
+from nexusform.network.read_limits import ReadByteLimit
+from nexusform.network.web_errors import check_plain_credentials
 
 _LEASE: Final = "Lease"  # members of the lock object in addition to those of LockInfo
 _RENEWED: Final = "Renewed"
@@ -56,7 +56,7 @@ class S3Backend(LineJournal):
         self._base_key = key
         self._prefix = prefix
         self._key = key if workspace == DEFAULT_WORKSPACE else f"{prefix}/{workspace}/{key}"
-        self._objects = _Objects(client, bucket, max_bytes)
+        self._objects = _BucketObjects(client, bucket, max_bytes)
         self._lock_key = f"{self._key}.lock"
         self._lock_state: _LockState | None = None
         self._journal = _Journal(self._objects, f"{self._key}.journal/", self.check_lease)
@@ -71,14 +71,14 @@ class S3Backend(LineJournal):
         """Return the state document, None if there is none."""
         with self._convert_errors("read the state"):
             content, _ = self._objects.get_content(self._key)
-        return _strip_document(content)
+        return _strip_added_line_ends(content)
 
     def write(self, document: bytes) -> None:
         """Replace the document if it is unchanged since it was read. An equal document is not written."""
         self.check_lease()
         with self._convert_errors("write the state"):
             content, etag = self._objects.get_content(self._key)
-            if _strip_document(content) == document:
+            if _strip_added_line_ends(content) == document:
                 return
             self._objects.put(self._key, document, etag)
         self.check_lease()
@@ -92,12 +92,12 @@ class S3Backend(LineJournal):
         self.write(document)
         if has_lines:
             with self._convert_errors("empty the journal"):
-                self._journal.remove_old(_JOURNAL_KEEP_LEASES * read_lease_seconds())
+                self._journal.delete_old_objects(_JOURNAL_KEEP_LEASES * read_lease_seconds())
 
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked; an expired one is replaced, with a warning."""
         seconds = read_lease_seconds()
-        sent_at = read_clock()
+        sent_at = read_monotonic_clock()
         with self._convert_errors("lock the state"):
             current = self._read_lock()
             if current is not None and current.age < current.seconds:
@@ -111,7 +111,7 @@ class S3Backend(LineJournal):
             self._journal.reset()
             if current is not None:
                 self._block_former_holder(info.id)
-        lock_state.lease = Lease(seconds, self._create_renewal(lock_state))
+        lock_state.lease = Lease(seconds, self._create_lease_renewal(lock_state))
         lock_state.lease.begin(sent_at)
         self._lock_state = lock_state
         if current is None:
@@ -128,7 +128,7 @@ class S3Backend(LineJournal):
             current = self._read_lock()
             holder = current.holder if current is not None else None
             if lock_state is None or holder is None or holder.id != lock_id:
-                raise BackendProblem(locks.format_release_failure(lock_id, holder))
+                raise BackendProblem(locks.format_unlock_failure(lock_id, holder))
             self._objects.delete(self._lock_key)
 
     def read_lock(self) -> LockInfo | None:
@@ -190,13 +190,13 @@ class S3Backend(LineJournal):
         """Return an earlier document by its id."""
         with self._convert_errors("read the history"):
             answer = self._client.get_object(Bucket=self._bucket, Key=self._key, VersionId=version)
-            return _strip_document(_read_content(answer, ReadBudget(self._objects.max_bytes))) or b""
+            return _strip_added_line_ends(_read_content(answer, ReadByteLimit(self._objects.max_bytes))) or b""
 
     def _read_lock(self) -> _StoredLock | None:
         answer = self._objects.get_response(self._lock_key)
         if answer is None:
             return None
-        content = _read_content(answer, ReadBudget(backend_kind.MAXIMUM_LOCK_SIZE))
+        content = _read_content(answer, ReadByteLimit(backend_kind.MAXIMUM_LOCK_SIZE))
         text = locks.read_lock_member(content, _LEASE)
         lease_seconds = float(text) if text.isdigit() else float(read_lease_seconds())
         return _StoredLock(locks.parse_lock(content), lease_seconds, _compute_age(answer), str(answer["ETag"]))
@@ -208,7 +208,7 @@ class S3Backend(LineJournal):
         # One more line end: the same document under another ETag (see `_document`).
         self._objects.put(self._key, (content or b"") + b"\n", etag)
 
-    def _create_renewal(self, lock_state: _LockState) -> Callable[[], None]:
+    def _create_lease_renewal(self, lock_state: _LockState) -> Callable[[], None]:
         def renew() -> None:
             lock_state.renewals += 1
             content = _build_lock_content(lock_state.info, lock_state.seconds, lock_state.renewals)
@@ -285,7 +285,7 @@ class _IncompleteResponse(Exception):
     """Response that is incomplete, or without a length."""
 
 
-class _Objects:
+class _BucketObjects:
     """Objects of a bucket with conditional writes."""
 
     def __init__(self, client: Any, bucket: str, max_bytes: int) -> None:
@@ -305,12 +305,12 @@ class _Objects:
             raise
         return answer
 
-    def get_content(self, key: str, reading: ReadBudget | None = None) -> tuple[bytes | None, str]:
+    def get_content(self, key: str, reading: ReadByteLimit | None = None) -> tuple[bytes | None, str]:
         """Return content and ETag; None and "" if there is no such object. Raises FileTooLarge."""
         answer = self.get_response(key)
         if answer is None:
             return None, ""
-        return _read_content(answer, reading or ReadBudget(self.max_bytes)), str(answer["ETag"])
+        return _read_content(answer, reading or ReadByteLimit(self.max_bytes)), str(answer["ETag"])
 
     def put(self, key: str, content: bytes, etag: str) -> str:
         """Write over this ETag ("": none); return the new one. Raises _WriteConflict."""
@@ -350,7 +350,7 @@ class _Objects:
         return [entry for entry in entries if entry["Key"] == key and entry["VersionId"] != "null"]
 
 
-def _read_content(answer: Mapping[str, Any], reading: ReadBudget) -> bytes:
+def _read_content(answer: Mapping[str, Any], reading: ReadByteLimit) -> bytes:
     """Return the body of a response; a body that is too large is closed unread. Raises FileTooLarge."""
     length = answer.get("ContentLength")
     with closing(answer["Body"]) as body:
@@ -373,7 +373,7 @@ def _collect_entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapp
 class _Journal:
     """Numbered objects; each number is used once, so that one of two concurrent writers fails."""
 
-    def __init__(self, objects: _Objects, prefix: str, check_lease: Callable[[], None]) -> None:
+    def __init__(self, objects: _BucketObjects, prefix: str, check_lease: Callable[[], None]) -> None:
         self._objects = objects
         self._prefix = prefix
         self._check_lease = check_lease
@@ -387,7 +387,7 @@ class _Journal:
 
     def list_lines(self) -> list[bytes]:
         """Return every line of every object, in order."""
-        reading = ReadBudget(self._objects.max_bytes)
+        reading = ReadByteLimit(self._objects.max_bytes)
         texts = [self._objects.get_content(key, reading)[0] or b"" for key in self._objects.list_keys(self._prefix)]
         return journal_lines.split_lines(texts)
 
@@ -414,7 +414,7 @@ class _Journal:
                 self._last_written += 1
                 return
 
-    def remove_old(self, seconds: float) -> None:
+    def delete_old_objects(self, seconds: float) -> None:
         """Delete objects older than this except the last; their numbers can no longer be written."""
         entries = self._objects.list_entries(self._prefix)
         if not entries:
@@ -440,7 +440,7 @@ class _Journal:
         return f"{self._prefix}{number:010}"
 
 
-def _strip_document(content: bytes | None) -> bytes | None:
+def _strip_added_line_ends(content: bytes | None) -> bytes | None:
     """Return the document without the line ends added on a lock takeover; None if it is empty."""
     if content is None:
         return None

@@ -23,21 +23,21 @@ from nexusform.cli.arguments import (
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
-from nexusform.cli.screen import Screen, is_input_allowed
 from nexusform.cli.shared_flags import ViewFlags, create_context, parse_duration
+from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.cli.plan import FORMATS
 from nexusform.domains.sites.cli.site_flags import EngineFlags
+from nexusform.domains.sites.engine_interface import EngineError
 from nexusform.domains.sites.engines.engine_choice import PROCESSES, make_engine
-from nexusform.domains.sites.ports import EngineError
 from nexusform.domains.sites.rendering.status_report import build_apply_report
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.fleet_plan_file import read_fleet_plan
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, OpenedFleet, open_fleet
-from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_states
+from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
 from nexusform.domains.sites.workflow.wave_progress import ApplyProgress, read_progress
 from nexusform.domains.sites.workflow.wave_runner import (
     ApplyObserver,
@@ -93,15 +93,15 @@ def apply(arguments: ApplyArguments) -> int:
     is_on_stderr = arguments.as_json or has_stdout_report(reports)
     if not arguments.engine.check_usable(screen):
         return 1
-    job, problems, sources = _open_job(arguments)
+    job, problems, sources = _open_apply_job(arguments)
     screen.print_diagnostics(problems, sources, is_aside=is_on_stderr)
     if job is None:
         return 1
     fleet_apply, stop = _apply_job(job, arguments, screen)
     if fleet_apply is None:
         return 1
-    record_states(job.opened, create_context(), fleet_apply.results.values())
-    outcome = _build_outcome(job, fleet_apply)
+    record_state_locations(job.opened, create_context(), fleet_apply.results.values())
+    outcome = _build_plan_with_results(job, fleet_apply)
     for report in reports:
         write_report(FORMATS[report.format](outcome), report)
     if arguments.as_json:
@@ -117,7 +117,7 @@ def apply(arguments: ApplyArguments) -> int:
     return 1 if outcome.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED) else 0
 
 
-def _open_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
+def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Open the plan, the current definition and the progress so far."""
     if arguments.planfile is None:
         detail = "No plan given. Write one with nexusform sites plan -out=FILE, then run nexusform sites apply FILE."
@@ -159,8 +159,8 @@ def _select_waves(
     names = [wave.name for wave in waves_with_sites]
     unfinished_names = [name for name in names if not progress.is_finished(name)]
     # A wave without changes blocks no other wave.
-    pending_names = [name for name in unfinished_names if plan.has_work(name)]
-    started_wave = progress.find_unfinished()
+    pending_names = [name for name in unfinished_names if plan.has_pending_sites(name)]
+    started_wave = progress.find_unfinished_wave()
     if not unfinished_names or (progress.list_lines and not pending_names and not started_wave):
         detail = "The whole plan was applied already. Plan again."
         return (), [build_error("saved-plan-already-applied", detail)]
@@ -237,7 +237,7 @@ def _build_observer(job: _ApplyJob, arguments: ApplyArguments, screen: Screen, i
     def approve_wave(wave: Wave, count: int) -> bool:
         if arguments.wave == wave.name:
             return True
-        if not is_input_allowed(arguments.input) or arguments.as_json or not _is_interactive():
+        if not is_input_allowed(arguments.input) or arguments.as_json or not _is_stdin_terminal():
             return False
         question = f'Do you want to apply the wave "{wave.name}" ({format_count(count, "site")})?'
         return screen.prompt_user(question, "  Only 'yes' will be accepted to approve.") == "yes"
@@ -245,13 +245,13 @@ def _build_observer(job: _ApplyJob, arguments: ApplyArguments, screen: Screen, i
     return ApplyObserver(print_message, print_result, approve_wave, is_stopping)
 
 
-def _is_interactive() -> bool:
+def _is_stdin_terminal() -> bool:
     import sys
 
     return sys.stdin.isatty()
 
 
-def _build_outcome(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPlan:
+def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPlan:
     """Build the plan with the results of its sites; those of waves not started are skipped."""
     wave_names = {wave.name for wave in job.waves}
     sites = []

@@ -14,8 +14,8 @@ from nexusform.cli.arguments import declare_flag_group, declare_reports, declare
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import ReportFlag, has_stdout_report, parse_reports, write_report, write_to_stdout
-from nexusform.cli.screen import Screen
-from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context, is_unconfined_accepted
+from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context, is_confinement_disabled
+from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.domains.sites.cli.site_flags import EngineFlags, SelectionFlags, SourceFlags
 from nexusform.domains.sites.rendering.fleet_document import build_fleet_document, build_fleet_sarif
@@ -31,11 +31,11 @@ from nexusform.domains.sites.workflow.fleet_planning import (
     plan_fleet,
     select_sites,
 )
-from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_states
+from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
 from nexusform.plans.saved.plan_file import MULTI_SITE_PLAN
 from nexusform.rendering.json.json_document import encode_document
 from nexusform.rendering.text.report_text import render_report_text
-from nexusform.workflow.opening.system_io import explain_unwritable, is_stream
+from nexusform.workflow.opening.system_io import explain_unwritable_file, is_stream_or_directory
 from nexusform.workflow.plan_files.failed_plans import UNFINISHED, build_file_rejection, is_replaceable
 from nexusform.workflow.plan_files.plan_signing import check_signable, create_signer
 from nexusform.workflow.plan_files.plan_statement import Signer
@@ -85,13 +85,13 @@ def plan(arguments: PlanArguments) -> int:
     if not arguments.engine.check_usable(screen):
         return 1
     is_on_stderr = arguments.as_json or has_stdout_report(reports)
-    if problems := _prepare_output(arguments):
+    if problems := _replace_older_plan_file(arguments):
         screen.print_diagnostics(problems, {}, is_aside=is_on_stderr)
         return 1
     locking = arguments.lock.build_options()
     options = FleetOptions(locking.enabled, locking.timeout, arguments.sources.allow_source)
     opened = open_fleet(create_context(), options)
-    signer, problems = _open_signer(arguments)
+    signer, problems = _load_signer(arguments)
     names: list[str] = []
     undeclared: tuple[UndeclaredSite, ...] = ()
     if opened.definition is not None:
@@ -102,7 +102,7 @@ def plan(arguments: PlanArguments) -> int:
     problems = [*opened.diagnostics, *problems]
     if has_errors(problems) or opened.definition is None:
         problems += save_failed_plan(problems, arguments.out) if arguments.out else []
-        _write_failure(problems, reports, as_json=arguments.as_json)
+        _write_failure_reports(problems, reports, as_json=arguments.as_json)
     screen.print_diagnostics(problems, opened.sources, is_aside=is_on_stderr)
     if has_errors(problems) or opened.definition is None:
         return 1
@@ -119,31 +119,31 @@ def plan(arguments: PlanArguments) -> int:
     return _compute_exit_code(result, is_detailed=arguments.detailed_exitcode)
 
 
-def _prepare_output(arguments: PlanArguments) -> list[Diagnostic]:
+def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
     """Check the path of the plan, and replace an older plan. Raises UsageError."""
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign needs a saved plan: add -out=FILE.")
     if not arguments.out:
         return []
-    if reason := explain_unwritable(arguments.out):
+    if reason := explain_unwritable_file(arguments.out):
         return [build_error("plan-save-failed", reason)]
     if not is_replaceable(arguments.out, create_context(), MULTI_SITE_PLAN):
         return [build_file_rejection(arguments.out)]
-    has_older_plan = os.path.lexists(arguments.out) and not is_stream(Path(arguments.out))
+    has_older_plan = os.path.lexists(arguments.out) and not is_stream_or_directory(Path(arguments.out))
     unfinished = [build_error("unfinished-plan", UNFINISHED)]
     return save_failed_plan(unfinished, arguments.out) if has_older_plan else []
 
 
-def _open_signer(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnostic]]:
+def _load_signer(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnostic]]:
     """Return the signer of -sign; None with diagnostics if it cannot be used."""
     if not arguments.sign:
         return None, []
     confinement = create_context().confinement
-    unsafe = check_signable(is_confined=bool(confinement.root), is_unconfined_accepted=is_unconfined_accepted())
+    unsafe = check_signable(is_confined=bool(confinement.root), is_unconfined_accepted=is_confinement_disabled())
     return (None, unsafe) if unsafe else create_signer(arguments.sign, confinement)
 
 
-def _write_failure(problems: Sequence[Diagnostic], reports: Iterable[ReportFlag], *, as_json: bool) -> None:
+def _write_failure_reports(problems: Sequence[Diagnostic], reports: Iterable[ReportFlag], *, as_json: bool) -> None:
     """Write the reports of a failed run."""
     failed_plan = build_failed_plan(problems)
     for report in reports:
@@ -194,7 +194,7 @@ def _run_planning(
                 is_stopping=interrupts.is_stopping,
             )
     if result is not None:
-        record_states(opened, create_context(), (site.result for site in result.plan.sites))
+        record_state_locations(opened, create_context(), (site.result for site in result.plan.sites))
     return result
 
 

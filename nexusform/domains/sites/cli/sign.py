@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_optional, declare_text
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import ViewFlags, create_context, is_unconfined_accepted
+from nexusform.cli.shared_flags import ViewFlags, create_context, is_confinement_disabled
 from nexusform.domains.sites.workflow.fleet_plan_file import sign_fleet_plan
 
 
@@ -29,7 +29,7 @@ def sign(arguments: SignArguments) -> int:
         raise click.UsageError("The plan or the key is missing. Use nexusform sites sign -key=KEYFILE F.nfsites.")
     screen = arguments.view.create_screen()
     problems = sign_fleet_plan(
-        arguments.planfile, arguments.key, create_context(), is_unconfined_accepted=is_unconfined_accepted()
+        arguments.planfile, arguments.key, create_context(), is_unconfined_accepted=is_confinement_disabled()
     )
     screen.print_diagnostics(problems, {})
     if problems:

@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_number, declare_repeatable_text, declare_text
 from nexusform.cli.commands import get_trust_flags
-from nexusform.cli.screen import Screen
+from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import build_error
+from nexusform.domains.sites.engine_interface import Engine, EngineError
 from nexusform.domains.sites.engines.engine_choice import PROCESSES, check_engine, make_engine
-from nexusform.domains.sites.ports import Engine, EngineError
 
 
 class EngineFlags(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,9 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
     "apply": CommandEntry("nexusform.domains.sites.cli.apply:apply", "Apply a plan of sites, wave by wave"),
     "status": CommandEntry("nexusform.domains.sites.cli.status:status", "Show the status of all sites"),
     "unlock": CommandEntry("nexusform.domains.sites.cli.unlock:unlock", "Release the locks of a dead host"),
-    "replay": CommandEntry("nexusform.domains.sites.cli.ask:replay", "Compare predicted and observed placement"),
+    "replay": CommandEntry(
+        "nexusform.domains.sites.cli.site_questions:replay", "Compare predicted and observed placement"
+    ),
 }
 
 sites: Final = LazyGroup("sites", COMMANDS, summary="Plan and apply many sites.")

@@ -14,11 +14,11 @@ from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.domains.sites.cli.site_flags import EngineFlags, SelectionFlags, SourceFlags
 from nexusform.domains.sites.rendering.question_report import select_failed_results
 from nexusform.domains.sites.rendering.status_report import build_status_document, build_status_report
-from nexusform.domains.sites.types.site_tasks import Question, QuestionKind, SiteStatus
+from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestion, SiteStatus
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet, select_sites
 from nexusform.domains.sites.workflow.fleet_questions import RUNS_PER_PART, run_fleet_question
 from nexusform.domains.sites.workflow.fleet_status import read_fleet_status
-from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_states
+from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
 from nexusform.rendering.json.json_document import encode_document
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.workflow.opening.system_io import SystemClock
@@ -62,9 +62,9 @@ def status(arguments: StatusArguments) -> int:
         if engine is None:
             return 1
         plan = read_fleet_status(opened, names, engine, interrupts.is_stopping)
-        question = Question(QuestionKind.CERTAINTY, runs=runs)
+        question = SiteQuestion(QuestionKind.CERTAINTY, runs=runs)
         results = run_fleet_question(opened, names, engine, question, interrupts.is_stopping) if runs else []
-    record_states(opened, create_context(), (site.result for site in plan.sites))
+    record_state_locations(opened, create_context(), (site.result for site in plan.sites))
     plan = replace(plan, undeclared=undeclared)
     if arguments.as_json:
         write_to_stdout(encode_document(build_status_document(plan, results)) + b"\n", "json")

@@ -8,8 +8,8 @@ from msgspec import Struct
 from nexusform.cli.arguments import declare_flag_group, declare_switch, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
-from nexusform.cli.screen import Screen, is_input_allowed
 from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import build_error
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.sites.cli.site_flags import EngineFlags, SelectionFlags, SourceFlags
@@ -55,15 +55,15 @@ def unlock(arguments: UnlockArguments) -> int:
             return 1
         locks = read_locks(engine, opened.fleet, names)
         unreadable = [result for result in locks if result.status is SiteStatus.REFUSED]
-        _print_unreadable(unreadable, screen)
+        _print_unreadable_locks(unreadable, screen)
         selected = [result.site for result in locks if result.lock and result.lock.host == arguments.host]
         if not selected:
             screen.print_error(_describe_other_locks(arguments.host, locks))
             return 1
-        if not arguments.force and not _confirm(arguments.host, len(selected), screen):
+        if not arguments.force and not _confirm_unlock(arguments.host, len(selected), screen):
             return 1
         results = release_locks(engine, opened.fleet, selected, arguments.host)
-        return max(_print_results(results, arguments.host, screen), int(bool(unreadable)))
+        return max(_print_released_locks(results, arguments.host, screen), int(bool(unreadable)))
     return 1
 
 
@@ -73,7 +73,7 @@ def _describe_other_locks(host: str, locked: list[SiteResult]) -> str:
     return f'No site is locked by the host "{host}".{others}'
 
 
-def _confirm(host: str, count: int, screen: Screen) -> bool:
+def _confirm_unlock(host: str, count: int, screen: Screen) -> bool:
     """Return whether the user confirms; print the reason if not."""
     if not is_input_allowed(flag=True):
         screen.print_error("Input is disabled (NF_INPUT). Use -force to unlock without a prompt.")
@@ -87,7 +87,7 @@ def _confirm(host: str, count: int, screen: Screen) -> bool:
     return answer == "yes"
 
 
-def _print_results(results: list[SiteResult], host: str, screen: Screen) -> int:
+def _print_released_locks(results: list[SiteResult], host: str, screen: Screen) -> int:
     """Print the released and the remaining locks; return the exit code."""
     released = [result for result in results if result.status is SiteStatus.APPLIED]
     screen.print_text(f"Released {format_count(len(released), 'lock')} of {host}.")
@@ -99,10 +99,10 @@ def _print_results(results: list[SiteResult], host: str, screen: Screen) -> int:
         reason = "its apply has started" if result.lock.has_started else "its process is running on this machine"
         screen.print_text(f"  {result.site}: {reason}\n    {result.lock.unlock_command}")
     failed = [result for result in results if result.status is SiteStatus.REFUSED]
-    _print_unreadable(failed, screen)
+    _print_unreadable_locks(failed, screen)
     return 1 if remaining or failed else 0
 
 
-def _print_unreadable(results: list[SiteResult], screen: Screen) -> None:
+def _print_unreadable_locks(results: list[SiteResult], screen: Screen) -> None:
     problems = [build_error("unreadable-lock", f"{result.site}: {result.reason}") for result in results]
     screen.print_diagnostics(problems, {})

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_installation
+from nexusform.domains.sites.engine_interface import EngineError, OnResult, build_lost_result
 from nexusform.domains.sites.engines.dask_task import record_heartbeat, run_task
-from nexusform.domains.sites.ports import EngineError, OnResult, build_lost_result
 from nexusform.domains.sites.types.site_tasks import Task, TaskKind, decode_result, encode_message
 
 CERTIFICATES: Final = ("NF_CLUSTER_CA", "NF_CLUSTER_CERT", "NF_CLUSTER_KEY")

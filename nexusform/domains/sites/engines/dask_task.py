@@ -6,7 +6,7 @@ import time
 from threading import Thread
 from typing import Final
 
-from nexusform.domains.sites.engines.warm_worker import run_task_safely
+from nexusform.domains.sites.engines.local_worker import run_task_safely
 from nexusform.domains.sites.types.site_tasks import decode_task, encode_message
 from nexusform.domains.sites.workflow.site_worker import SiteWorker
 

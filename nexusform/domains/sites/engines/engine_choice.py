@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nexusform.domains.sites.ports import Engine, EngineError
+from nexusform.domains.sites.engine_interface import Engine, EngineError
 
 PROCESSES: Final = "processes"
 
@@ -28,9 +28,9 @@ def check_engine(name: str) -> None:
 def make_engine(name: str, environment: Mapping[str, str], workers: int = 0) -> Engine:
     """Create the engine of a checked name. Raises EngineError."""
     if name == PROCESSES:
-        from nexusform.domains.sites.engines.warm import WarmWorkers
+        from nexusform.domains.sites.engines.local_workers import LocalWorkers
 
-        return WarmWorkers(workers)
+        return LocalWorkers(workers)
     from nexusform.domains.sites.engines.dask_cluster import DaskCluster
 
     return DaskCluster(name, environment)

@@ -28,7 +28,7 @@ from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.pull_request.sarif import build_findings_document
-from nexusform.rendering.report.entries import Finding
+from nexusform.rendering.report.finding_entries import Finding
 
 FORMAT_VERSION: Final = "1.0"
 

@@ -12,7 +12,7 @@ from nexusform.domains.sites.rendering.name_list import format_names
 from nexusform.domains.sites.rendering.site_change_rows import replace_site_name
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
-from nexusform.plans.impact.effects import LOSS_EFFECTS, Effect, EffectCount, format_effect_clauses
+from nexusform.plans.impact.object_effects import LOSS_EFFECTS, Effect, EffectCount, format_effect_clauses
 from nexusform.rendering.report.report_tree import Section
 
 _LOSS_EFFECTS: Final = (Effect.LOST, Effect.UNPLACED, Effect.REMOVED, Effect.FORGOTTEN)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.diagnostics.levels import Impact
-from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_list, select_word_form
 from nexusform.domains.sites.rendering.fleet_impact import compute_site_impact, list_losses
 from nexusform.domains.sites.rendering.fleet_summary import build_fleet_summary
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
@@ -64,7 +64,7 @@ def _render_swatch(color: str) -> Markup:
 
 
 def _build_sort_key(site: PlannedSite) -> tuple[str, list[tuple[int, int, str]]]:
-    return site.labels.get("region", ""), compute_natural_key(site.name)
+    return site.labels.get("region", ""), compute_natural_sort_key(site.name)
 
 
 def _render_map(sites: Sequence[PlannedSite], wave: str) -> Markup:

@@ -139,8 +139,8 @@ def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
         f"max_failures is {wave.max_failures}"
     )
     position = plan.waves.index(wave)
-    earlier = [item.name for item in plan.waves[:position] if plan.has_work(item.name)]
-    later = [item.name for item in plan.waves[position + 1 :] if plan.has_work(item.name)]
+    earlier = [item.name for item in plan.waves[:position] if plan.has_pending_sites(item.name)]
+    later = [item.name for item in plan.waves[position + 1 :] if plan.has_pending_sites(item.name)]
     lines = [
         f"Before it, `sites apply` would apply: {format_list(earlier)}." if earlier else "No site would be applied."
     ]
@@ -155,7 +155,7 @@ def _build_rejected_section(sites: Sequence[PlannedSite], max_rows: int) -> Iter
         return
     reasons = group_by_reason(sites)
     lines = [f"{format_names(names)}: {reason}" for reason, names in reasons[:max_rows]]
-    hidden_lines = _build_hidden_line(len(reasons) - max_rows, "more reason")
+    hidden_lines = _build_hidden_count_line(len(reasons) - max_rows, "more reason")
     title = f"{format_count(len(sites), 'site')} {select_word_form(len(sites), 'is', 'are')} rejected"
     yield Section(title, (*lines, *hidden_lines), is_finding=True)
 
@@ -169,7 +169,7 @@ def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> It
     title = (
         f"Warning: {format_count(len(losing), 'site')} {select_word_form(len(losing), 'loses', 'lose')} rack redundancy"
     )
-    yield Section(title, (*lines, *_build_hidden_line(len(losing) - max_rows, "more site")))
+    yield Section(title, (*lines, *_build_hidden_count_line(len(losing) - max_rows, "more site")))
 
 
 def _build_group_sections(groups: Sequence[SiteGroup], max_rows: int) -> Iterable[Section]:
@@ -184,15 +184,15 @@ def _build_group_sections(groups: Sequence[SiteGroup], max_rows: int) -> Iterabl
     if not other_groups:
         return
     lines = [
-        f"{format_names(group.sites)}: {_describe_difference(group, full_groups[0])}"
+        f"{format_names(group.sites)}: {_describe_group_difference(group, full_groups[0])}"
         for group in other_groups[:max_rows]
     ]
     count = sum(len(group.sites) for group in other_groups)
     title = f"{format_count(count, 'site')} with changes of {select_word_form(count, 'its', 'their')} own"
-    yield Section(title, (*lines, *_build_hidden_line(len(other_groups) - max_rows, "more such row")))
+    yield Section(title, (*lines, *_build_hidden_count_line(len(other_groups) - max_rows, "more such row")))
 
 
-def _describe_difference(group: SiteGroup, first: SiteGroup) -> str:
+def _describe_group_difference(group: SiteGroup, first: SiteGroup) -> str:
     """Describe the additional and missing rows of a group."""
     additional = [row for row in group.rows if row not in first.rows]
     missing_count = len([row for row in first.rows if row not in group.rows])
@@ -205,7 +205,7 @@ def _describe_difference(group: SiteGroup, first: SiteGroup) -> str:
     return "; ".join(part for part in (text, missing_text) if part)
 
 
-def _build_hidden_line(count: int, noun: str) -> tuple[str, ...]:
+def _build_hidden_count_line(count: int, noun: str) -> tuple[str, ...]:
     if count <= 0:
         return ()
     return (f"{format_count(count, noun)}: -report=html:FILE and -json show all.",)

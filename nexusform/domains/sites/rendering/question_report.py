@@ -89,7 +89,7 @@ def _build_table_section(question_kind: QuestionKind, results: Iterable[SiteResu
 # --- certainty ---------------------------------------------------------------------------------
 
 
-def _count_constant(findings: Iterable[QuestionFinding], figure_name: str) -> int:
+def _count_constant_vms(findings: Iterable[QuestionFinding], figure_name: str) -> int:
     """Count the VMs with the same rack, machine or count in every run."""
     return sum(finding.figures[figure_name] == finding.figures["runs"] for finding in findings)
 
@@ -99,12 +99,12 @@ def _summarize_certainty(results: Sequence[SiteResult]) -> str:
     if not findings:
         return "No VM is placed."
     runs = f"{round(findings[0].figures['runs']):,}"
-    machine = _count_constant(findings, "machine")
+    machine = _count_constant_vms(findings, "machine")
     site_findings = ((result.site, finding) for result in results for finding in result.findings)
     site, least_certain = min(site_findings, key=lambda pair: _compute_share(pair[1]))
     constant_text = (
         f"{machine:,} of {format_count(len(findings), 'VM')} {select_word_form(machine, 'is', 'are')} on one "
-        f"machine in all {runs} samples, {_count_constant(findings, 'rack'):,} in one rack."
+        f"machine in all {runs} samples, {_count_constant_vms(findings, 'rack'):,} in one rack."
     )
     vm_text = f"{least_certain.name} of {site} on {least_certain.texts[0]}"
     return f"{constant_text} Least certain: {vm_text}, in {_format_percent(_compute_share(least_certain))} of them."
@@ -124,7 +124,7 @@ def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
         yield (("0", "", "", ""), False)
         return
     vms = len(result.findings)
-    shares = (_count_constant(result.findings, figure_name) for figure_name in ("machine", "rack", "rack_count"))
+    shares = (_count_constant_vms(result.findings, figure_name) for figure_name in ("machine", "rack", "rack_count"))
     machine, rack, count = (f"{share:,} of {vms:,}" for share in shares)
     yield ((f"{vms:,}", machine, rack, count), False)
 

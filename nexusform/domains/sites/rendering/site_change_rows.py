@@ -8,8 +8,8 @@ from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.placement_kinds.kinds import get_kind_noun
-from nexusform.plans.impact.effects import Effect, count_effects, format_verb
+from nexusform.placement_kinds.placement_kind import get_kind_noun
+from nexusform.plans.impact.object_effects import Effect, count_effects, format_effect_verb
 from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.rendering.notation.colours import escape_control_characters
@@ -33,7 +33,7 @@ def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tupl
     for effect_count in count_effects(plan.placements):
         if effect_count.effect is not Effect.UNCHANGED:
             noun = format_count(effect_count.count, get_kind_noun(effect_count.kind))
-            rows.append(f"{noun} {format_verb(effect_count.effect, effect_count.state, effect_count.count)}")
+            rows.append(f"{noun} {format_effect_verb(effect_count.effect, effect_count.state, effect_count.count)}")
     rows += describe_stopped_vms(plan.machine_actions)
     return tuple(replace_site_name(escape_control_characters(row), site) for row in rows)
 

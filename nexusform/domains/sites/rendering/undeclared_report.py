@@ -10,7 +10,7 @@ from nexusform.diagnostics.phrases import format_count, format_list, select_word
 from nexusform.domains.sites.types.fleet_definition import FILE_NAME
 from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.placement_kinds.kinds import get_kind_noun, get_kind_order
+from nexusform.placement_kinds.placement_kind import get_kind_noun, get_kind_order
 from nexusform.rendering.report.report_tree import Section
 
 UNDECLARED: Final = "site-no-longer-declared"

@@ -19,10 +19,10 @@ def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
         waiting = sum(map(bool, dependencies.values()))
         if waiting:
             title = f'Order in the wave "{wave.name}": {waiting:,} of {len(sites):,} sites wait for others'
-            yield Section(title, commands=tuple(_draw_tree(sites, dependencies)))
+            yield Section(title, commands=tuple(_render_site_tree(sites, dependencies)))
 
 
-def _draw_tree(sites: Sequence[PlannedSite], dependencies: dict[str, frozenset[str]]) -> list[str]:
+def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, frozenset[str]]) -> list[str]:
     """Draw the sites below their dependencies. Sites with the same neighbours share a node."""
     import networkx as nx  # few plans have dependencies between sites
 

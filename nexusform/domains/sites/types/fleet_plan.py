@@ -79,7 +79,7 @@ class FleetPlan(Struct, frozen=True):
         """Select the sites of a wave."""
         return [site for site in self.sites if site.wave == wave]
 
-    def has_work(self, wave: str) -> bool:
+    def has_pending_sites(self, wave: str) -> bool:
         """Return True if a site of the wave changes or cannot be planned."""
         return any(site.result.status is not SiteStatus.UNCHANGED for site in self.select_wave(wave))
 

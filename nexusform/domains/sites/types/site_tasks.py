@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from nexusform.diagnostics.levels import Impact
-from nexusform.plans.impact.effects import EffectCount
+from nexusform.plans.impact.object_effects import EffectCount
 
 
 class TaskKind(StrEnum):
@@ -82,7 +82,7 @@ class QuestionKind(StrEnum):
     REPLAY = "replay"
 
 
-class Question(Struct, frozen=True):
+class SiteQuestion(Struct, frozen=True):
     """One of `parts` of a question; the parts together are independent of the workers. `runs`: number of
     samples, from the seed `part * runs`. `source`: export of a replay, with SITE as placeholder.
     """
@@ -113,7 +113,7 @@ class Task(Struct, frozen=True):
     fleet: FleetContext
     digest: str = ""
     plan_digest: str = ""
-    question: Question | None = None
+    question: SiteQuestion | None = None
     unlock_host: str = ""
 
     @property

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.backends.backend_kind import BACKENDS
-from nexusform.configuration.body_evaluation import prepare_body
+from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.loader import find_hidden_characters
 from nexusform.configuration.prepared_body import PreparedBody, report_missing_argument
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, has_errors, suggest_name
@@ -32,7 +32,7 @@ from nexusform.domains.sites.workflow.site_data_location import convert_to_relat
 from nexusform.files.regular_files import Confinement
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.json_data.plain_data import has_unknown
-from nexusform.language.bodies import BodySchema, decode_body
+from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.registry import build_functions
 from nexusform.language.parser import parse_file
@@ -40,7 +40,7 @@ from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import Block, Body, Expression, Traversal
 from nexusform.planning.name_resolution.evaluation_settings import PlanClock, RecordedFiles
 from nexusform.schemas.value_types import MapType, ObjectType, SetType
-from nexusform.values.value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_object, build_string, collect_marks
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_object, build_string, collect_marks
 from nexusform.workflow.opening.system_io import RealFiles, read_file
 
 _MAX_BYTES: Final = 16 << 20  # bytes
@@ -119,7 +119,7 @@ def read_definition(
     names = NameScope(functions, {"path": path_names})
     reading = _FileReading(names, root, problems, allowed_sources, read_digests, confinement)
     sites, waves = _read_blocks(body, reading)
-    problems[:] = _fold_problems(problems, {site.name for site in sites})
+    problems[:] = _merge_equal_problems(problems, {site.name for site in sites})
     if has_errors(problems):
         return None, problems, sources
     file_lines = "".join(f"{name} {digest}\n" for name, digest in sorted(read_digests.items()))
@@ -153,7 +153,7 @@ def _read_blocks(body: Body, reading: _FileReading) -> tuple[list[SiteEntry], li
         problems.append(build_error("duplicate-block", detail, duplicate.header_span))
     waves = _read_waves(strategies[0], reading) if strategies else [Wave(ONLY_WAVE)]
     if defaults:
-        reading.defaults = _prepare_block(defaults[0], definition_schemas.DEFAULTS, problems)
+        reading.defaults = _build_site_block(defaults[0], definition_schemas.DEFAULTS, problems)
     wave_names = {wave.name for wave in waves}
     last_wave = waves[-1].name if waves else ""
     sites: dict[str, SiteEntry] = {}
@@ -190,7 +190,7 @@ def _add_site(sites: dict[str, SiteEntry], site: SiteEntry, wave_names: set[str]
         problems.append(build_error("unknown-wave", detail, site.span))
 
 
-def _fold_problems(problems: Iterable[Diagnostic], sites: set[str]) -> Iterator[Diagnostic]:
+def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> Iterator[Diagnostic]:
     """Fold equal messages about the sites of one `sites` block."""
 
     def replace_name(match: re.Match[str]) -> str:
@@ -228,7 +228,7 @@ def _find_shared_states(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
 
 def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
     """Read the waves of the strategy, with its common values."""
-    body, problems = prepare_body(block.body, definition_schemas.STRATEGY, block.header_span)
+    body, problems = build_prepared_body(block.body, definition_schemas.STRATEGY, block.header_span)
     values, _, value_problems = body.evaluate(reading.names)
     reading.problems += [*problems, *value_problems]
     if has_errors([*problems, *value_problems]):
@@ -263,14 +263,14 @@ def _build_wave(name: str, values: Mapping[str, Any]) -> Wave:
 # --- sites -------------------------------------------------------------------------------------
 
 
-def _prepare_block(block: Block, schema: Any, problems: list[Diagnostic]) -> _SiteBlock:
+def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> _SiteBlock:
     """Prepare a block for evaluation by site."""
     assert isinstance(block.body, Body), "the file is of native syntax"
     backends = [inner for inner in block.body.blocks if inner.type == "backend"]
     body_without_backend = replace(
         block.body, blocks=tuple(inner for inner in block.body.blocks if inner.type != "backend")
     )
-    body, body_problems = prepare_body(body_without_backend, schema, block.header_span)
+    body, body_problems = build_prepared_body(body_without_backend, schema, block.header_span)
     problems += body_problems
     if not backends:
         return _SiteBlock(block.header_span, body)
@@ -290,7 +290,7 @@ def _add_backend(site: _SiteBlock, backend: Block, problems: list[Diagnostic]) -
         )
         problems.append(build_error("unknown-backend", detail, backend.header_span))
         return site
-    settings, setting_problems = prepare_body(backend.body, BACKENDS[kind].schema, backend.header_span)
+    settings, setting_problems = build_prepared_body(backend.body, BACKENDS[kind].schema, backend.header_span)
     problems += setting_problems
     return replace(site, backend=kind, settings=settings)
 
@@ -298,7 +298,7 @@ def _add_backend(site: _SiteBlock, backend: Block, problems: list[Diagnostic]) -
 def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
     """Read the sites of one `site` or `sites` block."""
     if block.type == "site":
-        prepared = _prepare_block(block, definition_schemas.SITE, reading.problems)
+        prepared = _build_site_block(block, definition_schemas.SITE, reading.problems)
         site = _build_site(block.labels[0].value, prepared, reading.names, reading)
         if site is not None:
             yield site
@@ -309,7 +309,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
     other_attributes = tuple(
         attribute for attribute in block.body.attributes if attribute.name not in _REPETITION_ARGUMENTS
     )
-    prepared = _prepare_block(
+    prepared = _build_site_block(
         replace(block, body=replace(block.body, attributes=other_attributes)), definition_schemas.SITE, reading.problems
     )
     if "for_each" not in expressions:
@@ -400,16 +400,16 @@ def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileRe
         secret_paths = (*secret_paths, *default_secret_paths)
     inputs_span = block.body.locate(("inputs",))
     inputs = {
-        **_read_object("inputs", default_values, block, problems),
-        **_read_object("inputs", site_values, block, problems),
+        **_read_object_argument("inputs", default_values, block, problems),
+        **_read_object_argument("inputs", site_values, block, problems),
     }
     labels = {
-        **_read_object("labels", default_values, block, problems),
-        **_read_object("labels", site_values, block, problems),
+        **_read_object_argument("labels", default_values, block, problems),
+        **_read_object_argument("labels", site_values, block, problems),
     }
     source = site_values["source"] if site_values["source"] is not None else default_values.get("source")
     if not has_errors(problems):
-        problems += _check_source(name, source, block, reading)
+        problems += _check_site_source(name, source, block, reading)
     backend, settings = _read_backend(name, block, scope, reading, problems)
     if has_unknown([inputs, labels, settings]):
         detail = "A value in it is known only after apply, such as timestamp()."
@@ -444,7 +444,7 @@ def _find_secret_input(path: Sequence[str | int], inputs: Mapping[str, Any]) -> 
     return str(path[1]) if path[1] in inputs else ""
 
 
-def _read_object(
+def _read_object_argument(
     name: str, values: Mapping[str, Any], block: _SiteBlock, problems: list[Diagnostic]
 ) -> Mapping[str, Any]:
     """Read an argument that is an object or absent."""
@@ -458,7 +458,7 @@ def _read_object(
     return {}
 
 
-def _check_source(name: str, source: Any, block: _SiteBlock, reading: _FileReading) -> Iterator[Diagnostic]:
+def _check_site_source(name: str, source: Any, block: _SiteBlock, reading: _FileReading) -> Iterator[Diagnostic]:
     """Check the source of a site. The plan checks that the directory exists."""
     span = block.body.locate(("source",))
     if not isinstance(source, str) or not source:

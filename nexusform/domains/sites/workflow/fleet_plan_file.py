@@ -31,7 +31,7 @@ from nexusform.domains.sites.workflow.site_results import convert_diagnostics
 from nexusform.domains.sites.workflow.site_worker import PLAN_SUFFIX
 from nexusform.files.regular_files import read_regular
 from nexusform.interfaces.plugins import FileProblem
-from nexusform.plans.plan import Basis
+from nexusform.plans.plan import PlanInputs
 from nexusform.plans.saved import plan_file
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import write_output
@@ -105,7 +105,7 @@ def _build_members(plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer 
         yield plan_file.build_signature_member(digests, signer.sign_digest)
 
 
-class _FileContent(Struct, frozen=True):
+class _PlanFileContent(Struct, frozen=True):
     """Content of a file: plan, digests of its parts, and signature."""
 
     plan: FleetPlan
@@ -127,7 +127,7 @@ def sign_fleet_plan(
     if unsafe := check_signable(is_confined=plan.is_confined, is_unconfined_accepted=is_unconfined_accepted):
         return unsafe
     try:
-        digests = _read_content(path, location).digests
+        digests = _read_plan_file(path, location).digests
         signature = plan_file.build_signature_member(_select_signed_parts(digests), signer.sign_digest)
         with open_limited_file(path, location) as file:
             parts = (_compress_part(*part) for part in _read_parts(file) if part[0] in _select_signed_parts(digests))
@@ -136,14 +136,14 @@ def sign_fleet_plan(
     except DiagnosticsError as rejection:
         return list(rejection.diagnostics)
     except plan_file.CorruptArchiveError:
-        return [_build_torn_problem(path)]
+        return [_build_corrupt_file_problem(path)]
     except FileProblem as problem:
         return [build_error("unreadable-plan", str(problem))]
 
 
 def write_fleet_statement(plan: FleetPlan, path: str, location: CommandContext, signer: Signer) -> list[Diagnostic]:
     """Write the provenance statement of the signed plan in a file. Raises FileProblem, DiagnosticsError."""
-    bases: list[Basis] = []
+    bases: list[PlanInputs] = []
     digests: dict[str, str] = {}
     with open_limited_file(path, location) as file:
         file_digest = hashlib.sha256()
@@ -166,11 +166,11 @@ def read_fleet_plan(
     not signed with each of the public keys in `key_files`.
     """
     try:
-        content = _read_content(path, location)
+        content = _read_plan_file(path, location)
     except DiagnosticsError as rejection:
         return None, list(rejection.diagnostics)
     except plan_file.CorruptArchiveError:
-        return None, [_build_torn_problem(path)]
+        return None, [_build_corrupt_file_problem(path)]
     except FileProblem as problem:
         return None, [build_error("unreadable-plan", str(problem))]
     problems: list[Diagnostic] = []
@@ -178,11 +178,11 @@ def read_fleet_plan(
         problems += verify_signature(content.signature, content.signed_digest, key, location.confinement)
         problems += check_plan_statement(content.plan.identity, path, key) if not problems else []
     if not problems:
-        problems = _reject_failed_plan(path, content.plan) or _check_parts(path, content)
+        problems = _build_failed_plan_error(path, content.plan) or _check_parts(path, content)
     return (None if problems else content.plan), problems
 
 
-def _read_content(path: str, location: CommandContext) -> _FileContent:
+def _read_plan_file(path: str, location: CommandContext) -> _PlanFileContent:
     """Read a file part by part, keeping only the digests of site plans. Raises FileProblem, DiagnosticsError,
     plan_file.Torn.
     """
@@ -198,7 +198,7 @@ def _read_content(path: str, location: CommandContext) -> _FileContent:
     if plan is None:
         raise _build_not_a_plan_error(path)
     signature, digest = plan_file.read_signature(digests, last_part, path)
-    return _FileContent(plan, digests, signature, digest)
+    return _PlanFileContent(plan, digests, signature, digest)
 
 
 def _compress_part(name: str, content: bytes) -> tuple[str, bytes]:
@@ -243,7 +243,7 @@ def _select_signed_parts(digests: Mapping[str, str]) -> Mapping[str, str]:
     return {name: digest for name, digest in digests.items() if name == _MANIFEST or name.startswith(_FOLDER)}
 
 
-def _check_parts(path: str, content: _FileContent) -> list[Diagnostic]:
+def _check_parts(path: str, content: _PlanFileContent) -> list[Diagnostic]:
     """Check the parts of a plan against its digests."""
     if compute_fleet_digest(content.plan.sites, content.plan.waves) != content.plan.digest:
         return [_build_damaged_problem(path, "Its sites do not match its digest.")]
@@ -254,7 +254,7 @@ def _check_parts(path: str, content: _FileContent) -> list[Diagnostic]:
     return []
 
 
-def _reject_failed_plan(path: str, plan: FleetPlan) -> list[Diagnostic]:
+def _build_failed_plan_error(path: str, plan: FleetPlan) -> list[Diagnostic]:
     """Return an error for the plan of a failed run."""
     if not plan.errors:
         return []
@@ -268,7 +268,7 @@ def _build_not_a_plan_error(path: str) -> DiagnosticsError:
     return DiagnosticsError(build_error("not-a-plan-file", detail))
 
 
-def _build_torn_problem(path: str) -> Diagnostic:
+def _build_corrupt_file_problem(path: str) -> Diagnostic:
     return _build_damaged_problem(path, "Bytes are missing, changed or added.")
 
 

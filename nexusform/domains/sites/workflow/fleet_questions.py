@@ -7,11 +7,11 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from nexusform.domains.sites.ports import Engine
+from nexusform.domains.sites.engine_interface import Engine
 from nexusform.domains.sites.types.site_tasks import (
-    Question,
     QuestionFinding,
     QuestionKind,
+    SiteQuestion,
     SiteResult,
     SiteStatus,
     Task,
@@ -24,7 +24,7 @@ _PARTS_PER_WORKER = 4  # parts per worker, for an even load
 
 
 def run_fleet_question(
-    opened: OpenedFleet, names: Sequence[str], engine: Engine, question: Question, is_stopping: Callable[[], bool]
+    opened: OpenedFleet, names: Sequence[str], engine: Engine, question: SiteQuestion, is_stopping: Callable[[], bool]
 ) -> list[SiteResult]:
     """Run a question on each site; return the results in the order of names."""
     fleet = opened.fleet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nexusform.domains.sites.ports import Engine
+from nexusform.domains.sites.engine_interface import Engine
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, build_planned_site
 from nexusform.domains.sites.types.site_tasks import SiteResult, Task, TaskKind
 from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nexusform.domains.sites.ports import Engine
+from nexusform.domains.sites.engine_interface import Engine
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, Task, TaskKind
 
 
 def read_locks(engine: Engine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
     """Return the status of each site with its lock; `refused` if it cannot be read. Raises EngineError."""
-    return _run_all(engine, fleet, names, TaskKind.STATUS)
+    return _run_on_all_sites(engine, fleet, names, TaskKind.STATUS)
 
 
 def read_locked_sites(engine: Engine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
@@ -23,10 +23,10 @@ def release_locks(engine: Engine, fleet: FleetContext, names: Sequence[str], unl
     result is `applied` if its lock was released, `skipped` if not, and `refused` if it cannot be read. Raises
     EngineError.
     """
-    return _run_all(engine, fleet, names, TaskKind.UNLOCK, unlock_host)
+    return _run_on_all_sites(engine, fleet, names, TaskKind.UNLOCK, unlock_host)
 
 
-def _run_all(
+def _run_on_all_sites(
     engine: Engine, fleet: FleetContext, names: Sequence[str], kind: TaskKind, unlock_host: str = ""
 ) -> list[SiteResult]:
     results: dict[str, SiteResult] = {}

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.plans.plan import Action, Plan
 from nexusform.plans.saved.record_codec import write_record
 from nexusform.state import json_codec
-from nexusform.values.value import Unknown
+from nexusform.values.typed_value import Unknown
 
 
 def compute_plan_digest(plan: Plan) -> str:

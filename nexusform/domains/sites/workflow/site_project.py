@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.configuration.loader import check_constant_variables, read_variables
+from nexusform.configuration.loader import check_constant_variables, read_root_variables
 from nexusform.configuration.variable_values import Assignment, parse_variable_file
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
@@ -27,7 +27,7 @@ from nexusform.domains.sites.workflow.site_data_location import describe_data_lo
 from nexusform.files.regular_files import Confinement
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.state import json_codec
-from nexusform.values.value import SENSITIVE
+from nexusform.values.typed_value import SENSITIVE
 from nexusform.workflow.opening.backend_choice import BackendChoice, explain_rejected_settings, open_chosen_backend
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import OpenResult, create_project, prepare_backend, select_variable_values
@@ -54,7 +54,7 @@ def make_site_location(fleet: FleetContext, site: SiteEntry, environment: Mappin
     return replace(location, environment={**environment, "NF_DATA_DIR": data_directory}, rescue_path=unsaved_state_path)
 
 
-def open_site(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]) -> OpenResult:
+def open_site_project(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]) -> OpenResult:
     """Read everything required for a plan of a site, except its state."""
     location = make_site_location(fleet, site, environment)
     configuration, problems = load_cached_configuration(location)
@@ -62,7 +62,7 @@ def open_site(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, st
         return OpenResult(None, tuple(problems), {})
     sources = configuration.files
     assignments, undeclared = _build_assignments(site, configuration)
-    variables, further_problems = read_variables(
+    variables, further_problems = read_root_variables(
         configuration,
         environment=location.environment,
         var_options=(),
@@ -71,7 +71,7 @@ def open_site(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, st
         assignments_override=assignments,
     )
     further_problems += check_constant_variables(configuration, {name: value for name, (value, _) in variables.items()})
-    further_problems = [*undeclared, *(_locate_at_inputs(problem, site) for problem in further_problems)]
+    further_problems = [*undeclared, *(_locate_problem_at_inputs(problem, site) for problem in further_problems)]
     if further_problems and site.data_files:
         data_location = describe_data_location(site.data_files, site.key, fleet.root, location.confinement)
         further_problems = [replace(problem, detail=f"{problem.detail}{data_location}") for problem in further_problems]
@@ -135,7 +135,7 @@ def _compute_signature(configuration: Configuration) -> tuple[tuple[str, int, in
 # --- inputs ------------------------------------------------------------------------------------
 
 
-def _build_label(site: SiteEntry) -> str:
+def _build_inputs_file_name(site: SiteEntry) -> str:
     return f"{FILE_NAME}, site {site.name}.json"
 
 
@@ -154,7 +154,7 @@ def _build_assignments(site: SiteEntry, configuration: Configuration) -> tuple[S
     ]
     escaped_inputs = {name: _escape_templates(value) for name, value in site.inputs.items() if name in variables}
     text = json_codec.render_json(escaped_inputs).decode()
-    assignments, file_problems = parse_variable_file(SourceFile(_build_label(site), text))
+    assignments, file_problems = parse_variable_file(SourceFile(_build_inputs_file_name(site), text))
     return assignments, [*problems, *file_problems]
 
 
@@ -169,9 +169,9 @@ def _escape_templates(value: Any) -> Any:
     return value
 
 
-def _locate_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnostic:
+def _locate_problem_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnostic:
     """Locate a problem with a value at the inputs of the site."""
-    if problem.subject is not None and problem.subject.filename == _build_label(site):
+    if problem.subject is not None and problem.subject.filename == _build_inputs_file_name(site):
         return replace(problem, subject=site.inputs_span, context=None)
     if problem.id == "no-value-for-required-variable":
         detail = f"{problem.detail.partition('. Use a -var')[0]}. Set it in the inputs of the site."

@@ -13,25 +13,25 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.domains.azure.workflow.reconciler import run_site_replays
 from nexusform.domains.sites.types.fleet_definition import SiteEntry
 from nexusform.domains.sites.types.site_tasks import (
-    Question,
     QuestionFinding,
     QuestionKind,
+    SiteQuestion,
     SiteResult,
     SiteStatus,
     Task,
 )
 from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
-from nexusform.domains.sites.workflow.site_project import open_site
+from nexusform.domains.sites.workflow.site_project import open_site_project
 from nexusform.domains.sites.workflow.site_results import build_plan_result, build_rejected_result
-from nexusform.domains.whatif.questions.failure import FailureScope, simulate_machine_loss
-from nexusform.domains.whatif.questions.pod_view import NO_OBSERVATIONS, build_pods
+from nexusform.domains.whatif.questions.failure_simulation import FailureScope, simulate_machine_loss
+from nexusform.domains.whatif.questions.pod_snapshot import NO_OBSERVATIONS, build_pods
 from nexusform.domains.whatif.rendering.failure_report import build_failure_summary
 from nexusform.plans.plan import Plan
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.snapshot import build_snapshot, list_state_objects
 from nexusform.state.objects import State
-from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
+from nexusform.workflow.runs.state_locking import LockOptions
 
 NO_STATE = "Nothing was applied yet."
 
@@ -39,7 +39,7 @@ NO_STATE = "Nothing was applied yet."
 def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
     """Run the part of a question in a task."""
     assert task.question is not None, "a task that asks"
-    opened = open_site(task.fleet, site, os.environ)
+    opened = open_site_project(task.fleet, site, os.environ)
     if opened.project is None:
         return build_rejected_result(site.name, opened.diagnostics)
     locking = LockOptions(enabled=False, is_exclusive=True)
@@ -88,7 +88,7 @@ def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[QuestionFinding
 # --- rack failures ----------------------------------------------------------------------------
 
 
-def _simulate_rack_failures(state: State, run: Run, question: Question) -> Iterable[QuestionFinding]:
+def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> Iterable[QuestionFinding]:
     """Simulate the failure of each rack of this part."""
     types = run.project.registries
     things = list_state_objects(state)
@@ -108,7 +108,7 @@ def _simulate_rack_failures(state: State, run: Run, question: Question) -> Itera
 # --- replay ------------------------------------------------------------------------------------
 
 
-def _run_replay(question: Question, site: SiteEntry, run: Run) -> SiteResult:
+def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult:
     """Run the replay of a site on an export or Azure."""
     source = question.source.replace("SITE", site.name)
     reconciliation = run_site_replays(run, source)

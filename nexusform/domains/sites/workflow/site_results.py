@@ -16,10 +16,10 @@ from nexusform.domains.sites.types.fleet_definition import SiteEntry
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
 from nexusform.domains.sites.workflow.site_project import normalize_state_location
-from nexusform.plans.impact.effects import LOSS_EFFECTS, count_effects
+from nexusform.plans.impact.object_effects import LOSS_EFFECTS, count_effects
 from nexusform.plans.plan import Plan
 from nexusform.rendering.report.availability_losses import find_availability_losses, find_weakened_rules
-from nexusform.rendering.report.entries import Finding, collect_findings
+from nexusform.rendering.report.finding_entries import Finding, collect_findings
 from nexusform.rendering.report.plan_verdict import compute_impact
 from nexusform.workflow.runs.run import Run
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from nexusform.applying.events import StepEvent
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
-from nexusform.domains.azure.providers.azure_budget import BUDGET_VARIABLE
+from nexusform.domains.azure.providers.azure_rate_limit import BUDGET_VARIABLE
 from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements
 from nexusform.domains.sites.types.fleet_definition import FILE_NAME, FleetDefinition, SiteEntry
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, Task, TaskKind
@@ -36,7 +36,7 @@ from nexusform.domains.sites.workflow.site_project import (
     make_fleet_location,
     make_site_location,
     normalize_state_location,
-    open_site,
+    open_site_project,
     open_state,
 )
 from nexusform.domains.sites.workflow.site_results import (
@@ -46,7 +46,7 @@ from nexusform.domains.sites.workflow.site_results import (
     describe_state_location,
 )
 from nexusform.domains.sites.workflow.unsaved_state import check_unsaved_state, save_unsaved_state
-from nexusform.files.accesses import start_access_record
+from nexusform.files.access_record import start_access_record
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved import plan_file
@@ -57,10 +57,10 @@ from nexusform.workflow.plan_files.plan_execution import (
     apply_plan,
     apply_remaining_steps,
 )
+from nexusform.workflow.plan_files.remaining_steps import RemainingSteps, find_remaining_steps
 from nexusform.workflow.plan_files.saved_plans import save_plan
-from nexusform.workflow.plan_files.unfinished_apply import RemainingSteps, find_remaining_steps
-from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
+from nexusform.workflow.runs.state_locking import LockOptions
 
 PLAN_SUFFIX: Final = ".nfplan"
 LOCK_TIMEOUT: Final = 120.0  # seconds a lock is kept without a heartbeat of its command
@@ -146,7 +146,7 @@ class SiteWorker:
             case TaskKind.UNLOCK:
                 return unlock_site(task, site)
             case TaskKind.STATUS:
-                return _read_status(task, site)
+                return _read_site_status(task, site)
             case TaskKind.ASK:
                 # questions import modules that no plan needs
                 from nexusform.domains.sites.workflow.site_questions import run_question_part
@@ -158,7 +158,7 @@ class SiteWorker:
     def _prepare_site(self, task: Task, site: SiteEntry) -> SiteResult:
         """Lock and plan again; keep both if the plan is the approved one."""
         self._release_lock(task)
-        opened = open_site(task.fleet, site, os.environ)
+        opened = open_site_project(task.fleet, site, os.environ)
         if opened.project is None:
             return build_rejected_result(site.name, opened.diagnostics)
         exit_stack = ExitStack()
@@ -215,7 +215,7 @@ class SiteWorker:
 def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
     """Plan a site, and write its plan to the spool directory."""
     fleet = task.fleet
-    opened = open_site(fleet, site, os.environ)
+    opened = open_site_project(fleet, site, os.environ)
     if opened.project is None:
         return build_rejected_result(site.name, opened.diagnostics)
     if unsaved := check_unsaved_state(opened.project.context):
@@ -251,7 +251,7 @@ def _convert_paths(result: SiteResult, source: str, root: str) -> SiteResult:
         replace(
             site_diagnostic,
             file=_convert_path(site_diagnostic.file, source),
-            detail=_convert_text(site_diagnostic.detail, source),
+            detail=_convert_paths_in_text(site_diagnostic.detail, source),
         )
         for site_diagnostic in result.diagnostics
     )
@@ -264,7 +264,7 @@ def _convert_paths(result: SiteResult, source: str, root: str) -> SiteResult:
         None,
     )
     lacks_location = first_error is not None and result.reason.startswith(f"{first_error.summary}")
-    reason = _convert_text(result.reason, source)
+    reason = _convert_paths_in_text(result.reason, source)
     if first_error is not None and lacks_location:
         reason = f"{first_error.file}:{first_error.line}: {reason}"
     return replace(result, diagnostics=site_diagnostics, reason=reason.replace(f"{root}/", ""))
@@ -276,7 +276,7 @@ def _convert_path(name: str, source: str) -> str:
     return os.path.normpath(Path(source, name))
 
 
-def _convert_text(text: str, source: str) -> str:
+def _convert_paths_in_text(text: str, source: str) -> str:
     """Convert locations in a text, such as `main.nf.hcl:14,1-19`."""
 
     def convert_match(match: re.Match[str]) -> str:
@@ -387,7 +387,7 @@ def _build_apply_result(task: Task, site: SiteEntry, run: Run, plan: Plan, outco
 # --- status -----------------------------------------------------------------------------------------
 
 
-def _read_status(task: Task, site: SiteEntry) -> SiteResult:
+def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
     """Read the status of a site from its state, without a lock."""
     location = make_site_location(task.fleet, site, os.environ)
     configuration, _ = load_cached_configuration(location)

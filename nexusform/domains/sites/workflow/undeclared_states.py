@@ -26,7 +26,7 @@ from nexusform.domains.sites.workflow.site_project import make_fleet_location, n
 from nexusform.domains.sites.workflow.site_results import summarize_problem
 from nexusform.files.regular_files import FileTooLarge, NotRegularFile, read_regular
 from nexusform.interfaces.state_storage import StateBackend
-from nexusform.planning.conclusion.placement_accounting import count_names, list_kinds
+from nexusform.planning.conclusion.placement_accounting import count_names, list_placement_kinds
 from nexusform.resource_types.registry import build_registries
 from nexusform.state.objects import State
 from nexusform.workflow.opening.command_context import CommandContext
@@ -72,7 +72,7 @@ def find_undeclared_sites(
     return tuple(results)
 
 
-def record_states(opened: OpenedFleet, location: CommandContext, results: Iterable[SiteResult]) -> None:
+def record_state_locations(opened: OpenedFleet, location: CommandContext, results: Iterable[SiteResult]) -> None:
     """Record the locations of states with content; failures are ignored, since the list is only an aid."""
     assert opened.definition is not None, "a fleet that was read"
     kinds = {site.name: site.backend for site in opened.definition.sites}
@@ -152,7 +152,7 @@ def _open_known_state(
     """Open the backend of a known state: by a template, or as a local file."""
     for template in templates:
         if template.backend == known_state.backend:
-            entry = replace(template, name=name, settings=_insert_name(template.settings, name))
+            entry = replace(template, name=name, settings=_insert_site_name(template.settings, name))
             backend = _open_backend(entry, fleet)
             if (
                 backend is not None
@@ -166,7 +166,7 @@ def _open_known_state(
     )
 
 
-def _insert_name(settings: Mapping[str, object], name: str) -> dict[str, object]:
+def _insert_site_name(settings: Mapping[str, object], name: str) -> dict[str, object]:
     """Insert the name of a site into template settings."""
     return {key: value.replace(ANY_SITE, name) if isinstance(value, str) else value for key, value in settings.items()}
 
@@ -178,6 +178,6 @@ def count_placements(state: State) -> dict[str, int]:
     for address, instance in state.instances.items():
         resource_type = types.get(address.type)
         if resource_type is not None and instance.current is not None:
-            for kind in list_kinds(resource_type):
+            for kind in list_placement_kinds(resource_type):
                 counts[kind] += count_names(kind, resource_type, instance.current.attributes).total()
     return {kind: count for kind, count in sorted(counts.items()) if count}

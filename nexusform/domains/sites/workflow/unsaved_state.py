@@ -9,7 +9,7 @@ from pathlib import Path
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.state import codec
+from nexusform.state import state_codec
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.plan_files.saved_plans import decrypt_document, read_limited_file
 from nexusform.workflow.runs.run import Run
@@ -40,14 +40,14 @@ def save_unsaved_state(run: Run) -> list[Diagnostic]:
     document, problems = decrypt_document(data, location.rescue_path, location)
     if has_errors(problems):
         return problems
-    state, problems = codec.decode_state(document, location.rescue_path)
+    state, problems = state_codec.decode_state(document, location.rescue_path)
     if state is None:
         return problems
     rejection = check_lineage(run.stored.state, state, location.rescue_path)
     if rejection is not None:
         return [rejection]
     try:
-        run.project.backend.rewrite_journal(codec.encode_state(state), ())
+        run.project.backend.rewrite_journal(state_codec.encode_state(state), ())
         Path(location.rescue_path).unlink()
     except (BackendProblem, OSError) as problem:
         detail = f'The state in "{location.rescue_path}" still cannot be saved: {problem}'

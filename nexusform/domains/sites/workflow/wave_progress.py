@@ -73,7 +73,7 @@ class ApplyProgress(Struct):
         """Return True if a wave is finished."""
         return self.find_time(ProgressEvent.FINISHED, wave) is not None
 
-    def find_unfinished(self) -> str:
+    def find_unfinished_wave(self) -> str:
         """Find the wave in progress, "" if there is none."""
         started_waves = [line.wave for line in self.list_lines if line.event is ProgressEvent.STARTED]
         return next((wave for wave in started_waves if not self.is_finished(wave)), "")

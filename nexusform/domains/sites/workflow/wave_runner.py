@@ -18,7 +18,7 @@ from nexusform.diagnostics.phrases import (
     format_list,
     select_word_form,
 )
-from nexusform.domains.sites.ports import Engine, EngineError
+from nexusform.domains.sites.engine_interface import Engine, EngineError
 from nexusform.domains.sites.rendering.lock_text import format_locked_sites
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
@@ -77,7 +77,7 @@ def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | No
         if fleet_apply.progress.is_finished(wave.name):
             continue
         stop = (
-            _check_rejected(fleet_apply, wave)
+            _check_rejected_sites(fleet_apply, wave)
             or _wait_for_soak(fleet_apply, wave)
             or _request_approval(fleet_apply, wave)
             or _apply_wave(fleet_apply, wave)
@@ -89,14 +89,14 @@ def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | No
     return None
 
 
-def _check_rejected(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
+def _check_rejected_sites(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     """Stop a wave with more rejected sites than allowed, before any approval."""
     tally = _WaveCounts(wave)
     _count_rejected(fleet_apply, wave, tally)
     if not tally.stop_reason:
         return None
     tally.is_resumable = False
-    return _build_stop(fleet_apply, tally, f"{tally.explain_stop()} No changes were made in this wave.")
+    return _build_wave_stop(fleet_apply, tally, f"{tally.explain_why_stopped()} No changes were made in this wave.")
 
 
 def _count_rejected(fleet_apply: FleetApply, wave: Wave, tally: _WaveCounts) -> None:
@@ -111,13 +111,13 @@ def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     """Wait for the soak time of earlier waves with changes; return a stop if interrupted."""
     plan = fleet_apply.plan
     names = [plan_wave.name for plan_wave in plan.waves]
-    if not plan.has_work(wave.name):
+    if not plan.has_pending_sites(wave.name):
         return None
     ends = [
         finished + earlier.soak
         for earlier in plan.waves[: names.index(wave.name)]
         if earlier.soak
-        and plan.has_work(earlier.name)
+        and plan.has_pending_sites(earlier.name)
         and (finished := fleet_apply.progress.find_time(ProgressEvent.FINISHED, earlier.name)) is not None
     ]
     start_time = max(ends, default=0.0)
@@ -135,7 +135,7 @@ def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
 
 def _request_approval(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     """Request the approval of a gated wave, once. A wave without changes needs none."""
-    if not wave.needs_approval or not fleet_apply.plan.has_work(wave.name):
+    if not wave.needs_approval or not fleet_apply.plan.has_pending_sites(wave.name):
         return None
     if fleet_apply.progress.find_time(ProgressEvent.APPROVED, wave.name) is not None:
         return None
@@ -167,9 +167,9 @@ class _WaveCounts(Struct):
         self.correct_predictions += result.correct_predictions
         self.wrong_predictions += result.wrong_predictions
         self.wrong_certain += tuple(f"{result.site}: {prediction}" for prediction in result.wrong_certain)
-        self.stop_reason = self.stop_reason or self.explain_stop()
+        self.stop_reason = self.stop_reason or self.explain_why_stopped()
 
-    def explain_stop(self) -> str:
+    def explain_why_stopped(self) -> str:
         """Explain why no further site may start, "" if one may."""
         if self.failure_count > self.wave.max_failures:
             sites = format_count(self.failure_count, "site")
@@ -187,7 +187,7 @@ class _WaveCounts(Struct):
             )
         return ""
 
-    def compute_limit(self) -> int:
+    def compute_parallel_limit(self) -> int:
         """Compute the maximum of sites running at a time."""
         limits = [_UNLIMITED]
         if self.wave.max_parallel is not None:
@@ -209,7 +209,7 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     for round_number, round_names in enumerate(split_wave_by_dependencies(names, dependencies)):
         reason = _apply_site_group(fleet_apply, [sites[name] for name in round_names], tally, is_first=not round_number)
         if reason:
-            return _build_stop(fleet_apply, tally, reason)
+            return _build_wave_stop(fleet_apply, tally, reason)
     fleet_apply.observer.print_message(f'Wave "{wave.name}" is done: {_format_counts(fleet_apply, sites)}.')
     return None
 
@@ -230,17 +230,17 @@ def _apply_site_group(
     if tally.stop_reason:
         _release_site_locks(fleet_apply, prepared)
         no_changes_note = _describe_no_changes(fleet_apply, tally.wave) if is_first else ""
-        return f"{tally.stop_reason}{no_changes_note}{_describe_locks(fleet_apply, tally)}"
+        return f"{tally.stop_reason}{no_changes_note}{_describe_blocking_locks(fleet_apply, tally)}"
 
     def is_stopping() -> bool:
-        return bool(tally.stop_reason) or not tally.compute_limit() or fleet_apply.observer.is_stopping()
+        return bool(tally.stop_reason) or not tally.compute_parallel_limit() or fleet_apply.observer.is_stopping()
 
     def record_result(_: Task, result: SiteResult) -> None:
         _record_result(fleet_apply, tally, result)
 
     tasks = [_build_task(fleet_apply, TaskKind.APPLY, site) for site in prepared]
     remaining = fleet_apply.engine.run_tasks(
-        tasks, record_result, max_running=tally.compute_limit, is_stopping=is_stopping
+        tasks, record_result, max_running=tally.compute_parallel_limit, is_stopping=is_stopping
     )
     if not remaining:
         return tally.stop_reason
@@ -292,7 +292,7 @@ def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
     return f" This run made no changes; {format_count(applied, 'site')} of the wave {verb} applied before."
 
 
-def _describe_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str:
+def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str:
     """Describe all locks of a wave stopped by one, and how to release them."""
     if not any(_has_lock_error(result) for result in fleet_apply.results.values()):
         return ""
@@ -336,7 +336,7 @@ def stop_after_lost_engine(fleet_apply: FleetApply, engine: Engine, problem: Eng
     """Release the locks of sites not started by a lost engine, on another engine; return the stop. Raises
     EngineError, FileProblem.
     """
-    wave = fleet_apply.progress.find_unfinished()
+    wave = fleet_apply.progress.find_unfinished_wave()
     sites = [site.name for site in fleet_apply.plan.select_wave(wave)]
     for name in problem.running:
         reason = "The engine was lost while this site was in progress; its result is not known."
@@ -358,7 +358,7 @@ def _build_task(fleet_apply: FleetApply, kind: TaskKind, site: PlannedSite) -> T
     return Task(kind, site.name, fleet_apply.fleet, digest=site.result.digest, plan_digest=site.result.plan_digest)
 
 
-def _build_stop(fleet_apply: FleetApply, tally: _WaveCounts, reason: str) -> WaveStop:
+def _build_wave_stop(fleet_apply: FleetApply, tally: _WaveCounts, reason: str) -> WaveStop:
     """Build the stop of a wave; sites not applied are skipped."""
     wave = tally.wave
     for site in fleet_apply.plan.select_wave(wave.name):

@@ -17,13 +17,13 @@ from nexusform.cli.arguments import (
     declare_text,
 )
 from nexusform.cli.commands import define_command
-from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_variable_flags
+from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
-from nexusform.domains.testing.rendering import testing_results
-from nexusform.domains.testing.rendering.testing_results import FileReport, RunReport
-from nexusform.domains.testing.workflow.testing import FileResult, RunResult, TestOptions, find_tests, run_tests
-from nexusform.domains.testing.workflow.testing_files import DEFAULT_DIRECTORY
+from nexusform.domains.testing.rendering import test_results
+from nexusform.domains.testing.rendering.test_results import FileReport, RunReport
+from nexusform.domains.testing.workflow.test_execution import FileResult, RunResult, TestOptions, find_tests, run_tests
+from nexusform.domains.testing.workflow.test_files import DEFAULT_DIRECTORY
 from nexusform.rendering.json.json_stream import Event, create_diagnostic_event, create_version_event
 from nexusform.rendering.notation.colours import Painter
 from nexusform.workflow.opening.system_io import SystemClock, write_output
@@ -71,7 +71,7 @@ def test(arguments: TestArguments) -> int:
 def _build_file_report(result: FileResult, screen: Screen, *, verbose: bool) -> FileReport:
     runs = []
     for run in result.runs:
-        details = _render_details(run, result.sources, screen) if verbose else ""
+        details = _render_run_details(run, result.sources, screen) if verbose else ""
         runs.append(_build_run_report(run, details))
     return FileReport(
         name=result.name,
@@ -88,7 +88,7 @@ def _build_run_report(run: RunResult, details: str = "") -> RunReport:
     )
 
 
-def _render_details(run: RunResult, sources: Mapping[str, SourceFile], screen: Screen) -> str:
+def _render_run_details(run: RunResult, sources: Mapping[str, SourceFile], screen: Screen) -> str:
     from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
     from nexusform.rendering.text.state_text import render_state
     from nexusform.resource_types.registry import build_registries
@@ -112,7 +112,7 @@ def _write_junit(path: str, files: Iterable[FileReport]) -> list[Diagnostic]:
     if not path:
         return []
     try:
-        write_output(path, testing_results.render_test_junit(files).encode())
+        write_output(path, test_results.render_test_junit(files).encode())
     except OSError as problem:
         detail = f'"{path}" cannot be written: {problem.strerror}.'
         return [build_error("unwritable-junit-report", detail)]
@@ -150,9 +150,9 @@ class _TextReporter:
 
     def report_file(self, file: FileReport) -> None:
         """Print a file with its runs and diagnostics."""
-        self._screen.print_text(testing_results.render_file_line(file, self._paint))
+        self._screen.print_text(test_results.render_file_line(file, self._paint))
         for run in file.runs:
-            self._screen.print_text(testing_results.render_run_line(run, self._paint))
+            self._screen.print_text(test_results.render_run_line(run, self._paint))
             if run.details:
                 self._screen.print_text(f"\n{run.details}")
             self._screen.print_diagnostics(run.diagnostics, file.sources)
@@ -161,7 +161,7 @@ class _TextReporter:
     def report_summary(self, files: Iterable[FileReport]) -> None:
         """Print the counts."""
         sys.stderr.flush()
-        self._screen.print_text(f"\n{testing_results.render_summary_line(list(files), self._paint)}")
+        self._screen.print_text(f"\n{test_results.render_summary_line(list(files), self._paint)}")
 
 
 class _JsonReporter:
@@ -177,37 +177,37 @@ class _JsonReporter:
 
     def report_start(self, runs: Mapping[str, Iterable[str]]) -> None:
         """Write the files and runs to execute."""
-        self._write(testing_results.build_abstract_event({f: list(names) for f, names in runs.items()}, _format_now()))
+        self._write(test_results.build_abstract_event({f: list(names) for f, names in runs.items()}, _format_now()))
 
     def report_file_start(self, file: str) -> None:
         """Write the start of a file."""
-        self._write(testing_results.build_file_progress_event(file, "starting", _format_now()))
+        self._write(test_results.build_file_progress_event(file, "starting", _format_now()))
 
     def report_run_start(self, file: str, run: str) -> None:
         """Write the start of a run."""
-        self._write(testing_results.build_run_progress_event(file, run, "starting", _format_now()))
+        self._write(test_results.build_run_progress_event(file, run, "starting", _format_now()))
 
     def report_run_end(self, file: FileResult, run: RunResult) -> None:
         """Write the result of a run and its diagnostics."""
-        for event in testing_results.list_run_events(file.name, _build_run_report(run), file.sources, _format_now()):
+        for event in test_results.list_run_events(file.name, _build_run_report(run), file.sources, _format_now()):
             self._write(event)
 
     def report_file_teardown(self, file: str) -> None:
         """Write the start of a file's teardown."""
-        self._write(testing_results.build_file_progress_event(file, "teardown", _format_now()))
+        self._write(test_results.build_file_progress_event(file, "teardown", _format_now()))
 
     def report_run_teardown(self, file: str, run: str) -> None:
         """Write the teardown of the state last changed by this run."""
-        self._write(testing_results.build_run_progress_event(file, run, "teardown", _format_now()))
+        self._write(test_results.build_run_progress_event(file, run, "teardown", _format_now()))
 
     def report_file(self, file: FileReport) -> None:
         """Write the result of a file."""
-        for event in testing_results.list_file_events(file, _format_now()):
+        for event in test_results.list_file_events(file, _format_now()):
             self._write(event)
 
     def report_summary(self, files: Iterable[FileReport]) -> None:
         """Write the counts."""
-        self._write(testing_results.build_summary_event(list(files), _format_now()))
+        self._write(test_results.build_summary_event(list(files), _format_now()))
 
     def _write(self, event: Event) -> None:
         from nexusform.rendering.notation.json_values import encode_value

@@ -16,7 +16,7 @@ from nexusform.cli.arguments import declare_flag_group, declare_text
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.files.external_files import explain_untrusted_file, is_untrusted
+from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path
 from nexusform.files.regular_files import read_regular
 
 _MAX_TOKEN_BYTES: Final = 4096
@@ -47,9 +47,9 @@ def serve_sol003(arguments: ServeArguments) -> int:
     gives the same answers. Without a certificate and a token only loopback addresses are allowed.
     SIGTERM and Ctrl-C end the server.
     """
+    from nexusform.domains.vnf.serving.grant_decisions import list_planned_grants
     from nexusform.domains.vnf.serving.grant_journal import GrantJournal
     from nexusform.domains.vnf.serving.grant_server import GrantServer
-    from nexusform.domains.vnf.serving.grants import list_planned_grants
     from nexusform.domains.vnf.serving.vnf_packages import list_packages
     from nexusform.workflow.opening.system_io import RealFiles
     from nexusform.workflow.plan_files.saved_plans import read_plan
@@ -57,7 +57,7 @@ def serve_sol003(arguments: ServeArguments) -> int:
     host, port = _parse_address(arguments.listen)
     context = create_context()
     for flag, path in zip(_OPERATOR_FLAGS, (arguments.tls_cert, arguments.tls_key, arguments.token_file), strict=True):
-        if path and is_untrusted(path, context.confinement):
+        if path and is_untrusted_path(path, context.confinement):
             raise click.UsageError(explain_untrusted_file(flag, path, "a pull request could replace it"))
     token = _read_token(arguments.token_file)
     tls = _build_tls_context(arguments)

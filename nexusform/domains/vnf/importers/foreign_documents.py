@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from nexusform.documents.field_shapes import get_mapping
+from nexusform.documents.field_validation import get_mapping
 
 _Document = Mapping[str, Any]
 

@@ -9,8 +9,8 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.documents.yaml_documents import DocumentFindings, Node, parse_whole_number
-from nexusform.domains.vnf.importers.hot_values import Reference, Template, UnresolvedValue
-from nexusform.domains.vnf.importers.vnf_model import (
+from nexusform.domains.vnf.importers.hot_values import ResourceReference, Template, UnresolvedValue
+from nexusform.domains.vnf.importers.vnf_records import (
     CORRECTED,
     IGNORED,
     INVALID_DOCUMENT,
@@ -117,11 +117,11 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
     return number
 
 
-def build_rules(
-    groups: Mapping[Reference, ServerGroup], members: Sequence[tuple[str, Any, Node, DocumentFindings]]
+def build_placement_rules(
+    groups: Mapping[ResourceReference, ServerGroup], members: Sequence[tuple[str, Any, Node, DocumentFindings]]
 ) -> tuple[PlacementRule, ...]:
     """Return one rule per group with members. `members` are (VDU, resolved scheduler_hints, node, notes)."""
-    vdus_by_group: dict[Reference, list[str]] = {}
+    vdus_by_group: dict[ResourceReference, list[str]] = {}
     for vdu, value, node, notes in members:
         group_reference = _find_group(vdu, value, node, notes, groups)
         if group_reference is not None:
@@ -157,8 +157,8 @@ def build_rules(
 
 
 def _find_group(
-    vdu: str, value: Any, node: Node, notes: DocumentFindings, groups: Mapping[Reference, ServerGroup]
-) -> Reference | None:
+    vdu: str, value: Any, node: Node, notes: DocumentFindings, groups: Mapping[ResourceReference, ServerGroup]
+) -> ResourceReference | None:
     """Return the group in the scheduler_hints of a VDU, by reference or by name."""
     group_name = value
     if isinstance(value, dict):
@@ -170,7 +170,7 @@ def _find_group(
         group_name = value.get("group")
     if group_name in (None, "", []):
         return None
-    if isinstance(group_name, Reference):
+    if isinstance(group_name, ResourceReference):
         if group_name in groups:
             return group_name
         group_names = [group.name for group in groups.values()]
@@ -234,13 +234,13 @@ class HotReading(Struct):
     open_templates: dict[str, Node | None] = field(default_factory=dict)
     vdus: dict[str, Vdu] = field(default_factory=dict)
     scaling_groups: dict[str, str] = field(default_factory=dict)
-    groups: dict[Reference, ServerGroup] = field(default_factory=dict)
+    groups: dict[ResourceReference, ServerGroup] = field(default_factory=dict)
     members: list[tuple[str, Any, Node, DocumentFindings]] = field(default_factory=list)
     policies: dict[str, tuple[str, int]] = field(default_factory=dict)
     resource_count: int = 0
 
 
-def get_type(body: Node) -> str:
+def get_resource_type(body: Node) -> str:
     """Return the type of a resource."""
     return body.get_node("type").text or body.get_node("Type").text
 
@@ -254,7 +254,7 @@ def get_properties(body: Node) -> Node:
 # --- repetition --------------------------------------------------------------------------------
 
 
-class _GroupSizes(NamedTuple):
+class _ScalingGroupSizes(NamedTuple):
     """Minimum, maximum (None: unbounded) and initial number of a group's members; whether the initial one is
     explicit, and its location.
     """
@@ -290,28 +290,28 @@ def compute_group_repetition(
     )
 
 
-def _parse_fixed_sizes(template: Template, body: Node) -> _GroupSizes:
+def _parse_fixed_sizes(template: Template, body: Node) -> _ScalingGroupSizes:
     """Return the sizes of a ResourceGroup: its count, else one."""
     count_node = get_properties(body).get_node("count")
-    count = _parse_count(template, count_node)
+    count = _parse_instance_count(template, count_node)
     number = 1 if count is None else count
-    return _GroupSizes(number, number, number, count is not None or count_node.is_absent, count_node)
+    return _ScalingGroupSizes(number, number, number, count is not None or count_node.is_absent, count_node)
 
 
-def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _GroupSizes:
+def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _ScalingGroupSizes:
     """Return the sizes of a scaling group; the initial one is the desired capacity, else the minimum, else one."""
     name, body = resource
     properties = get_properties(body)
-    min_size = _parse_count(template, find_first_property(properties, "min_size", "MinSize"))
-    maximum = _parse_count(template, find_first_property(properties, "max_size", "MaxSize"))
+    min_size = _parse_instance_count(template, find_first_property(properties, "min_size", "MinSize"))
+    maximum = _parse_instance_count(template, find_first_property(properties, "max_size", "MaxSize"))
     desired_node = find_first_property(properties, *_DESIRED)
-    desired = _parse_count(template, desired_node)
+    desired = _parse_instance_count(template, desired_node)
     minimum = min_size or 0
     members = next((number for number in (desired, min_size) if number is not None), 1)
     for wrong in _describe_contradictions(members, minimum, maximum):
         template.notes.add_error(properties, INVALID_DOCUMENT, f'the group "{name}" {wrong}.')
     is_explicit = desired is not None or (desired_node.is_absent and min_size is not None)
-    return _GroupSizes(minimum, maximum, members, is_explicit, desired_node)
+    return _ScalingGroupSizes(minimum, maximum, members, is_explicit, desired_node)
 
 
 def find_first_property(node: Node, *names: str) -> Node:
@@ -329,7 +329,7 @@ def _describe_contradictions(members: int, least: int, most: int | None) -> Iter
         yield f"requests {members} members, less than its min_size of {least}"
 
 
-def _parse_count(template: Template, node: Node) -> int | None:
+def _parse_instance_count(template: Template, node: Node) -> int | None:
     """Return a number of members or servers; None if it is absent or invalid."""
     if node.is_absent:
         return None
@@ -351,7 +351,7 @@ _SOFTWARE_VNIC_TYPES: Final = ("normal", "baremetal", "smart-nic")
 # --- servers -----------------------------------------------------------------------------------
 
 
-def add_server(
+def add_server_vdu(
     reading: HotReading,
     template: Template,
     name: str,
@@ -380,7 +380,7 @@ def add_server(
         return
     flavor = template.resolve_value(properties.get_node("flavor"))
     image = template.resolve_value(properties.get_node("image"))
-    size = _parse_size(template, flavor)
+    size = _parse_flavor_size(template, flavor)
     origin = Origin(notes.file, properties.line)
     own_hints = properties.get_node(HINTS)
     # Tacker's driver reads only the hints passed by the top template, never a nested one.
@@ -402,10 +402,10 @@ def add_server(
     if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):
         text = f"{repeat.unknown_count.description}; set it in parameters. Until then, the minimum (or 1) is used."
         repeat.unknown_count.notes.add_warning(repeat.unknown_count.node, WITHOUT_A_NUMBER, text)
-    _add_membership(reading, template, vdu_name, properties, hints)
+    _add_group_membership(reading, template, vdu_name, properties, hints)
 
 
-def check_port(name: str, properties: Node, template: Template) -> None:
+def check_sriov_port(name: str, properties: Node, template: Template) -> None:
     """Report a port with a PCI device."""
     node = properties.get_node(_VNIC_TYPE)
     vnic_type = template.resolve_value(node)
@@ -417,7 +417,7 @@ def check_port(name: str, properties: Node, template: Template) -> None:
         template.notes.add_warning(node, IGNORED, detail)
 
 
-def _add_membership(
+def _add_group_membership(
     reading: HotReading, template: Template, vdu_name: str, properties: Node, hints: tuple[InheritedSchedulerHints, ...]
 ) -> None:
     """Record the group membership of a server: its own hints, else the nearest around it; zones are ignored."""
@@ -437,9 +437,9 @@ def _add_membership(
             nearest_hints.notes.add_error(nearest_hints.node, INVALID_DOCUMENT, detail)
 
 
-def _parse_size(template: Template, flavor: object) -> VduSize:
+def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
     """Return the size of a flavor defined in the template; a flavor name alone has no size."""
-    if not isinstance(flavor, Reference) or flavor.scope != template.scope:
+    if not isinstance(flavor, ResourceReference) or flavor.scope != template.scope:
         return VduSize()
     flavor_properties = get_properties(template.root.get_node("resources", flavor.name))
     ram = parse_whole_number(template.resolve_value(flavor_properties.get_node("ram")))
@@ -450,7 +450,7 @@ def _parse_size(template: Template, flavor: object) -> VduSize:
     )
 
 
-def build_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
+def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
     """Return one aspect per scaling group: from its desired to its maximum size."""
     aspects: dict[str, ScalingAspect] = {}
     for name, group in reading.scaling_groups.items():

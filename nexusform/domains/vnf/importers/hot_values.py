@@ -22,7 +22,7 @@ class UnresolvedValue(Struct, frozen=True):
     description: str
 
 
-class Reference(Struct, frozen=True):
+class ResourceReference(Struct, frozen=True):
     """Resource of a template; `scope` identifies the template."""
 
     scope: str
@@ -116,7 +116,7 @@ def _resolve_get_param(argument: Any, template: Template, depth: int) -> Any:
 
 
 def _resolve_get_resource(argument: Any, template: Template, _depth: int) -> Any:
-    return Reference(template.scope, argument) if isinstance(argument, str) else UnresolvedValue("a resource")
+    return ResourceReference(template.scope, argument) if isinstance(argument, str) else UnresolvedValue("a resource")
 
 
 def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:

@@ -12,10 +12,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import suggest_name
-from nexusform.documents.field_shapes import list_mappings
+from nexusform.documents.field_validation import list_mappings
 from nexusform.documents.yaml_documents import DocumentFindings, Node
 from nexusform.domains.vnf.importers.tosca_topology import parse_instance_count
-from nexusform.domains.vnf.importers.vnf_model import (
+from nexusform.domains.vnf.importers.vnf_records import (
     IGNORED,
     INVALID_DOCUMENT,
     MACHINE,
@@ -42,7 +42,7 @@ _MIB_OF_A_GB: Final = 1024
 _MAX_SIZE: Final = 10**6
 
 
-class _Context(Struct, frozen=True):
+class _DescriptorContext(Struct, frozen=True):
     """Names of the VDUs of a descriptor, and its notes."""
 
     vdus: Sequence[str]
@@ -91,13 +91,13 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
         notes.add_warning(unit, IGNORED, detail)
     if flavour is None:
         return Vnf()
-    context = _Context(tuple(bodies), notes)
+    context = _DescriptorContext(tuple(bodies), notes)
     profiles: dict[str, Node] = {}
     for profile in flavour.get_node("vdu-profile").list_items():
         name = context.find_vdu(profile.get_node("id"), "a vdu-profile")
         if name:
             profiles.setdefault(name, profile)
-    levels = tuple(_list_levels(flavour, context))
+    levels = tuple(_list_instantiation_levels(flavour, context))
     default = _select_default_level(flavour, levels, notes)
     default_body = next((level for level in levels if level.name == default), None)
     sizes = default_body.sizes if default_body is not None else {}
@@ -107,7 +107,7 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
     return Vnf(
         vdus=vdus,
         rules=tuple(_list_rules(flavour, profiles, context)),
-        aspects=tuple(_list_aspects(flavour, context)),
+        aspects=tuple(_list_scaling_aspects(flavour, context)),
         levels=levels,
         default_level=default,
     )
@@ -176,7 +176,7 @@ def _build_vdu(
     return Vdu(
         name=name,
         origin=Origin(notes.file, body.line),
-        size=_parse_size(name, body, descriptor, notes),
+        size=_parse_vdu_size(name, body, descriptor, notes),
         minimum=minimum,
         maximum=upper,
         initial=max(minimum, 1) if level is None else max(level, minimum),
@@ -185,7 +185,7 @@ def _build_vdu(
     )
 
 
-def _parse_size(name: str, body: Node, descriptor: Node, notes: DocumentFindings) -> VduSize:
+def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFindings) -> VduSize:
     """Return the processors, memory and disk of a VDU from the referenced descriptions."""
     computes = _collect_by_id(descriptor.get_node("virtual-compute-desc"), "virtual-compute-desc", notes)
     compute_reference = body.get_node("virtual-compute-desc")
@@ -198,16 +198,16 @@ def _parse_size(name: str, body: Node, descriptor: Node, notes: DocumentFindings
             f'the VDU "{name}" has no defined virtual-compute-desc; its size is unknown.{hint}',
         )
         compute = Node(None, body.position)
-    cpus = _parse_amount(compute.get_node("virtual-cpu", "num-virtual-cpu"), notes)
-    memory = _parse_amount(compute.get_node("virtual-memory", "size"), notes)
+    cpus = _parse_positive_number(compute.get_node("virtual-cpu", "num-virtual-cpu"), notes)
+    memory = _parse_positive_number(compute.get_node("virtual-memory", "size"), notes)
     return VduSize(
         None if cpus is None else ceil(cpus),
         None if memory is None else convert_to_gib(ceil(memory * _MIB_OF_A_GB)),
-        _sum_disks(body, descriptor, notes),
+        _sum_local_disks(body, descriptor, notes),
     )
 
 
-def _sum_disks(body: Node, descriptor: Node, notes: DocumentFindings) -> int | None:
+def _sum_local_disks(body: Node, descriptor: Node, notes: DocumentFindings) -> int | None:
     """Return the local disks of a VDU in GiB; persistent ones are separate volumes."""
     storages = {
         _get_name(storage_body.get_node("id")): storage_body
@@ -220,12 +220,12 @@ def _sum_disks(body: Node, descriptor: Node, notes: DocumentFindings) -> int | N
             hint = suggest_name(storage_name, storages)
             notes.add_warning(node, IGNORED, f'the virtual-storage-desc "{storage_name}" is not defined.{hint}')
         elif "persistent" not in storage.get_node("type-of-storage").text:
-            size = _parse_amount(storage.get_node("size-of-storage"), notes)
+            size = _parse_positive_number(storage.get_node("size-of-storage"), notes)
             sizes += [] if size is None else [ceil(size)]
     return sum(sizes) if sizes else None
 
 
-def _parse_amount(node: Node, notes: DocumentFindings) -> float | None:
+def _parse_positive_number(node: Node, notes: DocumentFindings) -> float | None:
     """Return a number above 0, also from a text; None if it is absent or invalid, with a warning."""
     if node.is_absent:
         return None
@@ -242,7 +242,7 @@ def _parse_amount(node: Node, notes: DocumentFindings) -> float | None:
 # --- levels and scaling ------------------------------------------------------------------------
 
 
-def _list_levels(flavour: Node, context: _Context) -> Iterator[InstantiationLevel]:
+def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> Iterator[InstantiationLevel]:
     for name, body in _collect_by_id(
         flavour.get_node("instantiation-level"), "instantiation-level", context.notes
     ).items():
@@ -279,7 +279,7 @@ def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], n
     return names[0] if names else ""
 
 
-def _list_aspects(flavour: Node, context: _Context) -> Iterator[ScalingAspect]:
+def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterator[ScalingAspect]:
     """Yield the scaling aspects of the flavour with the VMs added per level."""
     for name, body in _collect_by_id(flavour.get_node("scaling-aspect"), "scaling-aspect", context.notes).items():
         details = body.get_node("aspect-delta-details")
@@ -302,7 +302,7 @@ def _list_aspects(flavour: Node, context: _Context) -> Iterator[ScalingAspect]:
 # --- rules -------------------------------------------------------------------------------------
 
 
-def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _Context) -> Iterator[PlacementRule]:
+def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _DescriptorContext) -> Iterator[PlacementRule]:
     """Yield the rules of the flavour's groups and profiles."""
     groups = _collect_by_id(flavour.get_node(_GROUP), _GROUP, context.notes)
     members: dict[str, list[str]] = {name: [] for name in groups}
@@ -319,14 +319,14 @@ def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _Context) 
         if not members[name]:
             context.notes.add_warning(body, IGNORED, f'the group "{name}" has no VDU; it is ignored.')
             continue
-        yield from _build_rule(name, body, ("type", "scope"), tuple(members[name]), context.notes)
+        yield from _build_placement_rule(name, body, ("type", "scope"), tuple(members[name]), context.notes)
     for vdu, profile in profiles.items():
         for number, body in enumerate(profile.get_node(_LOCAL_RULE).list_items(), 1):
             name = f"{vdu}-{number}"
-            yield from _build_rule(name, body, ("affinity-type", "affinity-scope"), (vdu,), context.notes)
+            yield from _build_placement_rule(name, body, ("affinity-type", "affinity-scope"), (vdu,), context.notes)
 
 
-def _build_rule(
+def _build_placement_rule(
     name: str, body: Node, keys: tuple[str, str], vdus: tuple[str, ...], notes: DocumentFindings
 ) -> Iterator[PlacementRule]:
     """Yield one rule, if its type and scope apply to machines, racks or sites."""

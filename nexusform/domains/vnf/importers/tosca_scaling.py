@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.documents.yaml_documents import DocumentFindings, Node
 from nexusform.domains.vnf.importers.tosca_topology import Topology, parse_instance_count
-from nexusform.domains.vnf.importers.vnf_model import (
+from nexusform.domains.vnf.importers.vnf_records import (
     CORRECTED,
     IGNORED,
     INVALID_DOCUMENT,
@@ -79,7 +79,7 @@ def parse_legacy_placement(
     return is_affinity, strict.data is not False
 
 
-class Scaling(Struct, frozen=True):
+class ScalingPolicies(Struct, frozen=True):
     """Initial sizes (with their nodes) and bounds by VDU, aspects, and instantiation levels."""
 
     initial: Mapping[str, tuple[int, Node]] = field(default_factory=dict)
@@ -97,17 +97,17 @@ class _Deltas(Struct, frozen=True):
     body: Node
 
 
-def parse_scaling(topology: Topology, notes: DocumentFindings) -> Scaling:
+def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicies:
     """Return all instance numbers from the policies."""
     initial: dict[str, tuple[int, Node]] = {}
     for name, body in _select_policies(topology, "VduInitialDelta"):
         amount = topology.resolve_value(body.get_node("properties", "initial_delta", "number_of_instances"))
         number = parse_instance_count(amount, notes)
-        for vdu in _collect_targets(name, body, topology, notes):
+        for vdu in _collect_policy_targets(name, body, topology, notes):
             if number is not None:
                 initial[vdu] = (number, amount)
-    deltas = _collect_deltas(topology, notes)
-    aspects = tuple(_list_aspects(topology, deltas, notes))
+    deltas = _collect_scaling_deltas(topology, notes)
+    aspects = tuple(_list_scaling_aspects(topology, deltas, notes))
     for aspect, deltas_by_vdu in deltas.items():
         if all(known_aspect.name != aspect for known_aspect in aspects):
             first_deltas = next(iter(deltas_by_vdu.values()))
@@ -125,14 +125,14 @@ def parse_scaling(topology: Topology, notes: DocumentFindings) -> Scaling:
             initial.setdefault(vdu, (legacy.initial, legacy.node))
             bounds[vdu] = legacy.minimum, legacy.maximum
     levels, default = _parse_levels(topology, notes)
-    return Scaling(initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds)
+    return ScalingPolicies(initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds)
 
 
 def _select_policies(topology: Topology, kind: str) -> Iterator[tuple[str, Node]]:
     return ((name, body) for name, body in topology.policies if topology.get_kind(body) == kind)
 
 
-def _collect_targets(name: str, body: Node, topology: Topology, notes: DocumentFindings) -> list[str]:
+def _collect_policy_targets(name: str, body: Node, topology: Topology, notes: DocumentFindings) -> list[str]:
     """Return the nodes targeted by a policy; unknown ones are reported."""
     targets = body.get_node("targets").list_texts()
     if not targets:
@@ -151,7 +151,7 @@ def _collect_targets(name: str, body: Node, topology: Topology, notes: DocumentF
 # --- aspects -----------------------------------------------------------------------------------
 
 
-def _collect_deltas(topology: Topology, notes: DocumentFindings) -> dict[str, dict[str, _Deltas]]:
+def _collect_scaling_deltas(topology: Topology, notes: DocumentFindings) -> dict[str, dict[str, _Deltas]]:
     """Return the VMs added by the steps of each aspect to each VDU."""
     by_aspect: dict[str, dict[str, _Deltas]] = {}
     for name, body in _select_policies(topology, "VduScalingAspectDeltas"):
@@ -161,7 +161,7 @@ def _collect_deltas(topology: Topology, notes: DocumentFindings) -> dict[str, di
             number = parse_instance_count(topology.resolve_value(part.get_node("number_of_instances")), notes)
             if number is not None:
                 amounts[delta] = number
-        for vdu in _collect_targets(name, body, topology, notes):
+        for vdu in _collect_policy_targets(name, body, topology, notes):
             existing_deltas = by_aspect.setdefault(aspect, {}).get(vdu)
             if existing_deltas is not None:
                 _warn_duplicate_deltas(aspect, vdu, (existing_deltas, _Deltas(name, amounts, body)), topology, notes)
@@ -190,7 +190,7 @@ def _warn_duplicate_deltas(
     )
 
 
-def _list_aspects(
+def _list_scaling_aspects(
     topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]], notes: DocumentFindings
 ) -> Iterator[ScalingAspect]:
     """Yield the scaling aspects with the VMs added per step."""
@@ -203,7 +203,7 @@ def _list_aspects(
                 notes.add_warning(
                     part, IGNORED, f'the aspect "{name}" scales no VDU: no VduScalingAspectDeltas names it.'
                 )
-            _check_deltas(name, order, deltas_by_vdu, part, notes)
+            _check_delta_names(name, order, deltas_by_vdu, part, notes)
             steps = []
             for vdu, vdu_deltas in deltas_by_vdu.items():
                 ids = order or list(vdu_deltas.amounts)
@@ -211,7 +211,7 @@ def _list_aspects(
             yield ScalingAspect(name, maximum or 0, tuple(steps), Origin(notes.file, part.line))
 
 
-def _check_deltas(
+def _check_delta_names(
     aspect: str, order: list[str], deltas_by_vdu: Mapping[str, _Deltas], part: Node, notes: DocumentFindings
 ) -> None:
     for delta in order:
@@ -232,7 +232,7 @@ def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[In
     """Return the instantiation levels, and the name of the default one ("" = none)."""
     sizes: dict[str, dict[str, int]] = {}
     for name, body in _select_policies(topology, "VduInstantiationLevels"):
-        targets = _collect_targets(name, body, topology, notes)
+        targets = _collect_policy_targets(name, body, topology, notes)
         for level, part in body.get_node("properties", "levels").list_fields():
             number = parse_instance_count(topology.resolve_value(part.get_node("number_of_instances")), notes)
             if number is not None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.documents.yaml_documents import DocumentFindings, Node
-from nexusform.domains.vnf.importers.vnf_model import CORRECTED, IGNORED, INVALID_DOCUMENT, MAX_INSTANCES
+from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, MAX_INSTANCES
 
 _PARTS: Final = ("node_templates", "node_template", "groups", "policies")
 _BODY: Final = ("type", "members", "targets", "properties", "description")
@@ -150,10 +150,10 @@ def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iter
     if section.data not in (None, "...") and not isinstance(section.data, (dict, list)):
         notes.add_warning(section, IGNORED, f"expected {noun} definitions by name; this is ignored.")
     for part in parts:
-        yield from _list_indented(part, noun, notes)
+        yield from _list_misindented_definitions(part, noun, notes)
 
 
-def _list_indented(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
+def _list_misindented_definitions(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
     """Yield the bodies of a map; a body not indented under its name is assigned to it."""
     stray_fields = {key: body for key, body in part.list_fields() if key in _BODY and not _is_definition(body)}
     is_assigned = False

@@ -16,7 +16,7 @@ import yaml
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error, suggest_name
-from nexusform.documents.field_shapes import get_list, get_mapping, get_text, get_value
+from nexusform.documents.field_validation import get_list, get_mapping, get_text, get_value
 from nexusform.domains.vnf.importers.foreign_documents import describe_foreign_kind
 from nexusform.domains.vnf.importers.sol006 import list_flavours
 from nexusform.language.evaluation_run import FileProblem, Files
@@ -62,7 +62,7 @@ def read_package(path: str, flavour_id: str, files: Files) -> VnfPackage:
         is_file = files.is_file(path)
     except FileProblem:  # a directory, or a path that looking into it refuses as well
         is_file = False
-    source = _Zip(files.read(path)) if is_file else _Folder(path, files)
+    source = _PackageZip(files.read(path)) if is_file else _PackageFolder(path, files)
     texts = _LimitedReader(source)
     definitions = _load_definitions(source.names, texts)
     # The documents with VDUs by deployment flavour ("" without a name).
@@ -90,7 +90,7 @@ def _build_error(detail: str) -> DiagnosticsError:
 # --- sources -----------------------------------------------------------------------------------
 
 
-class _Folder:
+class _PackageFolder:
     def __init__(self, path: str, files: Files) -> None:
         self._path = path.rstrip("/")
         self._files = files
@@ -101,7 +101,7 @@ class _Folder:
         return _decode_text(name, self._files.read(f"{self._path}/{name}"))
 
 
-class _Zip:
+class _PackageZip:
     def __init__(self, content: bytes) -> None:
         if content.startswith(_GZIP):
             raise _build_error("It is a packed tar (OSM format). Unpack it and use the folder.")
@@ -113,7 +113,7 @@ class _Zip:
         if len(entries) > _MAX_FILES:
             raise _build_error(f"It contains {len(entries):,} files; the maximum is {_MAX_FILES:,}.")
         for entry in entries:
-            _check_path(entry.filename, entry.orig_filename)
+            _check_package_path(entry.filename, entry.orig_filename)
         self.names: Sequence[str] = sorted({entry.filename for entry in entries if not entry.is_dir()})
 
     def read(self, name: str) -> str:
@@ -127,7 +127,7 @@ class _Zip:
             ) from None
 
 
-def _check_path(*names: str) -> None:
+def _check_package_path(*names: str) -> None:
     for name in names:
         parts = name.replace("\\", "/").split("/")
         if name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
@@ -177,7 +177,7 @@ _ReadFile = Callable[[str, str], str]
 
 def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefinitions]:
     """Return the entry document, its imports, and documents in its folder: Tacker searches for flavours there."""
-    entry, named_by = _find_entry(names, read)
+    entry, named_by = _find_entry_definitions(names, read)
     if not entry:
         return []
     definitions: dict[str, _ToscaDefinitions] = {}
@@ -198,18 +198,18 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefin
         except (yaml.YAMLError, RecursionError, ValueError):
             raise _build_error(f"{name} in it is not valid YAML.") from None
         definitions[name] = _ToscaDefinitions(text, get_mapping(document))
-        imports = [_resolve_path(imported, name) for imported in _list_imports(definitions[name].content)]
+        imports = [_resolve_package_path(imported, name) for imported in _list_imports(definitions[name].content)]
         queue += [(imported, name) for imported in imports if imported in names or not _is_standard(imported)]
     return list(definitions.values())
 
 
-def _find_entry(names: Sequence[str], read: _ReadFile) -> tuple[str, str]:
+def _find_entry_definitions(names: Sequence[str], read: _ReadFile) -> tuple[str, str]:
     """Return the entry definitions and the file that names them; both "" for a package of HOT files alone."""
     if META in names:
         match = _ENTRY.search(read(META, META))
         if match is None:
             raise _build_error(f"{META} has no Entry-Definitions.")
-        return _resolve_path(match[1], ""), META
+        return _resolve_package_path(match[1], ""), META
     top_files = [name for name in names if "/" not in name and name.endswith(_DOCUMENTS)]
     if len(top_files) == 1:
         return top_files[0], "The package"
@@ -223,9 +223,9 @@ def _is_standard(name: str) -> bool:
     return posixpath.basename(name).startswith("etsi_nfv_sol001")
 
 
-def _resolve_path(path: str, base_file: str) -> str:
+def _resolve_package_path(path: str, base_file: str) -> str:
     name = posixpath.normpath(posixpath.join(posixpath.dirname(base_file), path))
-    _check_path(name)
+    _check_package_path(name)
     return name
 
 

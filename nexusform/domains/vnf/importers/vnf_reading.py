@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.documents.text_positions import TextPosition
 from nexusform.documents.yaml_documents import DocumentFindings
-from nexusform.domains.vnf.importers.hot import BASE_HOT, HotVnf, parse_hot
-from nexusform.domains.vnf.importers.tosca import parse_vnfd
-from nexusform.domains.vnf.importers.vnf_model import (
+from nexusform.domains.vnf.importers.hot_template import BASE_HOT, HotVnf, parse_hot
+from nexusform.domains.vnf.importers.tosca_vnfd import parse_vnfd
+from nexusform.domains.vnf.importers.vnf_records import (
     CONTRADICTORY,
     INVALID_DOCUMENT,
     MACHINE,
@@ -25,21 +25,21 @@ from nexusform.domains.vnf.importers.vnf_model import (
     VduSize,
     Vnf,
     VnfSources,
-    compute_counts,
     compute_maximum_counts,
+    compute_vdu_counts,
 )
 
 VNFD = "vnfd"
 
 
-class VnfReading(Struct, frozen=True):
+class VnfDocuments(Struct, frozen=True):
     """VNF, and the findings of all documents."""
 
     vnf: Vnf
     findings: tuple[Problem, ...]
 
 
-def read_vnf(sources: VnfSources) -> VnfReading:
+def read_vnf(sources: VnfSources) -> VnfDocuments:
     """Read and merge the documents. Never raises for invalid input."""
     notes = DocumentFindings(VNFD)
     descriptor = None
@@ -69,7 +69,7 @@ def read_vnf(sources: VnfSources) -> VnfReading:
         by_file[name].add_error(
             TextPosition(1, 1), INVALID_DOCUMENT, "no VDU found: no Vdu.Compute node and no OS::Nova::Server."
         )
-    return VnfReading(vnf, tuple(chain.from_iterable(document_notes.findings for document_notes in all_notes)))
+    return VnfDocuments(vnf, tuple(chain.from_iterable(document_notes.findings for document_notes in all_notes)))
 
 
 # --- both documents ----------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def read_vnf(sources: VnfSources) -> VnfReading:
 def _merge_documents(descriptor: Vnf, template: HotVnf, notes: dict[str, DocumentFindings]) -> Vnf:
     """Return the VNF of the VNFD with the additions of its HOT file."""
     hot = template.vnf
-    sizes = compute_counts(descriptor).numbers
+    sizes = compute_vdu_counts(descriptor).numbers
     vdus = [_merge_vdu(vdu, hot.find_vdu(vdu.name), sizes[vdu.name], notes) for vdu in descriptor.vdus]
     for hot_vdu in hot.vdus:
         if descriptor.find_vdu(hot_vdu.name) is None:
@@ -118,10 +118,10 @@ def _merge_vdu(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str
     if not hot_vdu.has_count:
         return merged_vdu
     if vdu.has_count and current_size != hot_vdu.initial:
-        _warn_difference(hot_vdu, vdu, f"has {hot_vdu.initial} servers here and {current_size}", notes)
+        _warn_vdu_difference(hot_vdu, vdu, f"has {hot_vdu.initial} servers here and {current_size}", notes)
     if vdu.has_bounds and (vdu.minimum, vdu.maximum) != (hot_vdu.minimum, hot_vdu.maximum):
-        _warn_difference(
-            hot_vdu, vdu, f"may have {_format_bounds(hot_vdu)} servers here and {_format_bounds(vdu)}", notes
+        _warn_vdu_difference(
+            hot_vdu, vdu, f"may have {_format_vdu_bounds(hot_vdu)} servers here and {_format_vdu_bounds(vdu)}", notes
         )
     if vdu.has_count:
         return merged_vdu
@@ -131,7 +131,7 @@ def _merge_vdu(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str
     return replace(merged_vdu, initial=max(maximum, vdu.minimum))
 
 
-def _warn_difference(hot_vdu: Vdu, vdu: Vdu, difference: str, notes: dict[str, DocumentFindings]) -> None:
+def _warn_vdu_difference(hot_vdu: Vdu, vdu: Vdu, difference: str, notes: dict[str, DocumentFindings]) -> None:
     notes[hot_vdu.origin.file].add_warning(
         TextPosition(hot_vdu.origin.line, 1),
         CONTRADICTORY,
@@ -139,7 +139,7 @@ def _warn_difference(hot_vdu: Vdu, vdu: Vdu, difference: str, notes: dict[str, D
     )
 
 
-def _format_bounds(vdu: Vdu) -> str:
+def _format_vdu_bounds(vdu: Vdu) -> str:
     if vdu.maximum is None:
         return f"{vdu.minimum} or more"
     return f"{vdu.minimum} to {vdu.maximum}" if vdu.minimum != vdu.maximum else f"{vdu.minimum}"
@@ -160,7 +160,7 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
             other for other in hot_rules if rule.scope == other.scope and set(rule.vdus) & set(other.vdus)
         ]
         for other in overlapping_rules:
-            if _has_contradiction(rule, other, maximum):
+            if _is_contradicting_rule(rule, other, maximum):
                 _warn_contradiction(rule, other, notes)
         duplicate_rules = [
             other
@@ -185,7 +185,7 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
     return (*rules, *hot_rules)
 
 
-def _has_contradiction(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:
+def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:
     """Return whether the rules contradict each other for possible numbers of VMs. An affinity and an
     anti-affinity rule conflict only with at least two shared VMs.
     """

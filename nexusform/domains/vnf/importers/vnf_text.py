@@ -8,7 +8,7 @@ from typing import Final
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.documents.text_positions import TextPosition
 from nexusform.documents.yaml_documents import DocumentFindings, Node, YamlStream, parse_yaml
-from nexusform.domains.vnf.importers.vnf_model import CORRECTED
+from nexusform.domains.vnf.importers.vnf_records import CORRECTED
 
 _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")
 
@@ -17,7 +17,7 @@ def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
     """Return the documents of a text; problems are added to `notes`."""
     stream = parse_yaml(notes.file, text)
     if _has_errors(stream):
-        cleaned_text, lines = clear_elided_lines(text)
+        cleaned_text, lines = remove_ellipsis_lines(text)
         cleaned_stream = parse_yaml(notes.file, cleaned_text) if lines else stream
         if lines and not _has_errors(cleaned_stream):
             stream = cleaned_stream
@@ -25,10 +25,10 @@ def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
                 notes.add_warning(TextPosition(line, 1), CORRECTED, 'the line "..." is a placeholder; it is ignored.')
     for problem in stream.findings:
         notes.add_problem(problem)
-    return [Node.create_root(document) for document in stream.documents]
+    return [Node.create_document_node(document) for document in stream.documents]
 
 
-def clear_elided_lines(text: str) -> tuple[str, list[int]]:
+def remove_ellipsis_lines(text: str) -> tuple[str, list[int]]:
     """Return the text with its "..." lines emptied, and their line numbers."""
     lines = text.split("\n")
     line_numbers = [number for number, line in enumerate(lines, 1) if _ELIDED.match(line)]

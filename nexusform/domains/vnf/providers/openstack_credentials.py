@@ -10,12 +10,12 @@ from typing import Any, Final
 import yaml
 from msgspec import Struct
 
-from nexusform.files.accesses import read_variable
-from nexusform.files.external_files import explain_untrusted_file, is_untrusted
+from nexusform.files.access_record import read_variable
+from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path
 from nexusform.files.regular_files import Confinement, read_regular
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.network.api_client import ApiClient, ApiRequest
-from nexusform.network.errors import WebError, check_plain_credentials
+from nexusform.network.web_errors import WebError, check_plain_credentials
 
 _MAX_BYTES: Final = 1 << 20
 _PLACES: Final = ("clouds.yaml", "~/.config/openstack/clouds.yaml", "/etc/openstack/clouds.yaml")
@@ -96,7 +96,7 @@ def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         raise ProviderProblem(f'OS_CLOUD is "{cloud}", but there is no clouds.yaml: {", ".join(map(str, paths))}.')
-    if is_untrusted(str(path), confinement):
+    if is_untrusted_path(str(path), confinement):
         raise ProviderProblem(explain_untrusted_file("OS_CLOUD", str(path), "a pull request could replace it"))
     try:
         document = yaml.safe_load(read_regular(path, _MAX_BYTES))

@@ -56,7 +56,7 @@ def make_provider(
     from nexusform.domains.vnf.providers.openstack_credentials import read_credentials
     from nexusform.domains.vnf.providers.tacker_client import PollTiming, TackerClient
     from nexusform.domains.vnf.providers.tacker_provider import TackerOptions, TackerProvider
-    from nexusform.network.errors import check_plain_credentials
+    from nexusform.network.web_errors import check_plain_credentials
 
     endpoint = str(settings["endpoint"]).rstrip("/")
     credentials = read_credentials(confinement) if settings["auth"] == KEYSTONE else None

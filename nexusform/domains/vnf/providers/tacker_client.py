@@ -14,9 +14,9 @@ from msgspec import Struct
 from nexusform.domains.vnf.providers.openstack_credentials import Credentials, fetch_token
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest
-from nexusform.network.budget import PageBudget
-from nexusform.network.errors import WebError
 from nexusform.network.json_answers import parse_json
+from nexusform.network.read_limits import PageLimits
+from nexusform.network.web_errors import WebError
 
 _UNAUTHORIZED: Final = 401
 _NOT_FOUND: Final = 404
@@ -45,7 +45,7 @@ class PollTiming(Struct, frozen=True):
     sleep: Callable[[float], None] = time.sleep
     read_clock: Callable[[], float] = time.monotonic
 
-    def extend_pause(self, pause: float) -> float:
+    def compute_next_pause(self, pause: float) -> float:
         """Return the next pause."""
         return min(pause * 1.5, self.longest_pause)
 
@@ -82,11 +82,11 @@ class TackerClient:
                 if not problem.is_unreachable or self.timing.read_clock() + pause > ends_at:
                     raise
             self.timing.sleep(pause)
-            pause = self.timing.extend_pause(pause)
+            pause = self.timing.compute_next_pause(pause)
 
     def read_list(self, path: str, query: Mapping[str, str]) -> list[Mapping[str, Any]]:
         """Return the objects of all pages of a list. Raises TackerProblem."""
-        budget = PageBudget()
+        budget = PageLimits()
         rows: list[Mapping[str, Any]] = []
         marker = ""
         while True:
@@ -158,12 +158,12 @@ class TackerClient:
             return self._send(method, path, body, query, is_repeated=True)
         if answer.is_success or (method in ("GET", "DELETE") and answer.status == _NOT_FOUND):
             return answer
-        detail = self._read_reason(answer)
+        detail = self._read_failure_reason(answer)
         message = f"Tacker rejected {method} {_BASE}{path} (status {answer.status}): {detail}"
         is_unreachable = answer.status > _SERVER_ERROR
         raise TackerProblem(message, status=answer.status, is_unreachable=is_unreachable)
 
-    def _read_reason(self, answer: ApiAnswer) -> str:
+    def _read_failure_reason(self, answer: ApiAnswer) -> str:
         try:
             document = parse_json(answer.content)
         except ValueError:

@@ -46,7 +46,7 @@ class OperationRunner(Struct, frozen=True):
         document = self._read(f"/vnf_instances/{instance_id}")
         return parse_instance(document) if document is not None else None
 
-    def find_latest(self, instance_id: str) -> Mapping[str, Any] | None:
+    def find_latest_operation(self, instance_id: str) -> Mapping[str, Any] | None:
         """Return the latest operation of an instance, None if there is none."""
         query = {"filter": f"(eq,vnfInstanceId,{instance_id})"}
         operations = self.client.read_list("/vnf_lcm_op_occs", query)
@@ -54,7 +54,7 @@ class OperationRunner(Struct, frozen=True):
 
     def run(self, instance_id: str, action: str, body: Mapping[str, Any]) -> None:
         """Start an operation and follow it. Raises OperationFailed, TackerProblem, StepPending."""
-        failed = self._find_failed(instance_id, action)
+        failed = self._find_failed_operations(instance_id, action)
         if failed and action != "terminate":
             body = {**body, "additionalParams": {**(body.get("additionalParams") or {}), RETRY_KEY: failed}}
         try:
@@ -66,14 +66,14 @@ class OperationRunner(Struct, frozen=True):
         operation_id = answer.headers.get("location", "").rpartition("/")[2]
         if not operation_id:
             raise ProviderProblem(f"Tacker accepted {action} without the address of its operation.")
-        self.follow(operation_id)
+        self.follow_operation(operation_id)
 
-    def _find_failed(self, instance_id: str, action: str) -> str:
+    def _find_failed_operations(self, instance_id: str, action: str) -> str:
         """Return the ids of failed operations to be repeated, or "". The NFVO then grants them again.
 
         Instances of failed instantiations are deleted, so any of the last ones may be the earlier one of this step.
         """
-        latest = self.find_latest(instance_id)
+        latest = self.find_latest_operation(instance_id)
         if latest is None:
             rows = self.client.read_list("/vnf_lcm_op_occs", {"filter": f"(eq,operationState,{_ROLLED_BACK})"})
             rows = sorted(rows, key=lambda row: str(row.get("startTime") or ""))[-_MAX_EARLIER:]
@@ -81,7 +81,7 @@ class OperationRunner(Struct, frozen=True):
         is_failed = latest.get("operationState") in (_ROLLED_BACK, _FAILED)
         return str(latest.get("id")) if is_failed and latest.get("operation") == action.upper() else ""
 
-    def follow(self, operation_id: str) -> Mapping[str, Any]:
+    def follow_operation(self, operation_id: str) -> Mapping[str, Any]:
         """Follow an operation to its end and return it. Raises OperationFailed, TackerProblem, StepPending."""
         self._report(operation_id, "started")
         clock = self.client.timing
@@ -98,15 +98,15 @@ class OperationRunner(Struct, frozen=True):
                 raise _build_failure(operation, state)
             if state == _FAILED_TEMP:
                 retries += 1
-                self._handle_failure(operation_id, operation, retries)
+                self._resolve_failed_operation(operation_id, operation, retries)
                 pause = _FIRST_PAUSE
             if clock.read_clock() > ends_at or self.request.should_stop():
                 raise StepPending(f"{operation.get('operation')} is {state} in Tacker. {_RESUME}")
             clock.sleep(pause)
-            pause = clock.extend_pause(pause)
+            pause = clock.compute_next_pause(pause)
             self._report(operation_id, f"{operation.get('operation')} {state}")
 
-    def _handle_failure(self, operation_id: str, operation: Mapping[str, Any], retries: int) -> None:
+    def _resolve_failed_operation(self, operation_id: str, operation: Mapping[str, Any], retries: int) -> None:
         """Select retry, rollback or fail for FAILED_TEMP: fail without support of rollback."""
         action = self.on_failure
         if action == RETRY and retries > _MAX_RETRIES:
@@ -118,7 +118,7 @@ class OperationRunner(Struct, frozen=True):
         except TackerProblem as problem:
             if problem.is_unreachable:
                 raise StepPending(f"{problem} {_RESUME}") from None
-            raise ProviderProblem(f"{_describe(operation)} {problem}") from None
+            raise ProviderProblem(f"{_describe_operation_error(operation)} {problem}") from None
 
     def _read(self, path: str) -> Mapping[str, Any] | None:
         try:
@@ -149,10 +149,10 @@ def _can_roll_back(operation: Mapping[str, Any]) -> bool:
 
 def _build_failure(operation: Mapping[str, Any], state: str) -> OperationFailed:
     end = "It was rolled back." if state == _ROLLED_BACK else "It was not rolled back: check the stack in Heat."
-    return OperationFailed(f"{_describe(operation)} {end}", is_rolled_back=state == _ROLLED_BACK)
+    return OperationFailed(f"{_describe_operation_error(operation)} {end}", is_rolled_back=state == _ROLLED_BACK)
 
 
-def _describe(operation: Mapping[str, Any]) -> str:
+def _describe_operation_error(operation: Mapping[str, Any]) -> str:
     error = operation.get("error")
     error = error if isinstance(error, Mapping) else {}
     reasons = [str(error[name]).strip() for name in ("title", "detail") if error.get(name)]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.domains.vnf.importers.vnf_model import Vnf
+from nexusform.domains.vnf.importers.vnf_records import Vnf
 from nexusform.domains.vnf.providers.tacker_client import TackerClient
 from nexusform.domains.vnf.providers.tacker_operations import COMPLETED, OperationFailed, OperationRunner, is_running
 from nexusform.domains.vnf.providers.vnf_instance import OWNER_KEY, VnfInstance, match_vnfcs, parse_instance
@@ -87,7 +87,7 @@ class TackerProvider(FixedIdentity):
             )
         instance = found[0]
         values = {**arguments, "id": f"{arguments['site_id']}/{name}", "vnf_instance_id": instance.id}
-        return ObjectKey(resource_type, str(values["id"]), 0), _add_observations(values, instance)
+        return ObjectKey(resource_type, str(values["id"]), 0), _add_observed_vnfcs(values, instance)
 
     def list_warnings(self) -> list[Problem]:
         """Return a warning about an unverified server."""
@@ -110,10 +110,10 @@ class TackerProvider(FixedIdentity):
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create a VNF and scale it to its levels. Raises ProviderProblem."""
-        planned = _require_planned(request)
+        planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
-        owner = _build_owner(request.key)
-        instance = self._find_owned(owner, is_new=True) or self._create_instance(planned, owner)
+        owner = _build_owner_id(request.key)
+        instance = self._find_owned_instance(owner, is_new=True) or self._create_instance(planned, owner)
         instance = self._finish_running(runner, instance, request)
         if not instance.is_instantiated:
             try:
@@ -128,7 +128,7 @@ class TackerProvider(FixedIdentity):
         try:
             self._change_levels(runner, instance, planned)
         except OperationFailed as problem:
-            observed = _add_observations(
+            observed = _add_observed_vnfcs(
                 {**planned, "vnf_instance_id": instance.id}, _require_instance(runner, instance.id)
             )
             raise ProviderProblem(str(problem), object_exists=True, attributes=observed) from None
@@ -136,7 +136,7 @@ class TackerProvider(FixedIdentity):
 
     def update(self, request: ChangeRequest) -> ChangeResult:
         """Scale a VNF, then heal the VNFCs to re-create. Raises ProviderProblem."""
-        planned = _require_planned(request)
+        planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
         instance_id = str(planned.get("vnf_instance_id") or "")
         instance = self._finish_running(runner, _require_instance(runner, instance_id), request)
@@ -147,7 +147,7 @@ class TackerProvider(FixedIdentity):
             self._recreate_vnfcs(runner, instance, planned)
         except OperationFailed as problem:
             current = _require_instance(runner, instance_id)
-            observed = _add_observations(request.prior or planned, current, request.private_note)
+            observed = _add_observed_vnfcs(request.prior or planned, current, request.private_note)
             raise ProviderProblem(str(problem), attributes=observed) from None
         return _build_result(planned, _require_instance(runner, instance_id))
 
@@ -174,22 +174,22 @@ class TackerProvider(FixedIdentity):
             document = self._client.read(f"/vnf_instances/{instance_id}")
             instance = parse_instance(document) if document is not None else None
         else:
-            instance = self._find_owned(_build_owner(request.key))
+            instance = self._find_owned_instance(_build_owner_id(request.key))
         if instance is None:
             return ReadResult(None, is_observed=True)
         runner = OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)
-        if is_running(runner.find_latest(instance.id)):
+        if is_running(runner.find_latest_operation(instance.id)):
             return ReadResult({**known, "vnf_instance_id": instance.id}, is_observed=True, is_settled=False)
         if not instance.is_instantiated:
             return ReadResult(None, is_observed=True)
-        observed = _add_observations({**known, "vnf_instance_id": instance.id}, instance)
-        is_settled = request.planned is None or _has_levels(instance, compute_target_levels(request.planned))
+        observed = _add_observed_vnfcs({**known, "vnf_instance_id": instance.id}, instance)
+        is_settled = request.planned is None or _has_scale_levels(instance, compute_target_levels(request.planned))
         return ReadResult(observed, is_observed=True, is_settled=is_settled, note={_IDS_KEY: observed["vnfc_ids"]})
 
     def _list_instances(self) -> list[VnfInstance]:
         return [parse_instance(row) for row in self._client.read_list("/vnf_instances", {"all_fields": ""})]
 
-    def _find_owned(self, owner: str, *, is_new: bool = False) -> VnfInstance | None:
+    def _find_owned_instance(self, owner: str, *, is_new: bool = False) -> VnfInstance | None:
         """Return the instance created for an object, None if there is none. A new object takes over one of an
         earlier failed instantiation.
         """
@@ -216,7 +216,7 @@ class TackerProvider(FixedIdentity):
 
     def _finish_running(self, runner: OperationRunner, instance: VnfInstance, request: ChangeRequest) -> VnfInstance:
         """Follow the operation in progress, and return the instance after it."""
-        latest = runner.find_latest(instance.id)
+        latest = runner.find_latest_operation(instance.id)
         if latest is None or not is_running(latest):
             return _require_instance(runner, instance.id)
         if request.resumed_operation is None:
@@ -225,7 +225,7 @@ class TackerProvider(FixedIdentity):
                 f"Another operation of the VNF is in progress in Tacker: {name}, id {latest.get('id')}. Plan again "
                 "once it has ended."
             )
-        runner.follow(str(latest["id"]))
+        runner.follow_operation(str(latest["id"]))
         return _require_instance(runner, instance.id)
 
     def _change_levels(
@@ -250,8 +250,8 @@ class TackerProvider(FixedIdentity):
         """Run the healing of VNFCs, unless an interrupted run did."""
         existing = {vnfc.id for vnfc in instance.vnfcs}
         recorded: Mapping[str, str] = runner.request.private_note.get(_IDS_KEY) or {}
-        healed_ids = [recorded[name] for name in _list_healed_names(planned) if recorded.get(name) in existing]
-        latest = runner.find_latest(instance.id)
+        healed_ids = [recorded[name] for name in _list_names_to_heal(planned) if recorded.get(name) in existing]
+        latest = runner.find_latest_operation(instance.id)
         if not healed_ids or _is_heal_of_step(runner.request.resumed_operation, latest):
             return
         # Journaled before the request: a later operation is then the one of this step.
@@ -263,7 +263,7 @@ class TackerProvider(FixedIdentity):
 _NO_REQUEST: Final = ChangeRequest(ObjectKey(_VNF, "", 0), "", None, None)
 
 
-def _build_owner(key: ObjectKey) -> str:
+def _build_owner_id(key: ObjectKey) -> str:
     return f"{key.id}#{key.creation}"
 
 
@@ -272,7 +272,7 @@ def _require_vnf(resource_type: str) -> None:
         raise ProviderProblem(f'Provider "tacker" has no objects of type {resource_type}. Set another provider.')
 
 
-def _require_planned(request: ChangeRequest) -> Mapping[str, Any]:
+def _require_planned_vnf(request: ChangeRequest) -> Mapping[str, Any]:
     _require_vnf(request.key.type)
     if request.planned is None:
         raise ProviderProblem(f"{request.address} has no planned attributes.")
@@ -287,11 +287,11 @@ def _require_instance(runner: OperationRunner, instance_id: str) -> VnfInstance:
     return instance
 
 
-def _has_levels(instance: VnfInstance, targets: Mapping[str, int]) -> bool:
+def _has_scale_levels(instance: VnfInstance, targets: Mapping[str, int]) -> bool:
     return all(instance.scale_levels.get(aspect, 0) == level for aspect, level in targets.items())
 
 
-def _add_observations(
+def _add_observed_vnfcs(
     attributes: Mapping[str, Any], instance: VnfInstance, note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return attributes with the observed VNFCs and scale levels."""
@@ -319,7 +319,7 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
     return ChangeResult(attributes, observed, note={_IDS_KEY: attributes["vnfc_ids"]})
 
 
-def _list_healed_names(planned: Mapping[str, Any]) -> list[str]:
+def _list_names_to_heal(planned: Mapping[str, Any]) -> list[str]:
     """Return the names of VNFCs to re-create: healed ones without an id in the plan."""
     ids = planned.get("vnfc_ids") or {}
     vnfcs: Mapping[str, Mapping[str, Any]] = planned.get("vnfcs") or {}

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.documents.field_shapes import get_mapping, list_mappings
+from nexusform.documents.field_validation import get_mapping, list_mappings
 from nexusform.domains.vnf.types.vnf_documents import has_standard_user_data
 
 INSTANTIATED: Final = "INSTANTIATED"
@@ -103,15 +103,15 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
         if name in matches
     }
     for vnfc in remaining:
-        number = next(n for n in range(len(numbers) + 1) if _build_name(attributes, vnfc, n) not in vnfcs)
-        name = _build_name(attributes, vnfc, number)
+        number = next(n for n in range(len(numbers) + 1) if _build_vnfc_name(attributes, vnfc, n) not in vnfcs)
+        name = _build_vnfc_name(attributes, vnfc, number)
         matches[name] = vnfc
         vnfcs[name] = _build_vnfc({"vdu": vnfc.vdu, "number": number, "numa_cells": None}, vnfc, names_hosts=True)
         numbers.add(number)
     return {**attributes, "vnfcs": vnfcs, "vnfc_ids": {name: matches[name].id for name in vnfcs}}
 
 
-def _build_name(attributes: Mapping[str, Any], vnfc: ObservedVnfc, number: int) -> str:
+def _build_vnfc_name(attributes: Mapping[str, Any], vnfc: ObservedVnfc, number: int) -> str:
     return f"{attributes['name']}-{vnfc.vdu}-{number}"
 
 

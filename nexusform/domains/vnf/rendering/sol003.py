@@ -11,9 +11,9 @@ from uuid import NAMESPACE_URL, uuid5
 
 from msgspec import Struct
 
-from nexusform.domains.vnf.importers.vnf_model import MACHINE, RACK, SITE, PlacementRule, Vnf
+from nexusform.domains.vnf.importers.vnf_records import MACHINE, RACK, SITE, PlacementRule, Vnf
 from nexusform.domains.vnf.types.vnf_documents import has_known_documents, read_documents
-from nexusform.placement_kinds.kinds import VM
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.plan import Change, PlacementAction, Plan
 from nexusform.resources.address import Address
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from nexusform.domains.vnf.serving.grants import GrantRecord
-from nexusform.files.regular_files import open_regular, read_regular, write_all
+from nexusform.domains.vnf.serving.grant_decisions import GrantRecord
+from nexusform.files.regular_files import open_regular, read_regular, write_all_bytes
 
 _MAX_BYTES: Final = 64 << 20
 
@@ -25,7 +25,7 @@ class GrantJournal:
             return
         for line in read_regular(self.path, _MAX_BYTES).splitlines():
             try:
-                entry = msgspec.json.decode(line, type=_Entry)
+                entry = msgspec.json.decode(line, type=_JournalEntry)
             except msgspec.DecodeError:
                 continue  # the line of a run that was killed while it wrote
             if entry.plan == digest:
@@ -33,16 +33,16 @@ class GrantJournal:
 
     def add(self, record: GrantRecord) -> None:
         """Write a record to disk, and keep it."""
-        text = b"\n" + msgspec.json.encode(_Entry(self.digest, record)) + b"\n"
+        text = b"\n" + msgspec.json.encode(_JournalEntry(self.digest, record)) + b"\n"
         descriptor = open_regular(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
-            write_all(descriptor, text)
+            write_all_bytes(descriptor, text)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
         self.records.append(record)
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _JournalEntry(msgspec.Struct, frozen=True):
     plan: str
     record: GrantRecord

@@ -14,10 +14,10 @@ from threading import Lock
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from nexusform.domains.vnf.serving.grant_decisions import PlannedGrants, build_problem, decide_grant
 from nexusform.domains.vnf.serving.grant_journal import GrantJournal
-from nexusform.domains.vnf.serving.grants import PlannedGrants, build_problem, decide_grant
 from nexusform.domains.vnf.serving.vnf_packages import VnfPackageFile
-from nexusform.files.log import log_event
+from nexusform.files.run_log import log_event
 
 _MAX_REQUEST_BYTES: Final = 4 << 20
 _TIMEOUT_SECONDS: Final = 30
@@ -107,9 +107,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif path not in _GRANTS:
             self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
         else:
-            self._handle_grant(path, body)
+            self._send_grant(path, body)
 
-    def _handle_grant(self, path: str, body: bytes) -> None:
+    def _send_grant(self, path: str, body: bytes) -> None:
         try:
             request = json.loads(body)
         except (ValueError, RecursionError) as problem:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from nexusform.domains.vnf.importers.vnf_model import ScalingAspect, compute_counts
+from nexusform.domains.vnf.importers.vnf_records import ScalingAspect, compute_vdu_counts
 from nexusform.domains.vnf.types.vnf_documents import has_known_documents, has_standard_user_data, read_documents
 from nexusform.domains.vnf.types.vnf_levels import compute_first_levels, compute_target_levels
 from nexusform.plans.plan import Change
@@ -30,8 +30,8 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
 
     Tacker instantiates at an instantiation level and scales one aspect at a time.
     """
-    added = _group_names(request["addResources"])
-    removed = _group_names(request["removeResources"])
+    added = _group_names_by_vdu(request["addResources"])
+    removed = _group_names_by_vdu(request["removeResources"])
     attributes = change.after or change.before or {}
     if operation == "TERMINATE" or not has_known_documents(attributes):
         yield _build_operation(operation, added, removed)
@@ -39,8 +39,8 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     vnf = read_documents(attributes).vnf
     if operation == _INSTANTIATE:
         levels: Mapping[str, int] = compute_first_levels(vnf, attributes)
-        counts = compute_counts(vnf, attributes.get("instantiation_level") or "").numbers
-        yield _build_operation(operation, _remove_names(added, counts), {})
+        counts = compute_vdu_counts(vnf, attributes.get("instantiation_level") or "").numbers
+        yield _build_operation(operation, _take_vnfc_names(added, counts), {})
     else:
         levels = compute_target_levels(change.before or {})
         healed = {vdu: [name for name in names if name in removed.get(vdu, [])] for vdu, names in added.items()}
@@ -50,11 +50,11 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     steps = {name: level - levels.get(name, 0) for name, level in compute_target_levels(attributes).items()}
     changed = [aspect for aspect in vnf.aspects if steps.get(aspect.name)]
     for aspect in sorted(changed, key=lambda aspect: (steps[aspect.name] > 0, aspect.name)):
-        counts = {step.vdu: abs(_count_steps(aspect, step.vdu, levels, steps)) for step in aspect.steps}
+        counts = {step.vdu: abs(_count_vms_per_step(aspect, step.vdu, levels, steps)) for step in aspect.steps}
         if steps[aspect.name] > 0:
-            yield _build_operation(_SCALE, _remove_names(added, counts), {})
+            yield _build_operation(_SCALE, _take_vnfc_names(added, counts), {})
         else:
-            yield _build_operation(_SCALE, {}, _remove_names(removed, counts))
+            yield _build_operation(_SCALE, {}, _take_vnfc_names(removed, counts))
     if any(added.values()) or any(removed.values()):
         yield _build_operation(_SCALE, added, removed)
     if operation != _INSTANTIATE and any(healed.values()):
@@ -87,7 +87,7 @@ def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str,
     return {f"{vnfcs[name]['vdu']}-{vnfcs[name]['number']}": zones[name] for name in names}
 
 
-def _group_names(resources: list[Mapping[str, Any]]) -> dict[str, list[str]]:
+def _group_names_by_vdu(resources: list[Mapping[str, Any]]) -> dict[str, list[str]]:
     names: dict[str, list[str]] = {}
     for resource in resources:
         name = resource["resource"]["resourceId"] if "resource" in resource else resource["id"]
@@ -95,13 +95,13 @@ def _group_names(resources: list[Mapping[str, Any]]) -> dict[str, list[str]]:
     return names
 
 
-def _count_steps(aspect: ScalingAspect, vdu: str, levels: Mapping[str, int], steps: Mapping[str, int]) -> int:
+def _count_vms_per_step(aspect: ScalingAspect, vdu: str, levels: Mapping[str, int], steps: Mapping[str, int]) -> int:
     step = next(step for step in aspect.steps if step.vdu == vdu)
     start = levels.get(aspect.name, 0)
     return step.sum_increments(start + steps[aspect.name]) - step.sum_increments(start)
 
 
-def _remove_names(pool: dict[str, list[str]], counts: Mapping[str, int]) -> dict[str, list[str]]:
+def _take_vnfc_names(pool: dict[str, list[str]], counts: Mapping[str, int]) -> dict[str, list[str]]:
     """Remove names from a pool by VDU, and return them."""
     taken = {}
     for vdu, count in counts.items():

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from nexusform.domains.vnf.importers.vnf_model import compute_counts
+from nexusform.domains.vnf.importers.vnf_records import compute_vdu_counts
 from nexusform.domains.vnf.rendering.sol003 import build_grant_requests
-from nexusform.domains.vnf.serving.grants import list_planned_grants
+from nexusform.domains.vnf.serving.grant_decisions import list_planned_grants
 from nexusform.domains.vnf.types.vnf_documents import read_documents
-from nexusform.placement_kinds.kinds import VM
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan
 from nexusform.resources.address import parse_address
 
@@ -69,7 +69,7 @@ def _build_attributes(snapshot: Mapping[str, Any], levels: Mapping[str, int]) ->
     """Build the attributes of a VNF at these scale levels."""
     names = ("vnfd", "flavour_id", "instantiation_level")
     attributes = {"id": "s/v", "name": "v", "scale_levels": dict(levels), **{name: snapshot[name] for name in names}}
-    numbers = compute_counts(read_documents(attributes).vnf, snapshot["instantiation_level"], levels).numbers
+    numbers = compute_vdu_counts(read_documents(attributes).vnf, snapshot["instantiation_level"], levels).numbers
     vnfcs = {
         f"{vdu}-{number}": {"vdu": vdu, "number": number, "availability_zone": "z", "machine": "m"}
         for vdu, count in numbers.items()

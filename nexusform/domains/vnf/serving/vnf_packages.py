@@ -12,9 +12,9 @@ from uuid import NAMESPACE_URL, uuid5
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError
-from nexusform.domains.vnf.importers.vnf_model import VnfSources
 from nexusform.domains.vnf.importers.vnf_package import read_package
 from nexusform.domains.vnf.importers.vnf_reading import read_vnf
+from nexusform.domains.vnf.importers.vnf_records import VnfSources
 from nexusform.files.regular_files import read_regular
 from nexusform.interfaces.plugins import FileProblem, Files
 

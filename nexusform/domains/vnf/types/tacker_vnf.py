@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.documents.field_shapes import list_mappings
-from nexusform.domains.vnf.importers.vnf_model import (
+from nexusform.documents.field_validation import list_mappings
+from nexusform.domains.vnf.importers.vnf_records import (
     PlacementRule,
     UnmetRule,
     Vnf,
-    compute_counts,
     compute_maximum_counts,
+    compute_vdu_counts,
     find_unmet_rules,
     list_dropped_rules,
     list_size_problems,
@@ -35,8 +35,8 @@ from nexusform.domains.vnf.types.vnf_documents import (
     list_block_problems,
     list_vdu_problems,
     read_documents,
-    resolve_sku,
-    unpack_arguments,
+    read_package_and_request,
+    resolve_vdu_sku,
 )
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.kubernetes.matching import Taint
@@ -51,14 +51,14 @@ from nexusform.resource_types.shared_arguments import (
     check_even_control_plane,
     check_skus,
     is_set_and_known,
-    join_id,
+    join_id_parts,
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.kubelet import Platform
 from nexusform.scheduling.racks.vms import Placement, PlacementConstraints
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DECIDED: Final = "decided"
@@ -164,7 +164,7 @@ _SCHEMA: Final = BlockSchema(
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<site>/<name>`."""
-    return join_id(attributes.get("site_id"), attributes.get("name"))
+    return join_id_parts(attributes.get("site_id"), attributes.get("name"))
 
 
 # --- checks ------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
     yield from problems
     if problems or len(integer_levels) < len(known_levels):
         return
-    for clamped in compute_counts(vnf, level or "", integer_levels).clamped_counts:
+    for clamped in compute_vdu_counts(vnf, level or "", integer_levels).clamped_counts:
         vdu = vnf.find_vdu(clamped.vdu)
         assert vdu is not None
         bound = "least" if clamped.applied > clamped.requested else "most"
@@ -287,13 +287,13 @@ def compute_demand(
         return None, []
     vnf = read_documents(attributes).vnf
     name, blocks = str(attributes["name"]), attributes.get("vdu") or {}
-    numbers = _compute_numbers(vnf, attributes)
+    numbers = _compute_vdu_numbers(vnf, attributes)
     problems = list(_list_unmet_problems(vnf, numbers, attributes, context))
     problems += list_dropped_rules(vnf, numbers)
     pools = []
     for vdu in vnf.vdus:
         block = blocks.get(vdu.name) or {}
-        sku = resolve_sku(vdu, block, context)
+        sku = resolve_vdu_sku(vdu, block, context)
         if isinstance(sku, Problem):
             problems.append(sku)
             continue
@@ -323,9 +323,9 @@ def compute_demand(
     return VmDemand(site_id, f"vnf:{build_id(attributes)}", name, tuple(pools), provenance=DECIDED), problems
 
 
-def _compute_numbers(vnf: Vnf, attributes: Mapping[str, Any]) -> Mapping[str, int]:
+def _compute_vdu_numbers(vnf: Vnf, attributes: Mapping[str, Any]) -> Mapping[str, int]:
     scale_levels = {name: int(level) for name, level in (attributes.get("scale_levels") or {}).items() if level}
-    return compute_counts(vnf, attributes.get("instantiation_level") or "", scale_levels).numbers
+    return compute_vdu_counts(vnf, attributes.get("instantiation_level") or "", scale_levels).numbers
 
 
 def _build_group_rule(rule: PlacementRule) -> GroupRule:
@@ -417,7 +417,7 @@ def build_computed_attributes(
                 "availability_zone": vm.placement.availability_zone,
                 "numa_cells": list(vm.placement.cells) or None,
                 "provenance": vm.provenance,
-                **_build_operation_record(_get_operation(vm)),
+                **_build_operation_record(_get_vnfc_operation(vm)),
             }
             for vm in placed_vms
         }
@@ -425,7 +425,7 @@ def build_computed_attributes(
     }
 
 
-def _get_operation(vm: PlacedVm) -> str:
+def _get_vnfc_operation(vm: PlacedVm) -> str:
     return _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
 
 
@@ -434,7 +434,7 @@ def _build_operation_record(operation: str) -> dict[str, str]:
     return {} if operation == INSTANTIATED else {"came": operation}
 
 
-class _Worker(Struct, frozen=True):
+class _LabelledWorker(Struct, frozen=True):
     """Worker as seen by its labeller."""
 
     vdu: str
@@ -443,7 +443,7 @@ class _Worker(Struct, frozen=True):
     zone: str
 
 
-def _compute_labels(attributes: Mapping[str, Any], worker: _Worker) -> dict[str, str]:
+def _compute_node_labels(attributes: Mapping[str, Any], worker: _LabelledWorker) -> dict[str, str]:
     """Return the labels of a worker's node: the user's, its machine and zone."""
     configured_labels = attributes.get("labels") or {}
     if attributes.get("label_source") != MGMT_DRIVER:
@@ -468,23 +468,23 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
         return value
     displayed: dict[str, Any] = {}
     for vnfc, values in value.items():
-        is_worker = _get_role(attributes, values["vdu"]) == WORKER
+        is_worker = _get_vdu_role(attributes, values["vdu"]) == WORKER
         operation = values.get("came") or INSTANTIATED
-        worker = _Worker(values["vdu"], operation, values["machine"], values["availability_zone"])
-        labels = _compute_labels(attributes, worker) if is_worker else {}
+        worker = _LabelledWorker(values["vdu"], operation, values["machine"], values["availability_zone"])
+        labels = _compute_node_labels(attributes, worker) if is_worker else {}
         displayed[vnfc] = {**values, "came": operation, "labels": labels}
     return displayed
 
 
-def build_node_marks(attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any]) -> NodeProperties:
+def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any]) -> NodeProperties:
     """Return a VNFC as a node of the VNF's cluster: pods run on workers."""
     block = (attributes.get("vdu") or {}).get(vm.pool) or {}
     blocks = attributes.get("kubelet"), block.get("kubelet")
     kubelet = build_kubelet(Platform.KUBEADM, *blocks)
-    if _get_role(attributes, vm.pool) != WORKER:
+    if _get_vdu_role(attributes, vm.pool) != WORKER:
         return NodeProperties({}, (CONTROL_PLANE_TAINT,), kubelet)
-    worker = _Worker(vm.pool, _get_operation(vm), vm.placement.machine, vm.placement.availability_zone)
-    labels = _compute_labels(attributes, worker)
+    worker = _LabelledWorker(vm.pool, _get_vnfc_operation(vm), vm.placement.machine, vm.placement.availability_zone)
+    labels = _compute_node_labels(attributes, worker)
     # Invalid taints are reported by the checks.
     taints = [
         Taint(str(taint["key"]), str(taint.get("value") or ""), str(taint["effect"]))
@@ -494,7 +494,7 @@ def build_node_marks(attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapp
     return NodeProperties(labels, tuple(taints), kubelet)
 
 
-def _get_role(attributes: Mapping[str, Any], vdu: str) -> str:
+def _get_vdu_role(attributes: Mapping[str, Any], vdu: str) -> str:
     return get_vm_role(vdu, (attributes.get("vdu") or {}).get(vdu) or {})
 
 
@@ -511,13 +511,13 @@ TACKER_VNF: Final = ResourceType(
     _SCHEMA,
     build_id,
     check=check_arguments,
-    unpack_arguments=unpack_arguments,
+    unpack_arguments=read_package_and_request,
     vms=VmHandlers(
         compute_demand,
         list_existing_vms,
         build_computed_attributes,
         find_unknown_skus,
-        build_node_marks,
+        build_node_properties,
         list_unplaced_vms,
     ),
     present=build_displayed_value,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nexusform.diagnostics.diagnostic import DiagnosticsError, Problem, Severity, suggest_name
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.openstack.scheduling.nova_hosts import build_sku_name
-from nexusform.domains.vnf.importers.vnf_model import Vdu, Vnf, VnfSources
+from nexusform.domains.vnf.importers.vnf_records import Vdu, Vnf, VnfSources
 from nexusform.interfaces.plugins import FileProblem, Files, ResourceContext
 from nexusform.json_data.json_errors import unify_json_error
 from nexusform.json_data.plain_data import Path, has_unknown
@@ -27,10 +27,10 @@ from nexusform.resource_types.shared_arguments import (
 from nexusform.scheduling.racks.vms import VmSku, round_up_to_mib
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.schemas.value_types import NUMBER, STRING
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 
 if TYPE_CHECKING:
-    from nexusform.domains.vnf.importers.vnf_reading import VnfReading
+    from nexusform.domains.vnf.importers.vnf_reading import VnfDocuments
 
 
 DOCUMENTS: Final = ("vnfd", "base_hot", "nested", "parameters", "flavour_id")
@@ -48,14 +48,14 @@ _NESTED: Final = 'nested["'
 _KINDS: Final = {"vnfd": "VNFD", "base_hot": "HOT file"}
 
 
-def unpack_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
+def read_package_and_request(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
     """Return the arguments from the instantiate request and the package, and their problems."""
-    request, problems = _read_request(attributes)
+    request, problems = _read_instantiate_request(attributes)
     package, package_problems = _read_package_arguments({**attributes, **request}, files)
     return {**request, **package}, [*problems, *package_problems]
 
 
-def _read_request(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Return flavour_id, instantiation_level and parameters of the instantiate request (ETSI SOL003, JSON)."""
     text = attributes.get(REQUEST)
     if text is None:
@@ -139,7 +139,7 @@ def has_known_documents(attributes: Mapping[str, Any]) -> bool:
     return any(isinstance(attributes.get(name), str) for name in ("vnfd", "base_hot"))
 
 
-def read_documents(attributes: Mapping[str, Any]) -> VnfReading:
+def read_documents(attributes: Mapping[str, Any]) -> VnfDocuments:
     """Return the VNF of the arguments, which must be known."""
     nested = attributes.get("nested") or {}
     parameters = attributes.get("parameters")
@@ -156,7 +156,7 @@ def read_documents(attributes: Mapping[str, Any]) -> VnfReading:
 @lru_cache(maxsize=64)
 def _read_cached(
     vnfd: str | None, base_hot: str | None, nested: tuple[tuple[str, str], ...], parameters: str, flavour: str
-) -> VnfReading:
+) -> VnfDocuments:
     # Few configurations have a VNF: the TOSCA and HOT parsers are loaded on demand.
     from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 
@@ -259,20 +259,20 @@ def format_sku(vdu: Vdu, block: Mapping[str, Any]) -> str:
     """Return the SKU's name, or the size as text."""
     if block.get("vm_sku_name"):
         return str(block["vm_sku_name"])
-    if _has_flavor_size(vdu, block):
+    if _is_sized_by_flavor(vdu, block):
         return vdu.flavor
-    vcpus, memory, _ = resolve_size(vdu, block)
+    vcpus, memory, _ = resolve_vdu_size(vdu, block)
     return f"{vcpus} vCPU / {memory if memory is None else f'{memory:g}'} GiB"
 
 
-def _has_flavor_size(vdu: Vdu, block: Mapping[str, Any]) -> bool:
+def _is_sized_by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
     """Return whether the size is that of the VM SKU named like the flavor: neither block nor documents give one."""
     block_sizes = [block.get(key) for key in ("vcpus", "memory_gib")]
     has_document_size = vdu.size.vcpus is not None and vdu.size.memory_gib is not None
     return bool(vdu.flavor) and not has_document_size and block_sizes == [None, None]
 
 
-def resolve_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
+def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
     """Return vCPUs, GiB of memory and of disk: the block's, else the documents'."""
     size = vdu.size
     vcpus = block.get("vcpus")
@@ -285,7 +285,7 @@ def resolve_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float 
     )
 
 
-def resolve_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) -> VmSku | Problem:
+def resolve_vdu_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) -> VmSku | Problem:
     """Return the size of one VM of a VDU as a VM SKU."""
     name = block.get("vm_sku_name")
     if name:
@@ -296,10 +296,10 @@ def resolve_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) ->
             if sku is not None
             else build_unknown_sku_problem(str(name), ("vdu", vdu.name, "vm_sku_name"), known_names)
         )
-    flavor_sku = _find_sku(vdu.flavor, vdu, block, context) if _has_flavor_size(vdu, block) else None
+    flavor_sku = _find_sku(vdu.flavor, vdu, block, context) if _is_sized_by_flavor(vdu, block) else None
     if flavor_sku is not None:
         return flavor_sku
-    vcpus, memory, disk = resolve_size(vdu, block)
+    vcpus, memory, disk = resolve_vdu_size(vdu, block)
     if vcpus is None or memory is None:
         return build_missing_size_problem(vdu, vcpus, memory)
     return VmSku(name=format_sku(vdu, block), vcpus=vcpus, emulator_vcpus=0, memory_gib=memory, disk_gib=disk)
@@ -359,8 +359,8 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
         sizes = [block.get(key) for key in ("vm_sku_name", "vcpus", "memory_gib")]
         if any(value is not None and not is_set_and_known(value) for value in sizes) or sizes[0] is not None:
             continue
-        vcpus, memory, _ = resolve_size(vdu, block)
-        if _has_flavor_size(vdu, block):  # only a plan knows the SKUs that it is looked up in
+        vcpus, memory, _ = resolve_vdu_size(vdu, block)
+        if _is_sized_by_flavor(vdu, block):  # only a plan knows the SKUs that it is looked up in
             continue
         if vcpus is None or memory is None:
             yield build_missing_size_problem(vdu, vcpus, memory)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.domains.vnf.importers.vnf_model import Vnf
+from nexusform.domains.vnf.importers.vnf_records import Vnf
 from nexusform.domains.vnf.types.vnf_documents import read_documents
 
 # Parameter of an operation with the ids of failed ones to be repeated: the NFVO grants it again.

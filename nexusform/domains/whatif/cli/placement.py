@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 from msgspec import Struct
 
-from nexusform.cli.answer_output import Answer, AnswerFormFlags, write_answer
 from nexusform.cli.arguments import declare_flag_group, declare_number, declare_text
 from nexusform.cli.commands import define_command
+from nexusform.cli.report_output import Answer, AnswerFormFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import has_errors
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from nexusform.cli.answer_output import Answer, AnswerFormFlags, write_answer
 from nexusform.cli.arguments import declare_flag_group, declare_text
 from nexusform.cli.commands import define_command
+from nexusform.cli.report_output import Answer, AnswerFormFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import has_errors
 
@@ -30,7 +30,7 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
     Plans the configuration of the directory with evictions, from the state. Budgets count. Changes
     nothing and contacts no hub. Exit code 2 if no evictions help, or if nodes are not known.
     """
-    from nexusform.domains.whatif.questions.rebalance import RebalanceRequest
+    from nexusform.domains.whatif.questions.eviction_search import RebalanceRequest
     from nexusform.domains.whatif.rendering.rebalance_report import build_rebalance_document, build_rebalance_report
     from nexusform.domains.whatif.workflow.rebalance_planning import (
         check_output_path,

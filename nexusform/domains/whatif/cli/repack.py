@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from nexusform.cli.answer_output import Answer
 from nexusform.cli.arguments import declare_flag_group, declare_number, declare_repeatable_text, declare_text
 from nexusform.cli.commands import define_command
+from nexusform.cli.report_output import Answer
 from nexusform.diagnostics.phrases import format_installation
 from nexusform.domains.whatif.cli.simulate import QuestionFlags, require_lookup, run_question
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
@@ -56,7 +56,7 @@ def repack(arguments: RepackArguments) -> int:
     time_budget = _start_time_budget(arguments.time)
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
-        from nexusform.domains.whatif.questions.lookup import (
+        from nexusform.domains.whatif.questions.name_lookup import (
             check_excluded_addresses,
             find_only_site,
             find_skus,
@@ -84,9 +84,9 @@ def repack(arguments: RepackArguments) -> int:
         report = build_repack_report(result, inputs.origin)
 
         def build_plays() -> list[Playback]:
-            from nexusform.domains.whatif.rendering import playbacks
+            from nexusform.domains.whatif.rendering import map_playbacks
 
-            return [playbacks.build_repack_playback(site, result)]
+            return [map_playbacks.build_repack_playback(site, result)]
 
         return Answer("repack", inputs.origin, report, build_repack_document(result), plays=build_plays)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from msgspec import Struct
 
-from nexusform.cli.answer_output import Answer, AnswerFlags, write_answer
 from nexusform.cli.arguments import (
     declare_flag_group,
     declare_number,
@@ -21,12 +20,13 @@ from nexusform.cli.arguments import (
     declare_text,
 )
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
+from nexusform.cli.report_output import Answer, AnswerFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domain_table import LazyTable, collect_targets
-from nexusform.domains.whatif.questions.failure import Failure
-from nexusform.domains.whatif.questions.pods_down import ClusterPods
+from nexusform.domains.whatif.questions.failure_simulation import Failure
+from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.domains.whatif.workflow.simulation_input import (
     SimulationInput,
     locate_diagnostics,
@@ -113,9 +113,9 @@ def build_and_write_answer(
     return write_answer(answer, flags.answer, screen)
 
 
-def _select_sites(snapshot: Snapshot, site: str) -> tuple[SiteSnapshot, ...]:
+def _select_site_or_all(snapshot: Snapshot, site: str) -> tuple[SiteSnapshot, ...]:
     """Return the requested site, or all."""
-    from nexusform.domains.whatif.questions.lookup import find_site
+    from nexusform.domains.whatif.questions.name_lookup import find_site
 
     return (require_lookup(find_site(snapshot, site)),) if site else tuple(snapshot.sites.values())
 
@@ -142,13 +142,13 @@ def capacity(arguments: CapacityArguments) -> int:
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         from nexusform.domains.whatif.questions.capacity import compute_capacity
-        from nexusform.domains.whatif.questions.lookup import find_skus, find_zones, parse_sku_mix
+        from nexusform.domains.whatif.questions.name_lookup import find_skus, find_zones, parse_sku_mix
         from nexusform.domains.whatif.rendering.site_capacity_report import (
             build_capacity_document,
             build_capacity_report,
         )
 
-        sites = _select_sites(snapshot, arguments.site)
+        sites = _select_site_or_all(snapshot, arguments.site)
         zones = require_lookup(find_zones(sites, arguments.zones))
         skus = require_lookup(find_skus(sites[0].skus, arguments.sku))
         mix = require_lookup(parse_sku_mix(sites[0].skus, arguments.mix)) if arguments.mix else ()
@@ -156,9 +156,9 @@ def capacity(arguments: CapacityArguments) -> int:
         report = build_capacity_report(capacities, inputs.origin)
 
         def build_plays() -> list[Playback]:
-            from nexusform.domains.whatif.rendering import playbacks
+            from nexusform.domains.whatif.rendering import map_playbacks
 
-            return list(map(playbacks.build_current_playback, sites))
+            return list(map(map_playbacks.build_current_playback, sites))
 
         return Answer("capacity", inputs.origin, report, build_capacity_document(capacities), plays=build_plays)
 
@@ -188,7 +188,7 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         from nexusform.domains.whatif.questions.runtime_upgrade import (
-            RequestedOptions,
+            RequestedUpgradeOptions,
             UpgradeStrategy,
             simulate_runtime_upgrade,
         )
@@ -198,16 +198,16 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
         )
 
         strategy = UpgradeStrategy(arguments.strategy) if arguments.strategy else None
-        requested = RequestedOptions(strategy, arguments.max_unavailable, arguments.drain)
-        sites = _select_sites(snapshot, arguments.site)
+        requested = RequestedUpgradeOptions(strategy, arguments.max_unavailable, arguments.drain)
+        sites = _select_site_or_all(snapshot, arguments.site)
         upgrades = [simulate_runtime_upgrade(site, requested.resolve_for_site(site), inputs.pods) for site in sites]
         report = build_runtime_upgrade_report(upgrades, inputs.origin)
 
         def build_plays() -> list[Playback]:
-            from nexusform.domains.whatif.rendering import playbacks
+            from nexusform.domains.whatif.rendering import map_playbacks
 
             pairs = zip(sites, upgrades, strict=True)
-            return [playbacks.build_runtime_upgrade_playback(site, upgrade) for site, upgrade in pairs]
+            return [map_playbacks.build_runtime_upgrade_playback(site, upgrade) for site, upgrade in pairs]
 
         document = build_runtime_upgrade_document(upgrades)
         return Answer("runtime-upgrade", inputs.origin, report, document, plays=build_plays)
@@ -235,7 +235,7 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
         raise click.UsageError("Several clusters need a version: -to=V.")
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
-        from nexusform.domains.whatif.questions.lookup import find_kubernetes_cluster
+        from nexusform.domains.whatif.questions.name_lookup import find_kubernetes_cluster
 
         selected = [
             require_lookup(find_kubernetes_cluster(snapshot, name)) for name in dict.fromkeys(arguments.cluster)
@@ -261,9 +261,9 @@ def _build_upgrade_answer(site: SiteSnapshot, cluster: ClusterSnapshot, inputs: 
     report = build_kubernetes_upgrade_report(upgrade, inputs.origin)
 
     def build_plays() -> list[Playback]:
-        from nexusform.domains.whatif.rendering import playbacks
+        from nexusform.domains.whatif.rendering import map_playbacks
 
-        return [playbacks.build_kubernetes_upgrade_playback(site, upgrade)]
+        return [map_playbacks.build_kubernetes_upgrade_playback(site, upgrade)]
 
     document = KUBERNETES_UPGRADE(upgrade)
     return Answer("kubernetes-upgrade", inputs.origin, report, document, plays=build_plays)
@@ -340,9 +340,9 @@ def failure(arguments: FailureArguments) -> int:
         report = build_failure_report(loss, inputs.origin)
 
         def build_plays() -> list[Playback]:
-            from nexusform.domains.whatif.rendering import playbacks
+            from nexusform.domains.whatif.rendering import map_playbacks
 
-            return [playbacks.build_failure_playback(snapshot.sites[loss.site_id], loss)]
+            return [map_playbacks.build_failure_playback(snapshot.sites[loss.site_id], loss)]
 
         return Answer("failure", inputs.origin, report, FAILURE(loss), plays=build_plays)
 
@@ -351,17 +351,17 @@ def failure(arguments: FailureArguments) -> int:
 
 def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: SimulationInput) -> Answer:
     """Simulate the drain of the requested node."""
-    from nexusform.domains.whatif.questions.node_drain import find_node, simulate_drain
+    from nexusform.domains.whatif.questions.node_drain import find_observed_node, simulate_drain
     from nexusform.domains.whatif.rendering.node_drain_report import build_drain_document, build_drain_report
 
-    drain = simulate_drain(*require_lookup(find_node(inputs.pods, arguments.node)))
+    drain = simulate_drain(*require_lookup(find_observed_node(inputs.pods, arguments.node)))
     return Answer("failure", inputs.origin, build_drain_report(drain, inputs.origin), build_drain_document(drain))
 
 
 def _simulate_loss(snapshot: Snapshot, pods: Mapping[str, ClusterPods], arguments: FailureArguments) -> Failure:
     """Simulate the requested failure."""
-    from nexusform.domains.whatif.questions import lookup
-    from nexusform.domains.whatif.questions.failure import (
+    from nexusform.domains.whatif.questions import name_lookup
+    from nexusform.domains.whatif.questions.failure_simulation import (
         FailureScope,
         list_machines_down,
         simulate_cluster_loss,
@@ -370,15 +370,15 @@ def _simulate_loss(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argument
     )
 
     if arguments.site:
-        return simulate_site_loss(require_lookup(lookup.find_site(snapshot, arguments.site)), pods)
+        return simulate_site_loss(require_lookup(name_lookup.find_site(snapshot, arguments.site)), pods)
     if arguments.cluster:
-        return simulate_cluster_loss(*require_lookup(lookup.find_cluster(snapshot, arguments.cluster)), pods)
+        return simulate_cluster_loss(*require_lookup(name_lookup.find_cluster(snapshot, arguments.cluster)), pods)
     if arguments.rack:
-        site, rack = require_lookup(lookup.find_rack(snapshot, arguments.rack))
+        site, rack = require_lookup(name_lookup.find_rack(snapshot, arguments.rack))
         scope, lost = FailureScope.RACK, f"{site.id}/{rack}"
         names = [machine.name for machine in site.machines_by_rack[rack]]
     elif arguments.machine:
-        site, machine = require_lookup(lookup.find_machine(snapshot, arguments.machine))
+        site, machine = require_lookup(name_lookup.find_machine(snapshot, arguments.machine))
         scope, lost, names = FailureScope.MACHINE, f"{site.id}/{machine}", [machine]
     else:
         site = _find_site_with_machines_down(snapshot)
@@ -391,7 +391,7 @@ def _simulate_loss(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argument
 
 def _find_site_with_machines_down(snapshot: Snapshot) -> SiteSnapshot:
     """Return the only site with machines down. Raises UsageError for none and several."""
-    from nexusform.domains.whatif.questions.failure import list_machines_down
+    from nexusform.domains.whatif.questions.failure_simulation import list_machines_down
 
     sites = [site for site in snapshot.sites.values() if list_machines_down(site)]
     if len(sites) == 1:

@@ -11,7 +11,7 @@ from math import floor
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.whatif.questions.fragmentation import (
+from nexusform.domains.whatif.questions.cell_fragmentation import (
     Fragmentation,
     compute_fragmentation,
     find_largest_sku,
@@ -31,7 +31,7 @@ from nexusform.scheduling.racks.vms import (
     build_standalone_demand,
     convert_to_gib,
     find_common_constraints,
-    sum_intervals,
+    sum_count_intervals,
 )
 from nexusform.scheduling.site_inventory import InventoryRack
 from nexusform.snapshots.snapshot import SiteSnapshot
@@ -121,7 +121,7 @@ class CapacityAnswer(Struct, frozen=True):
 
 
 def compute_capacity(
-    site: SiteSnapshot, skus: Sequence[VmSku] = (), zones: frozenset[str] | None = None, mix: Sequence[MixPart] = ()
+    site: SiteSnapshot, skus: Sequence[VmSku] = (), zones: frozenset[str] | None = None, mix: Sequence[SkuCount] = ()
 ) -> CapacityAnswer:
     """Compute the capacity of a site. Without `skus`: those in use, and the largest one its hardware supports."""
 
@@ -185,7 +185,7 @@ def _compute_sku_capacity(
     for machine in site.machines.values():
         if machine.rack in free_by_rack:
             zone_by_rack[machine.rack] = machine.availability_zone
-    total_free = sum_intervals(free_by_rack.values())
+    total_free = sum_count_intervals(free_by_rack.values())
     return SkuCapacity(
         sku=sku,
         current=total_free,
@@ -224,7 +224,7 @@ def _group_by_zone(
     capacities: list[ZoneCapacity] = []
     for zone in sorted(racks, key=str.encode):
         zone_racks = racks[zone]
-        free = sum_intervals(free_by_rack[rack] for rack in zone_racks if rack in free_by_rack)
+        free = sum_count_intervals(free_by_rack[rack] for rack in zone_racks if rack in free_by_rack)
         planned = sum(planned_by_rack.get(rack, 0) for rack in zone_racks)
         capacities.append(ZoneCapacity(zone, tuple(zone_racks), free, planned))
     return tuple(capacities)
@@ -246,7 +246,7 @@ def _build_size_key(sku: VmSku) -> tuple[float, int, str]:
 # --- a mix of SKUs -----------------------------------------------------------------------------
 
 
-class MixPart(Struct, frozen=True):
+class SkuCount(Struct, frozen=True):
     """Number of VMs of one SKU in every set."""
 
     count: int
@@ -260,7 +260,7 @@ class MixAnswer(Struct, frozen=True):
     bounds, `remaining` applies to the minimum of sets, and `short` is None.
     """
 
-    parts: tuple[MixPart, ...]
+    parts: tuple[SkuCount, ...]
     sets: Interval
     sequential_sets: Interval
     short: VmSku | None
@@ -269,7 +269,7 @@ class MixAnswer(Struct, frozen=True):
 
 
 def count_complete_sets(
-    scheduler: RackScheduler, parts: Sequence[MixPart], constraints: Mapping[str, PlacementConstraints]
+    scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
     """Compute the number of complete sets; `terms` are constraints by SKU name. The scheduler stays unchanged."""
     ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))
@@ -280,14 +280,14 @@ def count_complete_sets(
     bound = min(_count_free(scheduler, part.sku, constraints).maximum // part.count for part in ordered)
     while sets < bound:
         middle = (sets + bound + 1) // 2
-        missing_sku, _ = _place_sets(scheduler.copy(), ordered, middle, constraints)
+        missing_sku, _ = _place_complete_sets(scheduler.copy(), ordered, middle, constraints)
         if missing_sku is None:
             sets = middle
         else:
             bound = middle - 1
-    short, missing_count = _place_sets(scheduler.copy(), ordered, sets + 1, constraints)
+    short, missing_count = _place_complete_sets(scheduler.copy(), ordered, sets + 1, constraints)
     full = scheduler.copy()
-    _place_sets(full, ordered, sets, constraints)
+    _place_complete_sets(full, ordered, sets, constraints)
     return MixAnswer(
         parts=tuple(parts),
         sets=Interval(sets, sets),
@@ -299,7 +299,7 @@ def count_complete_sets(
 
 
 def _compute_mix_bounds(
-    scheduler: RackScheduler, parts: Sequence[MixPart], constraints: Mapping[str, PlacementConstraints]
+    scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
     """Compute bounds for unknown splits over cells. Maximum: as many sets as any part alone allows. Minimum:
     every VM blocks as many others as its size can, wherever it is placed.
@@ -332,8 +332,8 @@ def _count_free(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, 
     return scheduler.count_free_slots(build_standalone_demand(sku, constraints[sku.name]))
 
 
-def _place_sets(
-    scheduler: RackScheduler, parts: Sequence[MixPart], sets: int, constraints: Mapping[str, PlacementConstraints]
+def _place_complete_sets(
+    scheduler: RackScheduler, parts: Sequence[SkuCount], sets: int, constraints: Mapping[str, PlacementConstraints]
 ) -> tuple[VmSku | None, int]:
     """Place this many sets; return the first SKU without capacity and the number of its missing VMs, or (None, 0)."""
     for index, part in enumerate(parts):
@@ -345,7 +345,7 @@ def _place_sets(
 
 
 def _place_sequentially(
-    scheduler: RackScheduler, parts: Sequence[MixPart], constraints: Mapping[str, PlacementConstraints]
+    scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> Interval:
     """Place complete sets one after another; return their number."""
     sets = 0
@@ -357,7 +357,7 @@ def _place_sequentially(
         sets += 1
 
 
-def _build_demand(index: int, part: MixPart, number: int, constraints: Mapping[str, PlacementConstraints]) -> Demand:
+def _build_demand(index: int, part: SkuCount, number: int, constraints: Mapping[str, PlacementConstraints]) -> Demand:
     """Build the demand of one VM of a mix; every part is a separate pool."""
     name = VmName(_OWNER, _OWNER, f"{index}-{part.sku.name}", number)
     return Demand(name, part.sku, constraints[part.sku.name])

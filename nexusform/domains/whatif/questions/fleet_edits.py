@@ -11,11 +11,11 @@ from msgspec.structs import asdict, replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domains.fleet.importers.fleet_model import FleetMember
+from nexusform.domains.fleet.importers.fleet_records import FleetMember
 from nexusform.domains.fleet.planning.fleet_snapshot import build_member
 from nexusform.domains.fleet.scheduling.bindings import Health, ResourceUsage
+from nexusform.domains.fleet.scheduling.fleet_api_validation import check_member
 from nexusform.domains.fleet.scheduling.properties import RESOURCE_PREFIX
-from nexusform.domains.fleet.scheduling.validation import check_member
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.kubernetes.matching import NO_SCHEDULE, Taint
@@ -117,12 +117,12 @@ _SYNTAX: Final[Mapping[EditKind, str]] = {
 }
 
 
-def _parse_name(verb: EditKind, text: str) -> MemberEdit | None:
+def _parse_member_edit(verb: EditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER`; None if invalid."""
     return MemberEdit(verb, text) if text and ":" not in text and "=" not in text else None
 
 
-def _parse_join(verb: EditKind, text: str) -> MemberEdit | None:
+def _parse_join_edit(verb: EditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER` or `MEMBER=LIKE`; None if invalid."""
     name, equals, template = text.partition("=")
     if not name or ":" in name or (equals and not template):
@@ -130,7 +130,7 @@ def _parse_join(verb: EditKind, text: str) -> MemberEdit | None:
     return MemberEdit(verb, name, value=template or None)
 
 
-def _parse_setting(verb: EditKind, text: str) -> MemberEdit | None:
+def _parse_setting_edit(verb: EditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid."""
     member, colon, setting = text.partition(":")
     if not member or not colon:
@@ -141,7 +141,7 @@ def _parse_setting(verb: EditKind, text: str) -> MemberEdit | None:
     return MemberEdit(verb, member, key, value) if key and equals else None
 
 
-def _parse_taint(verb: EditKind, text: str) -> MemberEdit | None:
+def _parse_taint_edit(verb: EditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER:KEY=VALUE` or `MEMBER:KEY` (set), `MEMBER:KEY-` (remove); the effect is optional."""
     member, colon, setting = text.partition(":")
     if not member or not colon:
@@ -153,7 +153,7 @@ def _parse_taint(verb: EditKind, text: str) -> MemberEdit | None:
     return MemberEdit(verb, member, key, value) if key and ":" not in setting else None
 
 
-def _parse_health(verb: EditKind, text: str) -> MemberEdit | None:
+def _parse_health_edit(verb: EditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER:HEALTH`; None if invalid."""
     member, _, health = text.partition(":")
     is_known = health in {str(known_health) for known_health in Health}
@@ -161,13 +161,13 @@ def _parse_health(verb: EditKind, text: str) -> MemberEdit | None:
 
 
 _PARSERS: Final[Mapping[EditKind, Callable[[EditKind, str], MemberEdit | None]]] = {
-    EditKind.LEAVE: _parse_name,
-    EditKind.DRAIN: _parse_name,
-    EditKind.JOIN: _parse_join,
-    EditKind.TAINT: _parse_taint,
-    EditKind.LABEL: _parse_setting,
-    EditKind.PROPERTY: _parse_setting,
-    EditKind.HEALTH: _parse_health,
+    EditKind.LEAVE: _parse_member_edit,
+    EditKind.DRAIN: _parse_member_edit,
+    EditKind.JOIN: _parse_join_edit,
+    EditKind.TAINT: _parse_taint_edit,
+    EditKind.LABEL: _parse_setting_edit,
+    EditKind.PROPERTY: _parse_setting_edit,
+    EditKind.HEALTH: _parse_health_edit,
 }
 
 
@@ -228,7 +228,7 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
             return build_error("invalid-simulation", detail)
         return replace(existing, record=replace(existing.record, health=Health.HEALTHY))
     if edit.value is None:
-        return SimulatedMember(_make_member(edit.member))
+        return SimulatedMember(_build_joined_member(edit.member))
     template = simulated_fleet.members.get(edit.value)
     if template is not None:
         labels = {**template.record.labels, MEMBER_LABEL: edit.member}
@@ -240,10 +240,10 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
         names = [*simulated_fleet.members, *(cluster.id for cluster in all_clusters)]
         return _build_unknown_error("member or cluster", edit.value, names)
     [cluster] = clusters
-    return SimulatedMember(_make_member(edit.member, cluster.id), cluster)
+    return SimulatedMember(_build_joined_member(edit.member, cluster.id), cluster)
 
 
-def _make_member(name: str, cluster_id: str = "") -> FleetMember:
+def _build_joined_member(name: str, cluster_id: str = "") -> FleetMember:
     return FleetMember(
         name=name,
         labels={MEMBER_LABEL: name},
@@ -276,10 +276,10 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
         case EditKind.TAINT:
             return _set_taint(member, edit)
         case EditKind.LABEL:
-            return _set_entry(member, edit, "labels", record.labels)
+            return _set_label_or_property(member, edit, "labels", record.labels)
     if edit.key.startswith(RESOURCE_PREFIX):
-        return _set_resource(member, edit)
-    return _set_entry(member, edit, "properties", record.properties)
+        return _set_resource_amount(member, edit)
+    return _set_label_or_property(member, edit, "properties", record.properties)
 
 
 def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:
@@ -293,7 +293,7 @@ def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | D
     return replace(member, record=replace(member.record, taints=tuple(taints)))
 
 
-def _set_entry(
+def _set_label_or_property(
     member: SimulatedMember, edit: MemberEdit, field_name: str, existing: Mapping[str, str]
 ) -> SimulatedMember | Diagnostic:
     """Return the member with a label or property set or removed; `existing` are the entries of `field_name`."""
@@ -311,7 +311,7 @@ def _set_entry(
     return replace(member, record=replace(member.record, **{field_name: entries}))
 
 
-def _set_resource(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:
+def _set_resource_amount(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:
     """Return the member with another amount of CPU or memory."""
     amount_kind, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
     usage = member.record.resources

@@ -13,23 +13,23 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.domains.fleet.importers.fleet_model import FleetEviction, FleetMember, FleetPlacement
+from nexusform.domains.fleet.importers.fleet_records import FleetEviction, FleetMember, FleetPlacement
+from nexusform.domains.fleet.planning.binding_rows import build_binding_rows
+from nexusform.domains.fleet.planning.fleet_outcome import build_placement_warnings
 from nexusform.domains.fleet.planning.fleet_snapshot import (
     FleetMemberState,
     MemberClusters,
     ObservedHub,
     build_member,
     build_member_clusters,
-    read_member_record,
+    parse_member_record,
 )
-from nexusform.domains.fleet.planning.iterations import run_iterations
-from nexusform.domains.fleet.planning.outcome import build_placement_warnings
-from nexusform.domains.fleet.planning.phase import execute_evictions, plan_rollouts
+from nexusform.domains.fleet.planning.placement_iterations import run_iterations
+from nexusform.domains.fleet.planning.placement_phase import execute_evictions, plan_rollouts
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan, create_placement_plan
 from nexusform.domains.fleet.planning.placement_spec import build_placement_spec
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub, build_planned_hub
-from nexusform.domains.fleet.planning.rows import build_binding_rows
-from nexusform.domains.fleet.planning.selected_resources import prepare_resources
+from nexusform.domains.fleet.planning.selected_resources import select_placement_resources
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
@@ -39,13 +39,17 @@ from nexusform.domains.fleet.scheduling.bindings import (
     ResourceUsage,
 )
 from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
-from nexusform.domains.fleet.scheduling.explanation import PolicyDrift, compute_drift, find_eligible_members
 from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.placement_explanation import (
+    PolicyDrift,
+    compute_policy_drift,
+    find_eligible_members,
+)
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.cluster_observation import ObservedCluster
 from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members, list_prior_pods, parse_objects
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_existing_clusters
-from nexusform.domains.pods.planning.phase import PodPhase
+from nexusform.domains.pods.planning.pod_phase import PodPhase
 from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.domains.whatif.questions.fleet_edits import (
     EditKind,
@@ -54,7 +58,7 @@ from nexusform.domains.whatif.questions.fleet_edits import (
     SimulatedMember,
     apply_edits,
 )
-from nexusform.domains.whatif.questions.pod_view import NO_OBSERVATIONS, ClusterObservations
+from nexusform.domains.whatif.questions.pod_snapshot import NO_OBSERVATIONS, ClusterObservations
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.vm_planning.site_plans import SiteObject
@@ -167,9 +171,9 @@ def build_fleet_snapshot(
 ) -> FleetSnapshot:
     """Build the snapshot of a fleet from the current objects and observed clusters."""
     ordered_things = sorted(things, key=lambda thing: thing.creation)
-    states, instances = _build_prior(ordered_things, registries)
+    states, instances = _build_prior_states(ordered_things, registries)
     clusters = build_existing_clusters(ordered_things, registries, catalogue)
-    observed = dict(_bind_observed(clusters, states, registries, observations))
+    observed = dict(_match_observed_clusters(clusters, states, registries, observations))
     clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
     snapshot = FleetSnapshot(instances, states, registries, SimulatedFleet({}, {}), observed)
     pods = _build_pods(snapshot, clusters, {})
@@ -177,7 +181,7 @@ def build_fleet_snapshot(
     return replace(snapshot, members=SimulatedFleet(members, clusters))
 
 
-def _build_prior(
+def _build_prior_states(
     things: Iterable[SiteObject], registries: PluginRegistries
 ) -> tuple[dict[Address, InstanceState], dict[Address, Instance]]:
     """Build the prior states as for planning, and the instances of fleet objects."""
@@ -201,7 +205,7 @@ def _build_prior(
     return states, instances
 
 
-def _bind_observed(
+def _match_observed_clusters(
     clusters: Mapping[str, NodeCluster],
     states: Mapping[Address, InstanceState],
     registries: PluginRegistries,
@@ -234,7 +238,7 @@ def _build_members(
         if not isinstance(record, FleetMember):
             continue
         note = instance.prior.private if instance.prior is not None else None
-        last_member = read_member_record(record.name, note) if note and "labels" in note else None
+        last_member = parse_member_record(record.name, note) if note and "labels" in note else None
         cluster = clusters.get(record.cluster_id) if record.cluster_id else None
         if cluster is not None:
             requests = (0, 0) if cluster.id in observed else _compute_other_requests(record, cluster, last_member, pods)
@@ -266,8 +270,8 @@ def _compute_other_requests(
     usage = build_member(record, cluster, pods.sum_requests(cluster.id)).resources
     if usage.allocatable != last_member.resources.allocatable:
         return 0, 0
-    cpu = _compute_shortfall("cpu", usage, last_member.resources)
-    memory = _compute_shortfall("memory", usage, last_member.resources)
+    cpu = _compute_amount_reduction("cpu", usage, last_member.resources)
+    memory = _compute_amount_reduction("memory", usage, last_member.resources)
     return max(0, cpu // _NANO_PER_MILLI), max(0, memory // _NANO)
 
 
@@ -275,7 +279,7 @@ _NANO: Final = 10**9
 _NANO_PER_MILLI: Final = 10**6
 
 
-def _compute_shortfall(name: str, usage: ResourceUsage, last_usage: ResourceUsage) -> int:
+def _compute_amount_reduction(name: str, usage: ResourceUsage, last_usage: ResourceUsage) -> int:
     """Compute the reduction of an available amount at the last plan, in nano-units; 0 if not recorded."""
     available_last = last_usage.available.get(name)
     return usage.available[name].nano - available_last.nano if available_last is not None else 0
@@ -297,11 +301,11 @@ def simulate_fleet(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) -> Flee
         tuple(_build_outcomes(baseline, result)),
         tuple(_build_capacities(baseline, result)),
         tuple(_find_new_diagnostics(baseline, result)),
-        tuple(_find_remaining(result, drained)),
+        tuple(_find_remaining_placements(result, drained)),
     )
 
 
-class _SimulationRun(Struct, frozen=True):
+class _SchedulingRun(Struct, frozen=True):
     # Placements after scheduling, their rows, the rows of all pods, and the members.
     placements: tuple[PlacementPlan, ...]
     rows: tuple[PlacementChange, ...]
@@ -313,7 +317,7 @@ class _SimulationRun(Struct, frozen=True):
 
 def _run_scheduling(
     snapshot: FleetSnapshot, members_after: Mapping[str, SimulatedMember], drained: Sequence[str]
-) -> _SimulationRun:
+) -> _SchedulingRun:
     """Run the scheduling over these members."""
     clusters = dict(snapshot.members.clusters)
     clusters |= {member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None}
@@ -328,14 +332,14 @@ def _run_scheduling(
         member_after = _build_member(current, pods)
         record, cluster = (current.record, current.cluster) if current is not None else (None, None)
         members[name] = FleetMemberState(_MEMBER, record, cluster, member_before, member_after)
-    placements = list(_begin_placements(snapshot.instances.values(), hub, build_member_clusters(members)))
+    placements = list(_create_placement_plans(snapshot.instances.values(), hub, build_member_clusters(members)))
     hub.evictions += _build_drain_evictions(placements, drained)
     diagnostics = list(execute_evictions({placement.key: placement for placement in placements}, hub))
     iterations = run_iterations(placements, members, pods, hub.collect_direct_objects(members))
     diagnostics += plan_rollouts(placements)
     rows = tuple(chain.from_iterable(build_binding_rows(placement, members) for placement in placements))
     diagnostics += build_placement_warnings(placements, members, iterations, ObservedHub())
-    return _SimulationRun(
+    return _SchedulingRun(
         tuple(placements), rows, tuple(pods.rows), members, iterations.member_list, tuple(diagnostics)
     )
 
@@ -386,7 +390,7 @@ def _build_member(member: SimulatedMember | None, pods: PodPhase) -> Member | No
     return build_member(member.record, member.cluster, requests)
 
 
-def _begin_placements(
+def _create_placement_plans(
     instances: Iterable[Instance], hub: PlannedHub, clusters: MemberClusters
 ) -> Iterator[PlacementPlan]:
     """Yield the placements before their first scheduling."""
@@ -394,7 +398,7 @@ def _begin_placements(
         record = _read_fleet_record(instance)
         if isinstance(record, FleetPlacement):
             spec = build_placement_spec(instance, record)
-            yield create_placement_plan(spec, *prepare_resources(spec, hub, clusters))
+            yield create_placement_plan(spec, *select_placement_resources(spec, hub, clusters))
 
 
 def _build_drain_evictions(
@@ -422,7 +426,7 @@ def _build_row_key(row: PlacementChange) -> _RowKey:
     return row.address, row.kind, row.pool, row.object
 
 
-def _build_outcomes(baseline: _SimulationRun, result: _SimulationRun) -> Iterator[PlacementOutcome]:
+def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[PlacementOutcome]:
     """Build the result of each placement; rows also present without the edits are unrelated."""
     baseline_rows = (*baseline.rows, *baseline.pods)
     baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}
@@ -434,11 +438,11 @@ def _build_outcomes(baseline: _SimulationRun, result: _SimulationRun) -> Iterato
         own_bindings = bindings.get(placement.spec.instance.address, [])
         own_pods = pods.get(placement.spec.instance.address, [])
         # New picks in this run have no difference.
-        fresh = _compute_drift(placement, result.member_list)
-        newly_ineligible = _find_eligible(baseline_placement, baseline.member_list) - _find_eligible(
+        fresh = _compute_policy_drift(placement, result.member_list)
+        newly_ineligible = _find_eligible_members(baseline_placement, baseline.member_list) - _find_eligible_members(
             placement, result.member_list
         )
-        is_unrelated = fresh == _compute_drift(
+        is_unrelated = fresh == _compute_policy_drift(
             baseline_placement, baseline.member_list
         ) and newly_ineligible.isdisjoint(fresh.lost_clusters)
         fresh_difference = PolicyDrift((), ()) if placement.scheduling.pick_triggers or is_unrelated else fresh
@@ -461,7 +465,7 @@ def _group_by_address(rows: Iterable[PlacementChange]) -> dict[Address, list[Pla
     return by_address
 
 
-def _find_new_diagnostics(baseline: _SimulationRun, result: _SimulationRun) -> Iterator[Diagnostic]:
+def _find_new_diagnostics(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[Diagnostic]:
     """Find the diagnostics caused by the edits."""
     baseline_details = {(diagnostic.id, diagnostic.detail) for diagnostic in baseline.diagnostics}
     for diagnostic in result.diagnostics:
@@ -470,13 +474,13 @@ def _find_new_diagnostics(baseline: _SimulationRun, result: _SimulationRun) -> I
             yield diagnostic
 
 
-def _compute_drift(placement: PlacementPlan, member_list: MemberList) -> PolicyDrift:
+def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> PolicyDrift:
     """Compute the difference between the bindings and a newly created placement over these members."""
     policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
-    return compute_drift(placement.bindings, member_list, policy, placement.spec.policy_snapshot, namespace)
+    return compute_policy_drift(placement.bindings, member_list, policy, placement.spec.policy_snapshot, namespace)
 
 
-def _find_eligible(placement: PlacementPlan, member_list: MemberList) -> frozenset[str]:
+def _find_eligible_members(placement: PlacementPlan, member_list: MemberList) -> frozenset[str]:
     """Find the members allowed by the placement's policy."""
     return find_eligible_members(
         member_list, placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
@@ -498,7 +502,7 @@ def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> Place
     )
 
 
-def _build_capacities(baseline: _SimulationRun, result: _SimulationRun) -> Iterator[MemberCapacity]:
+def _build_capacities(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[MemberCapacity]:
     """Build the resources of every member without and with the edits; None for non-members."""
     for name in sorted({*baseline.members, *result.members}, key=str.encode):
         state = result.members[name]
@@ -512,7 +516,7 @@ def _build_capacities(baseline: _SimulationRun, result: _SimulationRun) -> Itera
         )
 
 
-def _find_remaining(run: _SimulationRun, drained: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _find_remaining_placements(run: _SchedulingRun, drained: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Find the placements still on drained members."""
     for cluster in drained:
         for placement in run.placements:

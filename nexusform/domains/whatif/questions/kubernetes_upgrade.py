@@ -10,8 +10,8 @@ from itertools import chain
 
 from msgspec import Struct
 
-from nexusform.domains.pods.planning.disruptions import find_disruptions
-from nexusform.domains.whatif.questions.pods_down import ClusterPods
+from nexusform.domains.pods.planning.drain_obstacles import find_drain_obstacles
+from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_vm_name
@@ -19,11 +19,11 @@ from nexusform.plans.maintenance import Disruptions, Upgrade
 from nexusform.plans.maintenance import PoolUpgrade as PoolCourse
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import Shortage
+from nexusform.scheduling.racks.vms import CapacityShortage
 from nexusform.snapshots.availability import (
     PlacedReplacements,
-    Replacement,
     SampledCapacity,
+    VmReplacement,
     place_replacements,
     sample_capacity,
 )
@@ -34,7 +34,7 @@ class UpgradeBatch(Struct, frozen=True):
     """Nodes upgraded together. `up`: number of the pool's nodes up meanwhile."""
 
     number: int
-    moves: tuple[Replacement, ...]
+    moves: tuple[VmReplacement, ...]
     up: int
 
     @property
@@ -138,7 +138,7 @@ def simulate_kubernetes_upgrade(
     scheduler = site.scheduler.copy()
 
     def count_missing_by_pool(sampled_scheduler: RackScheduler) -> list[int]:
-        return [_count_missing(sampled_scheduler, pool) for pool in cluster.pools]
+        return [_count_missing_vms(sampled_scheduler, pool) for pool in cluster.pools]
 
     samples = sample_capacity(scheduler, cluster.vm_count, count_missing_by_pool)
     pools = tuple([_upgrade_pool(scheduler, pool) for pool in cluster.pools])
@@ -160,13 +160,13 @@ def _find_disruptions(cluster: ClusterSnapshot, pods: ClusterPods | None) -> Dis
     if pods is None:
         return Disruptions()
     nodes = {vm.name for pool in cluster.pools for vm in pool.vms}
-    return find_disruptions(pods.cluster.budgets, pods.existing, nodes)
+    return find_drain_obstacles(pods.cluster.budgets, pods.existing, nodes)
 
 
-class _UpgradePass(Struct, frozen=True):
+class _PoolUpgradePass(Struct, frozen=True):
     # Batches of a pool up to the first without capacity; `shortage` None: all fit.
     batches: tuple[UpgradeBatch, ...]
-    shortage: Shortage | None
+    shortage: CapacityShortage | None
 
 
 def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
@@ -199,7 +199,7 @@ def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
     )
 
 
-def _count_missing(scheduler: RackScheduler, pool: PoolSnapshot) -> int:
+def _count_missing_vms(scheduler: RackScheduler, pool: PoolSnapshot) -> int:
     """Count the VMs without capacity in the batch that blocks a pool, 0 if none."""
     max_surge, max_unavailable = _read_surge_settings(pool)
     count = len(pool.vms)
@@ -225,7 +225,7 @@ def _find_fitting_surge(scheduler: RackScheduler, pool: PoolSnapshot, maximum: i
     return 0
 
 
-def _upgrade_batches(scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int) -> _UpgradePass:
+def _upgrade_batches(scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int) -> _PoolUpgradePass:
     """Upgrade batch by batch until all are done or one has no capacity."""
     size = surge or max(unavailable, 1)
     batches: list[UpgradeBatch] = []
@@ -235,8 +235,8 @@ def _upgrade_batches(scheduler: RackScheduler, pool: PoolSnapshot, surge: int, u
         up = len(pool.vms) if surge else len(pool.vms) - len(vms)
         batches.append(UpgradeBatch(len(batches) + 1, placement_result.replacements, up))
         if placement_result.shortage is not None:
-            return _UpgradePass(tuple(batches), placement_result.shortage)
-    return _UpgradePass(tuple(batches), None)
+            return _PoolUpgradePass(tuple(batches), placement_result.shortage)
+    return _PoolUpgradePass(tuple(batches), None)
 
 
 def _upgrade_batch(

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, simulate_kubernetes_upgrade
-from nexusform.domains.whatif.questions.pods_down import ClusterPods
-from nexusform.kubernetes.releases.versions import (
+from nexusform.domains.whatif.questions.pod_outage import ClusterPods
+from nexusform.kubernetes.releases.kubernetes_versions import (
     KubernetesVersion,
     OfferedVersions,
     VersionRejection,

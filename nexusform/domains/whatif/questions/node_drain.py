@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domains.whatif.questions.pods_down import ClusterPods, PodsOutcome, WorkloadImpact, simulate_nodes_down
+from nexusform.domains.whatif.questions.pod_outage import ClusterPods, PodsOutcome, WorkloadImpact, simulate_nodes_down
 
 _MAX_NAMES: Final = 20
 
@@ -33,7 +33,7 @@ class NodeDrain(Struct, frozen=True):
         return tuple(dict.fromkeys(name for item in self.workloads for name in item.blocking_budgets))
 
 
-def find_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str] | Diagnostic:
+def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str] | Diagnostic:
     """Find a node by name, or by `CLUSTER/NAME`."""
     ids = {
         f"{cluster_id}/{node.name}": (pods, node.name)

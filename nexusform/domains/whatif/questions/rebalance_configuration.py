@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import Span
-from nexusform.domains.whatif.questions.rebalance import EvictionTrial
+from nexusform.domains.whatif.questions.eviction_search import EvictionTrial
 from nexusform.language.syntax.syntax_nodes import Body
 from nexusform.rendering.notation.hcl_text import quote_string
 
@@ -34,7 +34,7 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
             continue
         name = _find_literal_name(block, configuration)
         if name:
-            taints = [part for part in block.body.blocks if _is_taint(part)]
+            taints = [part for part in block.body.blocks if _is_taint_block(part)]
             texts = tuple(_read_source(configuration, part.span) for part in taints)
             blocks[name] = MemberBlock(block.name, texts)
     return blocks
@@ -73,7 +73,7 @@ def _iterate_evictions(trial: EvictionTrial, members: Mapping[str, MemberBlock])
         awaited = [f"{_TYPE}.{name}"]
 
 
-def _is_taint(part: object) -> bool:
+def _is_taint_block(part: object) -> bool:
     labels = getattr(part, "labels", ())
     return getattr(part, "type", "") == "taint" or any(label.value == "taint" for label in labels)
 

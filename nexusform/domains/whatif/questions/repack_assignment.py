@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine
-from nexusform.domains.whatif.questions.repack_program import Program, ProgramColumn, SolverLimits, run_solver
+from nexusform.domains.whatif.questions.repack_program import LinearProgram, ProgramColumn, SolverLimits, run_solver
 
 Slot = tuple[int, RepackMachine]
 _OWN_MACHINE_COST: Final = 1.0
@@ -24,7 +24,7 @@ def assign_machines(
     existing = Counter(context.existing)
     for source in sources:
         existing[source.pool, source.vm.placement.rack] -= 1
-    program = Program()
+    program = LinearProgram()
     for source in sources:
         row = program.add_row(("vm", source.handle), 1.0, 1.0)
         program.add_column(_UNASSIGNED_COST, 1.0, [(row, 1.0)], None)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count
-from nexusform.domains.whatif.questions.pods_down import ClusterPods
+from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.domains.whatif.questions.repack_context import (
     NOTHING_LIFTED,
     Constraint,
@@ -18,7 +18,7 @@ from nexusform.domains.whatif.questions.repack_context import (
     RepackRequest,
     build_repack_context,
 )
-from nexusform.domains.whatif.questions.repack_program import NoSolution, RepackProgram, SolverLimits
+from nexusform.domains.whatif.questions.repack_program import ProgramNoSolution, RepackProgram, SolverLimits
 from nexusform.domains.whatif.questions.repack_search import RepackSearch
 from nexusform.domains.whatif.questions.repack_time_budget import TimeBudget
 from nexusform.scheduling.racks.engine import RackScheduler
@@ -72,7 +72,7 @@ def find_blocking_constraints(
     planned = [rack.name for rack in site.racks if rack.is_planned]
     if planned:
         attempts.append((Constraint.PLANNED_RACK, f"with {', '.join(planned)} active", request))
-    return tuple(_try_constraints(site, search, attempts))
+    return tuple(_search_without_constraints(site, search, attempts))
 
 
 def find_order_constraints(
@@ -83,10 +83,10 @@ def find_order_constraints(
     attempts = [(Constraint.MAX_UNAVAILABLE, description, request)]
     if request.window is not None:
         attempts.insert(0, (Constraint.WINDOW, "without -window", replace(request, window=None)))
-    return tuple(_try_constraints(site, search, attempts))
+    return tuple(_search_without_constraints(site, search, attempts))
 
 
-def _try_constraints(
+def _search_without_constraints(
     site: SiteSnapshot, search: RepackSearch, attempts: Sequence[tuple[Constraint, str, RepackRequest]]
 ) -> Iterator[BlockingConstraint]:
     """Search again without each constraint in turn."""
@@ -127,14 +127,14 @@ def _has_solution(context: RepackContext, request: RepackRequest, time_budget: T
     """Return True if the program has a solution within -moves; None if undecided."""
     solution = RepackProgram(context, request).solve(SolverLimits(time_budget.compute_share(1.0)))
     moves = request.moves
-    if isinstance(solution, NoSolution):
+    if isinstance(solution, ProgramNoSolution):
         return False if solution.is_proved or (moves is not None and solution.bound > moves) else None
     if moves is None or solution.recreations <= moves:
         return True
     return False if solution.bound > moves else None
 
 
-def fix_sampled_cells(site: SiteSnapshot) -> SiteSnapshot:
+def fix_unknown_cells(site: SiteSnapshot) -> SiteSnapshot:
     """Return the site with unknown cells fixed as in the reported sample."""
     scheduler = RackScheduler(
         site.scheduler.machines,

@@ -30,7 +30,7 @@ MAX_PATTERNS: Final = 4_000
 MAX_LEAVINGS: Final = 4_000
 
 
-class CellOption(Struct, frozen=True):
+class CellChange(Struct, frozen=True):
     """Possible change of a cell: leaving VMs, VMs of the demand, resulting sink. `arrival`: class of a
     multi-cell VM with a share here, -1 for the demand, None for none. `spanning`: indexes of leaving
     multi-cell VMs of the machine.
@@ -110,13 +110,13 @@ class CellCatalogue:
         self.is_capped |= search.is_capped
         return tuple(search.patterns)
 
-    def list_options(
+    def list_cell_changes(
         self,
         key: CellKey,
         group_skus: Mapping[Group, VmSku],
         arrivals: Sequence[tuple[int, VmSku]],
         spanning: Mapping[int, VmSku],
-    ) -> Iterator[CellOption]:
+    ) -> Iterator[CellChange]:
         """List the possible changes of a cell with these contents."""
         choices = [range(len(pods) + 1) for _, pods in key.leaving]
         spans = [range(2) for _ in key.spanning]
@@ -137,9 +137,9 @@ class CellCatalogue:
                 free = free.subtract(spanning[number], -1)
             leaving = tuple((group, count) for (group, _), count in group_counts if count)
             pods = sum(sum(all_pods[:count]) for (_, all_pods), count in group_counts)
-            yield from self._list_arrivals(key, free, leaving, pods, leaving_indexes, arrivals)
+            yield from self._list_arrival_options(key, free, leaving, pods, leaving_indexes, arrivals)
 
-    def _list_arrivals(
+    def _list_arrival_options(
         self,
         key: CellKey,
         free: FreeCell,
@@ -147,19 +147,19 @@ class CellCatalogue:
         pods: int,
         leaving_indexes: tuple[int, ...],
         arrivals: Sequence[tuple[int, VmSku]],
-    ) -> Iterator[CellOption]:
+    ) -> Iterator[CellChange]:
         """List the options of one choice of leaving VMs: with VMs of the demand, or a share of a multi-cell VM."""
         for kind, sku in arrivals:
             if (key.admits_demand if kind < 0 else kind in key.admitted) and free.has_capacity(sku):
                 remaining_cell = free.subtract(sku)
-                yield CellOption(leaving, 0, self._find_cell_sink(key, remaining_cell), pods, kind, leaving_indexes)
+                yield CellChange(leaving, 0, self._find_cell_sink(key, remaining_cell), pods, kind, leaving_indexes)
         if leaving or leaving_indexes:
-            yield CellOption(leaving, 0, self._find_cell_sink(key, free), pods, None, leaving_indexes)
+            yield CellChange(leaving, 0, self._find_cell_sink(key, free), pods, None, leaving_indexes)
         if not key.admits_demand or self._sku.numa_cells > 1:
             return
         count = 1
-        while free.subtract(self._sku, count).is_legal:
-            yield CellOption(
+        while free.subtract(self._sku, count).is_non_negative:
+            yield CellChange(
                 leaving, count, self._find_cell_sink(key, free.subtract(self._sku, count)), pods, None, leaving_indexes
             )
             count += 1
@@ -187,17 +187,17 @@ class _PatternSearch:
             return
         number, share = self._sizes[size_index]
         chain = [(remains, disk)]
-        while (next_state := _add_vm(*chain[-1], share)) is not None:
+        while (next_state := _subtract_vm_share(*chain[-1], share)) is not None:
             chain.append(next_state)
         for count in range(len(chain) - 1, -1, -1):
             added = (*pattern, (number, count)) if count else pattern
             self.extend(size_index + 1, added, *chain[count])
 
     def _has_capacity(self, remains: Remains, disk: int | None) -> bool:
-        return any(_add_vm(remains, disk, share) is not None for _, share in self._sizes)
+        return any(_subtract_vm_share(remains, disk, share) is not None for _, share in self._sizes)
 
 
-def _add_vm(remains: Remains, disk: int | None, share: Share) -> tuple[Remains, int | None] | None:
+def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tuple[Remains, int | None] | None:
     """Return remains and disk with one more VM; None if it does not fit in every split."""
     remaining_disk = None if disk is None else disk - share.disk
     if remaining_disk is not None and remaining_disk < 0:

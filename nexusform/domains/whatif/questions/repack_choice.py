@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from nexusform.domains.whatif.questions.repack_assignment import assign_machines
-from nexusform.domains.whatif.questions.repack_cells import CellCapacity, CellOption, CellPosition, Group, assign_groups
+from nexusform.domains.whatif.questions.repack_cells import CellCapacity, CellChange, CellPosition, Group, assign_groups
 from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine
 from nexusform.domains.whatif.questions.repack_program import OptionCount, PatternCount, RepackProgram, Solution
 
@@ -35,12 +35,12 @@ def choose_vms(
     cells_by_sink = {sink: list(cells) for sink, cells in program.cells_by_sink.items()}
     choice = _ChoiceBuilder(groups, cells_by_sink, program.class_sizes)
     for source in solution.spanning:
-        choice.add_source(source)
+        choice.add_vm_to_recreate(source)
     cleared = {host.machine.name for clear in solution.cleared for host in clear.hosts[: clear.count]}
     for clear in solution.cleared:
         for host in clear.hosts[: clear.count]:
             choice.clear_machine(host, program)
-    for cells, options in _group_by_unit(solution.options):
+    for cells, options in _group_options_by_unit(solution.options):
         choice.assign_options(cells, options, cleared)
     slots = choice.build_slots(solution.patterns)
     sources = tuple(sorted(choice.sources, key=lambda source: source.handle))
@@ -48,9 +48,9 @@ def choose_vms(
     return RepackChoice(sources, targets, frozenset(choice.reserved), crowded)
 
 
-def _group_by_unit(selections: Iterable[OptionCount]) -> Iterable[tuple[OptionCount, list[CellOption]]]:
+def _group_options_by_unit(selections: Iterable[OptionCount]) -> Iterable[tuple[OptionCount, list[CellChange]]]:
     """Group the options by unit, one per cell; shares of multi-cell VMs first."""
-    units: dict[tuple[int, int], tuple[OptionCount, list[CellOption]]] = {}
+    units: dict[tuple[int, int], tuple[OptionCount, list[CellChange]]] = {}
     for choice in selections:
         key = id(choice.cells), choice.machines
         units.setdefault(key, (choice, []))[1].extend([choice.option] * choice.count)
@@ -73,7 +73,7 @@ class _ChoiceBuilder:
         self.reserved: set[str] = set()
         self.wide_slots: list[tuple[int, RepackMachine]] = []
 
-    def add_source(self, source: MovableVm) -> None:
+    def add_vm_to_recreate(self, source: MovableVm) -> None:
         """Add a VM to re-create."""
         if source not in self.sources:
             self.sources.append(source)
@@ -82,7 +82,7 @@ class _ChoiceBuilder:
     def clear_machine(self, host: RepackMachine, program: RepackProgram) -> None:
         """Move all VMs in unknown cells off this machine; its cells are then separate."""
         for source in host.loose:
-            self.add_source(source)
+            self.add_vm_to_recreate(source)
         for cells in self._cells_by_sink.values():
             cells[:] = [cell for cell in cells if cell.host is not host]
         for cell in range(len(host.cells)):
@@ -90,7 +90,7 @@ class _ChoiceBuilder:
             if sink is not None:
                 self._cells_by_sink.setdefault(sink, []).append(CellPosition(host, cell, host.sources[cell]))
 
-    def assign_options(self, unit: OptionCount, options: Sequence[CellOption], cleared: set[str]) -> None:
+    def assign_options(self, unit: OptionCount, options: Sequence[CellChange], cleared: set[str]) -> None:
         """Assign a cell of the unit to each option."""
         cells = list(unit.cells)
         if unit.machines != -1:
@@ -100,16 +100,16 @@ class _ChoiceBuilder:
                 self._apply_option(cell, option)
             return
         for option in options:
-            cell = min(cells, key=lambda candidate: self._compute_cost(candidate, option))
+            cell = min(cells, key=lambda candidate: self._compute_cell_cost(candidate, option))
             cells.remove(cell)
             self._apply_option(cell, option)
 
-    def _compute_cost(self, cell: CellPosition, option: CellOption) -> tuple[int, int]:
+    def _compute_cell_cost(self, cell: CellPosition, option: CellChange) -> tuple[int, int]:
         """Compute the cost: pods restarted, and additional pools affected."""
-        leaving = self._select_leaving(cell, option)
+        leaving = self._select_leaving_vms(cell, option)
         return sum(source.pods for source in leaving), len({source.pool for source in leaving} - self._affected_pools)
 
-    def _select_leaving(self, cell: CellPosition, option: CellOption) -> list[MovableVm]:
+    def _select_leaving_vms(self, cell: CellPosition, option: CellChange) -> list[MovableVm]:
         """Select the VMs leaving this cell: of each group those with the fewest pods."""
         leaving: list[MovableVm] = []
         for group, count in option.leaving:
@@ -118,10 +118,10 @@ class _ChoiceBuilder:
             leaving += candidates[:count]
         return leaving
 
-    def _apply_option(self, cell: CellPosition, option: CellOption) -> None:
+    def _apply_option(self, cell: CellPosition, option: CellChange) -> None:
         """Apply an option to a cell."""
-        for source in self._select_leaving(cell, option):
-            self.add_source(source)
+        for source in self._select_leaving_vms(cell, option):
+            self.add_vm_to_recreate(source)
         if option.demand or option.arrival == -1:
             self.reserved.add(cell.host.machine.name)
         for cells in self._cells_by_sink.values():

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec
-from nexusform.domains.whatif.questions.pods_down import NO_PODS, ClusterPods, simulate_nodes_down
+from nexusform.domains.whatif.questions.pod_outage import NO_PODS, ClusterPods, simulate_nodes_down
 from nexusform.domains.whatif.questions.repack_separation import SeparationRule
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_demand
@@ -100,10 +100,10 @@ class FreeCell(NamedTuple):
 
     def has_capacity(self, sku: VmSku) -> bool:
         """Return True if a VM of the SKU fits."""
-        return self.subtract(sku).is_legal
+        return self.subtract(sku).is_non_negative
 
     @property
-    def is_legal(self) -> bool:
+    def is_non_negative(self) -> bool:
         """Whether no amount is negative."""
         return min(self) >= 0
 
@@ -186,7 +186,7 @@ def build_repack_context(
     for number, (cluster, pool) in enumerate(zip(clusters, pools, strict=True)):
         pod_counts = _count_pods(pods.get(cluster.id))
         for vm in pool.vms:
-            constraint = _find_constraint(cluster, pool, vm, request, pods.get(cluster.id), lifted)
+            constraint = _find_blocking_constraint(cluster, pool, vm, request, pods.get(cluster.id), lifted)
             if constraint is not None:
                 blocked_by[vm.name] = constraint
                 continue
@@ -267,7 +267,7 @@ def _compute_rack_limit(
 # --- movable VMs -------------------------------------------------------------------------------
 
 
-def _find_constraint(
+def _find_blocking_constraint(
     cluster: ClusterSnapshot,
     pool: PoolSnapshot,
     vm: PlacedVm,
@@ -295,7 +295,7 @@ def _find_constraint(
         return None
     if Constraint.BUDGET not in lifted and is_drain_blocked(pods, {vm.name}):
         return Constraint.BUDGET
-    violated = {constraint for _, constraint in find_starved_pods(pods, pods.existing, {vm.name})} - lifted
+    violated = {constraint for _, constraint in find_pods_without_resources(pods, pods.existing, {vm.name})} - lifted
     return min(violated, default=None)
 
 
@@ -312,7 +312,7 @@ def is_drain_blocked(pods: ClusterPods, nodes: set[str]) -> bool:
     return any(workload.blocking_budgets for workload in workloads)
 
 
-def find_starved_pods(
+def find_pods_without_resources(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes: Collection[str]
 ) -> list[tuple[ExistingPod, Constraint]]:
     """Find the pods with hugepages or devices but without another feasible node while these nodes are down.
@@ -406,11 +406,11 @@ def _build_machine(
         disk=machine.disk_gib - sum(existing.sku.disk_gib for existing in vms),
         has_unknown_cells=has_unknown_cells,
         loose=tuple(sources[existing.handle] for existing in loose) if is_all_movable else (),
-        splits=_compute_splits(cells, loose) if has_unknown_cells else (),
+        splits=_compute_cell_splits(cells, loose) if has_unknown_cells else (),
     )
 
 
-def _compute_splits(cells: Sequence[FreeCell], loose: Iterable[CurrentVm]) -> tuple[tuple[FreeCell, ...], ...]:
+def _compute_cell_splits(cells: Sequence[FreeCell], loose: Iterable[CurrentVm]) -> tuple[tuple[FreeCell, ...], ...]:
     """Compute the possible remains of each cell for every legal split; () if none or too many."""
     base = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)
     shares = tuple(Share.compute(existing.sku) for existing in loose)

@@ -144,7 +144,7 @@ class _OrderSearch:
         self._sites += 1
         if self._sites > _MAX_SITES or self._time_budget.is_exhausted:
             raise _SearchLimitReached
-        missing = self._compute_missing()
+        missing = self._compute_missing_departures()
         if missing == 0 and self._has_capacity():
             return self._build_sequence(order)
         if max(missing, 1) > remaining:
@@ -184,31 +184,31 @@ class _OrderSearch:
         """List the machines for a VM, one of equal ones, if its departure leaves a chance. Its own machine is
         one of them if another cell is chosen there.
         """
-        if not self._can_leave(source, remaining):
+        if not self._is_departure_useful(source, remaining):
             return
         old = self._remove_vm(source)
-        machines = self._find_feasible(source, old)
+        machines = self._find_feasible_machines(source, old)
         self._restore_vm(source, old)
         yield from machines
 
-    def _can_leave(self, source: MovableVm, remaining: int) -> bool:
+    def _is_departure_useful(self, source: MovableVm, remaining: int) -> bool:
         """Return True if enough re-creations remain once this VM has left its machine."""
         state = self._states[self._locations[source.handle].machine]
         if not state.machine.admits_demand:
-            return self._compute_missing() < remaining
+            return self._compute_missing_departures() < remaining
         old = self._remove_vm(source)
-        missing = self._compute_missing()
+        missing = self._compute_missing_departures()
         self._restore_vm(source, old)
         return missing < remaining
 
-    def _find_feasible(self, source: MovableVm, old: Placement) -> list[str]:
+    def _find_feasible_machines(self, source: MovableVm, old: Placement) -> list[str]:
         """Find the feasible machines of a removed VM."""
         demand = self._demands[source.handle]
         unique: dict[object, str] = {}
         for name, state in self._states.items():
             if source.vm_class not in state.machine.admitted or not self._is_rack_open(source, state.machine):
                 continue
-            if not state.has_capacity(demand.sku) or self._is_forbidden(demand, state.machine):
+            if not state.has_capacity(demand.sku) or self._is_machine_forbidden(demand, state.machine):
                 continue
             if name == old.machine and self._scheduler.select_cells(demand.sku, name) == old.cells:
                 continue
@@ -229,7 +229,7 @@ class _OrderSearch:
 
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> WindowSequence | None:
         """Search below every group of VMs re-created together."""
-        sources = [source for source in self._list_sources() if self._can_leave(source, remaining)]
+        sources = [source for source in self._list_sources() if self._is_departure_useful(source, remaining)]
         for group in self._list_exchanges(sources, remaining):
             sequence = self._try_exchange(group, remaining, order)
             if sequence is not None:
@@ -241,19 +241,19 @@ class _OrderSearch:
         for first, second in combinations(sources, 2):
             needs_both = self._needs_departure(first, second) or self._needs_departure(second, first)
             if needs_both and first.vm_class != second.vm_class:
-                yield self._build_ring(first, second)
+                yield self._build_ring_exchange(first, second)
         if remaining >= 3:
-            yield from self._list_rings(sources)
+            yield from self._list_three_vm_exchanges(sources)
             yield from self._list_two_for_one(sources)
 
-    def _list_rings(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
+    def _list_three_vm_exchanges(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
         """List rings of three VMs."""
         successors = {vm.handle: [other for other in sources if self._needs_departure(vm, other)] for vm in sources}
         for first in sources:
             for second in successors[first.handle]:
                 for third in successors[second.handle]:
                     if first.handle < min(second.handle, third.handle) and first in successors[third.handle]:
-                        yield self._build_ring(first, second, third)
+                        yield self._build_ring_exchange(first, second, third)
 
     def _list_two_for_one(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
         """List exchanges of one VM for two on another machine."""
@@ -263,7 +263,7 @@ class _OrderSearch:
                 if self._needs_departure(source, *pair) and not any(self._needs_departure(source, vm) for vm in pair):
                     yield (_Relocation(source, state.machine.machine.name), *(_Relocation(vm, target) for vm in pair))
 
-    def _build_ring(self, *sources: MovableVm) -> tuple[_Relocation, ...]:
+    def _build_ring_exchange(self, *sources: MovableVm) -> tuple[_Relocation, ...]:
         """Build the group with each VM on the machine of the next one."""
         machines = [self._locations[source.handle].machine for source in (*sources[1:], sources[0])]
         return tuple(map(_Relocation, sources, machines))
@@ -279,9 +279,9 @@ class _OrderSearch:
         old = [self._remove_vm(source) for source in sources]
         sequence = None
         added = 0
-        if self._compute_missing() <= remaining - len(group):
+        if self._compute_missing_departures() <= remaining - len(group):
             for relocation, location in zip(group, old, strict=True):
-                if relocation.machine not in self._find_feasible(relocation.source, location):
+                if relocation.machine not in self._find_feasible_machines(relocation.source, location):
                     break
                 self._add_vm(relocation.source, relocation.machine)
                 added += 1
@@ -311,7 +311,7 @@ class _OrderSearch:
         """Remove a VM from its machine; return its old location."""
         location = self._locations.pop(source.handle)
         self._scheduler.release(self._handles.pop(source.handle))
-        state = self._change_machine(source, location, -1)
+        state = self._update_machine_counts(source, location, -1)
         state.vms.pop(source.handle, None)
         state.arrived.pop(source.handle, None)
         return location
@@ -332,9 +332,9 @@ class _OrderSearch:
         demand = self._demands[source.handle]
         self._handles[source.handle] = self._scheduler.add_existing(demand.vm, demand.sku, location)
         self._locations[source.handle] = location
-        self._change_machine(source, location, 1)
+        self._update_machine_counts(source, location, 1)
 
-    def _change_machine(self, source: MovableVm, location: Placement, count: int) -> _MachineState:
+    def _update_machine_counts(self, source: MovableVm, location: Placement, count: int) -> _MachineState:
         """Count a VM on its machine and rack, or count it out with -1."""
         sku, state = self._demands[source.handle].sku, self._states[location.machine]
         for cell in location.cells:
@@ -350,14 +350,14 @@ class _OrderSearch:
         limit = max(self._context.limits[source.pool], self._context.existing.get((source.pool, rack), 0))
         return self._rack_counts[source.pool, rack] < limit
 
-    def _is_forbidden(self, demand: Demand, host: RepackMachine) -> bool:
+    def _is_machine_forbidden(self, demand: Demand, host: RepackMachine) -> bool:
         """Return True if a hint or a separation rule forbids the machine or its rack."""
         if not self._is_symmetric and self._scheduler.find_rejection(host.machine.name, demand):
             return True
         vm = demand.vm.owner, demand.vm.pool, demand.vm.number
         existing = list(self._scheduler.list_vms()) if self._request.separation_rules else []
         places = {host.machine.name, host.machine.rack}
-        return any(places & rule.find_forbidden(vm, existing) for rule in self._request.separation_rules)
+        return any(places & rule.find_forbidden_locations(vm, existing) for rule in self._request.separation_rules)
 
     def _has_capacity(self) -> bool:
         return self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want
@@ -381,7 +381,7 @@ class _OrderSearch:
             )  # fmt: skip
         return state.key
 
-    def _compute_missing(self) -> int:
+    def _compute_missing_departures(self) -> int:
         """Compute a lower bound of the VMs still to move out of their cells for the demand to fit."""
         best = [0] + [_IMPOSSIBLE] * self._request.want
         for state in self._states.values():

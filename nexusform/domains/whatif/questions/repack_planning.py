@@ -10,13 +10,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.whatif.questions.pods_down import NO_PODS, ClusterPods
+from nexusform.domains.whatif.questions.pod_outage import NO_PODS, ClusterPods
 from nexusform.domains.whatif.questions.repack_blocking import (
     BlockingConstraint,
     find_blocking_constraints,
     find_maximum_demand,
     find_order_constraints,
-    fix_sampled_cells,
+    fix_unknown_cells,
 )
 from nexusform.domains.whatif.questions.repack_context import Constraint, RepackRequest
 from nexusform.domains.whatif.questions.repack_search import RepackAttempt, RepackSearch
@@ -116,13 +116,13 @@ def plan_repack(
         fits_now=fits_now,
         bound=attempt.bound,
         unknown_machines=len(site.scheduler.list_machines_with_unknown_cells()),
-        if_known=_count_if_known(search, site, request),
+        if_known=_count_recreations_if_known(search, site, request),
         is_machine_dependent=time_budget.seconds_left is not None,
         searched_orders=attempt.searched_orders,
         orders_cut_at=attempt.orders_cut_at,
         movable_vms=len(attempt.context.sources),
     )
-    if attempt.found and _is_within_moves(attempt, request):
+    if attempt.found and _is_within_move_limit(attempt, request):
         recreations = attempt.recreations
         is_proved = recreations == attempt.bound
         return replace(
@@ -141,7 +141,7 @@ def plan_repack(
     return replace(result, maximum=maximum, blocking=find_blocking_constraints(site, request, attempt.context, search))
 
 
-def _is_within_moves(attempt: RepackAttempt, request: RepackRequest) -> bool:
+def _is_within_move_limit(attempt: RepackAttempt, request: RepackRequest) -> bool:
     return request.moves is None or attempt.recreations <= request.moves
 
 
@@ -150,9 +150,9 @@ def _is_fully_sampled(attempt: RepackAttempt) -> bool:
     return all(step.runs == SAMPLES for window in attempt.windows for step in window.steps)
 
 
-def _count_if_known(search: RepackSearch, site: SiteSnapshot, request: RepackRequest) -> int | None:
+def _count_recreations_if_known(search: RepackSearch, site: SiteSnapshot, request: RepackRequest) -> int | None:
     """Count the re-creations with every cell as in the reported sample."""
     if not site.scheduler.list_machines_with_unknown_cells():
         return None
-    attempt = search.run(fix_sampled_cells(site), request, is_verified=False)
+    attempt = search.run(fix_unknown_cells(site), request, is_verified=False)
     return attempt.recreations if attempt.found else None

@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
-from nexusform.domains.whatif.questions.pods_down import ClusterPods, simulate_nodes_down, simulate_nodes_up
-from nexusform.domains.whatif.questions.repack_context import RepackContext, find_starved_pods
+from nexusform.domains.whatif.questions.pod_outage import ClusterPods, simulate_nodes_down, simulate_nodes_up
+from nexusform.domains.whatif.questions.repack_context import RepackContext, find_pods_without_resources
 from nexusform.domains.whatif.questions.repack_separation import SeparationRule, VmLocation
 from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
 from nexusform.scheduling.racks.vms import Placement
@@ -35,7 +35,7 @@ def simulate_window_pods(
 ) -> PodCheck:
     """Drain the nodes of every window and bring them up again."""
     simulation = _PodSimulation(context, [rule for rule in separation_rules if rule.has_workloads])
-    checked_windows = [simulation.run_window(window) for window in windows]
+    checked_windows = [simulation.drain_window(window) for window in windows]
     return PodCheck(tuple(checked_windows), frozenset(simulation.violating))
 
 
@@ -52,10 +52,10 @@ class _PodSimulation:
             for cluster, pool in zip(context.clusters, context.pools, strict=True)
             for vm in pool.vms
         }
-        self._shared = self._find_shared()
+        self._shared = self._find_shared_locations()
         self.violating: set[int] = set()
 
-    def run_window(self, window: RepackWindow) -> RepackWindow:
+    def drain_window(self, window: RepackWindow) -> RepackWindow:
         """Run one window: its nodes go down and up on other machines."""
         by_cluster: dict[str, list[RepackStep]] = {}
         for step in window.steps:
@@ -65,7 +65,7 @@ class _PodSimulation:
             if cluster in self._pods:
                 moved_pods += self._drain_nodes(cluster, steps)
             self._locations |= {(cluster, step.source.vm.name): step.target for step in steps}
-        shared = self._find_shared()
+        shared = self._find_shared_locations()
         if shared - self._shared:
             self.violating |= {step.source.handle for step in window.steps}
         return replace(window, pods=tuple(moved_pods))
@@ -75,7 +75,7 @@ class _PodSimulation:
         nodes = {step.source.vm.name: step for step in steps}
         pods, existing = self._pods[cluster], self._existing[cluster]
         impacts, meanwhile = simulate_nodes_down(pods, existing, nodes.keys(), is_drained=True)
-        for pod, _ in find_starved_pods(pods, existing, nodes.keys()):
+        for pod, _ in find_pods_without_resources(pods, existing, nodes.keys()):
             self.violating.add(nodes[pod.node].source.handle)
         self._pods[cluster] = moved_cluster = _move_nodes(pods, nodes)
         self._existing[cluster] = simulate_nodes_up(moved_cluster, meanwhile)
@@ -95,7 +95,7 @@ class _PodSimulation:
             for move in impact.moves
         ]
 
-    def _find_shared(self) -> frozenset[tuple[int, str]]:
+    def _find_shared_locations(self) -> frozenset[tuple[int, str]]:
         """Find the machines and racks shared by groups of a rule: (number of the rule, location)."""
         if not self._separation_rules:
             return frozenset()
@@ -103,7 +103,7 @@ class _PodSimulation:
         return frozenset(
             (number, location)
             for number, rule in enumerate(self._separation_rules)
-            for location in rule.find_shared(vm_locations)
+            for location in rule.find_shared_locations(vm_locations)
         )
 
     def _list_vm_locations(self) -> Iterable[VmLocation]:

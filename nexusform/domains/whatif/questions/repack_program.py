@@ -15,8 +15,8 @@ from msgspec import Struct, field
 from nexusform.domains.whatif.questions.repack_cells import (
     CellCapacity,
     CellCatalogue,
+    CellChange,
     CellKey,
-    CellOption,
     CellPosition,
     Group,
     Pattern,
@@ -39,7 +39,7 @@ class OptionCount(Struct, frozen=True):
 
     machines: int
     cells: tuple[CellPosition, ...]
-    option: CellOption
+    option: CellChange
     count: int
 
 
@@ -69,7 +69,7 @@ class Solution(Struct, frozen=True):
     spanning: tuple[MovableVm, ...] = ()
 
 
-class NoSolution(Struct, frozen=True):
+class ProgramNoSolution(Struct, frozen=True):
     """No solution exists (`is_proved`), or none was found within the limits. `bound`: lower bound of re-creations."""
 
     is_proved: bool
@@ -85,7 +85,7 @@ class ProgramColumn(Struct):
     subject: object = None
 
 
-class Program(Struct):
+class LinearProgram(Struct):
     """Columns and named rows for the solver."""
 
     columns: list[ProgramColumn] = field(default_factory=list)
@@ -151,7 +151,7 @@ class RepackProgram:
         self._is_fine = is_fine
         self._catalogue = CellCatalogue(context.kinds, request.sku)
         self._groups = assign_groups(context, tracked_pools)
-        self._program = Program()
+        self._program = LinearProgram()
         self._sinks: Counter[CellCapacity] = Counter()
         self._used_sinks: dict[CellCapacity, int] = {}
         # Cells (or whole machines) by the sink of their current contents.
@@ -205,7 +205,7 @@ class RepackProgram:
             self._add_cells(host for hosts in known_groups.values() for host in hosts)
         for number, hosts in enumerate(unknown_groups.values()):
             ordered_hosts = sorted(hosts, key=lambda host: sum(source.pods for source in host.loose))
-            self._add_unknown(-2 - number, ordered_hosts)
+            self._add_unknown_machines(-2 - number, ordered_hosts)
         for sink in list(self._used_sinks):
             self._add_cell_capacity(sink)
         self._add_rack_arrivals()
@@ -266,7 +266,7 @@ class RepackProgram:
                 for cell, sources in enumerate(first.sources)
                 if source in sources
             ]
-            entries += self._build_departure(self._groups[source.handle], 1, first)
+            entries += self._build_departure_entries(self._groups[source.handle], 1, first)
             self._program.add_column(1.0, len(hosts), entries, equal_vms)
 
     def _add_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
@@ -294,15 +294,15 @@ class RepackProgram:
         default = self._catalogue.find_cell_capacity(((unit.key.free,),), unit.key)
         if default is not None and not unit.is_cleared:
             self._sinks[default] += size
-            self._use_cell_capacity(default)
+            self._get_cell_capacity_row(default)
             self.cells_by_sink.setdefault(default, []).extend(unit.cells)
         skus = {self._groups[source.handle]: self._get_sku(source) for cell in unit.cells for source in cell.sources}
         spanning = {index: self._context.kinds[kind].sku for index, kind in unit.key.spanning}
-        for option in self._catalogue.list_options(unit.key, skus, self._arrivals, spanning):
+        for option in self._catalogue.list_cell_changes(unit.key, skus, self._arrivals, spanning):
             entries: list[tuple[int, float]] = [(row, 1.0)]
-            entries += self._build_exchange(default, option.sink)
+            entries += self._build_sink_change(default, option.sink)
             for group, count in option.leaving:
-                entries += self._build_departure(group, count, first)
+                entries += self._build_departure_entries(group, count, first)
             if option.demand:
                 entries.append((program.add_row("demand"), float(option.demand)))
             if option.arrival is not None:
@@ -314,7 +314,7 @@ class RepackProgram:
                 entries += self._build_disk_entries(first, option)
             program.add_column(option.recreations, size, entries, (unit, option))
 
-    def _add_unknown(self, number: int, hosts: Sequence[RepackMachine]) -> None:
+    def _add_unknown_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
         """Add machines with unknown cells: only what fits every split is added, or all their VMs leave."""
         first, size = hosts[0], len(hosts)
         program = self._program
@@ -324,21 +324,21 @@ class RepackProgram:
             sink = self._catalogue.find_cell_capacity(first.splits, key, first.disk)
             if sink is not None:
                 self._sinks[sink] += size
-                self._use_cell_capacity(sink)
+                self._get_cell_capacity_row(sink)
                 self.cells_by_sink.setdefault(sink, []).extend(CellPosition(host, WHOLE_MACHINE, ()) for host in hosts)
         if not first.loose:
             return
         cells = list(first.cells)
-        entries = self._build_exchange(sink, None)
+        entries = self._build_sink_change(sink, None)
         for source in first.loose:
-            entries += self._build_departure(self._groups[source.handle], 1, first)
+            entries += self._build_departure_entries(self._groups[source.handle], 1, first)
         for cell in range(len(cells)):
             key = self._build_cell_key(first, cell)
             unit = _Unit(key, tuple(CellPosition(host, cell, host.sources[cell]) for host in hosts), number, cell, True)
             self._add_cell_unit(unit)
             row = program.add_row(("unit", number, cell, key, True))
             entries.append((row, -1.0))
-            entries += self._build_exchange(None, self._catalogue.find_cell_capacity(((key.free,),), key))
+            entries += self._build_sink_change(None, self._catalogue.find_cell_capacity(((key.free,),), key))
         self._add_arrivals(number, first, size)
         if first.machine.name in self._single_machines:
             released_disk = sum(self._get_sku(source).disk_gib for source in first.loose)
@@ -350,25 +350,25 @@ class RepackProgram:
         key = self._build_cell_key(host, cell)
         return self._catalogue.find_cell_capacity(((key.free,),), key)
 
-    def _use_cell_capacity(self, sink: CellCapacity) -> int:
+    def _get_cell_capacity_row(self, sink: CellCapacity) -> int:
         """Return the row of a sink: fillings do not exceed its cells."""
         row = self._used_sinks.get(sink)
         if row is None:
             row = self._used_sinks[sink] = self._program.add_row(("sink", sink))
         return row
 
-    def _build_exchange(self, before: CellCapacity | None, after: CellCapacity | None) -> list[tuple[int, float]]:
+    def _build_sink_change(self, before: CellCapacity | None, after: CellCapacity | None) -> list[tuple[int, float]]:
         """Build the entries of a cell changing from one sink to another."""
         if before == after:
             return []
         entries = []
         if before is not None:
-            entries.append((self._use_cell_capacity(before), 1.0))
+            entries.append((self._get_cell_capacity_row(before), 1.0))
         if after is not None:
-            entries.append((self._use_cell_capacity(after), -1.0))
+            entries.append((self._get_cell_capacity_row(after), -1.0))
         return entries
 
-    def _build_departure(self, group: Group, count: int, host: RepackMachine) -> list[tuple[int, float]]:
+    def _build_departure_entries(self, group: Group, count: int, host: RepackMachine) -> list[tuple[int, float]]:
         """Build the entries of this many VMs of a group leaving a rack."""
         entries = [(self._program.add_row(("comes", group), 0.0, _INFINITE), -float(count))]
         if group[0] == "pool":
@@ -387,7 +387,7 @@ class RepackProgram:
     def _add_cell_capacity(self, sink: CellCapacity) -> None:
         """Add the columns of a sink's patterns."""
         program = self._program
-        row = self._use_cell_capacity(sink)
+        row = self._get_cell_capacity_row(sink)
         program.upper[row] = float(self._sinks[sink])
         for pattern in sink.patterns:
             entries = [(row, 1.0)]
@@ -400,7 +400,7 @@ class RepackProgram:
     def _add_rack_arrivals(self) -> None:
         """Add the arrivals of leaving VMs on a rack, by class or by tracked pool."""
         program = self._program
-        kinds = {group: self._find_class(group) for group in set(self._groups.values())}
+        kinds = {group: self._find_vm_class(group) for group in set(self._groups.values())}
         slots = [name for name in program.names if isinstance(name, tuple) and name[0] == "slots"]
         for group in sorted(kinds):
             arrival_row = program.add_row(("comes", group), 0.0, _INFINITE)
@@ -414,12 +414,12 @@ class RepackProgram:
                     entries.append((self._get_spread_row(group[1], rack), 1.0))
                 program.add_column(0.0, _INFINITE, entries, None)
 
-    def _find_class(self, group: Group) -> int:
+    def _find_vm_class(self, group: Group) -> int:
         if group[0] == "kind":
             return group[1]
         return next(source.vm_class for source in self._context.sources if source.pool == group[1])
 
-    def _build_disk_entries(self, host: RepackMachine, option: CellOption) -> list[tuple[int, float]]:
+    def _build_disk_entries(self, host: RepackMachine, option: CellChange) -> list[tuple[int, float]]:
         """Build the disk entries of an option on an individually modelled machine."""
         skus = {self._groups[source.handle]: self._get_sku(source) for cell in host.sources for source in cell}
         used_disk = option.demand * self._request.sku.disk_gib
@@ -428,11 +428,11 @@ class RepackProgram:
 
     # --- solution ------------------------------------------------------------------------------
 
-    def solve(self, limits: SolverLimits) -> Solution | NoSolution:
+    def solve(self, limits: SolverLimits) -> Solution | ProgramNoSolution:
         """Solve for the minimum re-creations; in fine mode then for the minimum pods and pools."""
         answer = run_solver(self._program.columns, self._program.lower, self._program.upper, limits)
         if answer.values is None:
-            return NoSolution(answer.is_finished and not self.is_capped, 0 if self.is_capped else answer.bound)
+            return ProgramNoSolution(answer.is_finished and not self.is_capped, 0 if self.is_capped else answer.bound)
         bound = 0 if self.is_capped else answer.bound
         values = answer.values
         if self._is_fine and answer.bound >= answer.objective:
@@ -475,7 +475,7 @@ class RepackProgram:
             if not value:
                 continue
             match column.subject:
-                case (_Unit() as unit, CellOption() as option):
+                case (_Unit() as unit, CellChange() as option):
                     options.append(OptionCount(unit.machines, unit.cells, option, value))
                 case (CellCapacity() as sink, tuple() as pattern):
                     patterns.append(PatternCount(sink, pattern, value))
@@ -489,7 +489,7 @@ class RepackProgram:
 def _count_leaving(subject: object, groups: Mapping[int, Group]) -> Counter[Group]:
     """Count the VMs of each group that a column moves."""
     match subject:
-        case (_Unit(), CellOption() as option):
+        case (_Unit(), CellChange() as option):
             return Counter(dict(option.leaving))
         case (RepackMachine() as host, *_):
             return Counter(groups[source.handle] for source in host.loose)
@@ -501,7 +501,7 @@ def _count_leaving(subject: object, groups: Mapping[int, Group]) -> Counter[Grou
 def _count_pods(subject: object) -> int:
     """Count the pods that a column restarts."""
     match subject:
-        case (_Unit(), CellOption() as option):
+        case (_Unit(), CellChange() as option):
             return option.pods
         case (RepackMachine() as host, *_):
             return sum(source.pods for source in host.loose)
@@ -563,12 +563,12 @@ def run_solver(
     if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
         return SolverAnswer(None, 0.0, 0, is_finished=True)
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return SolverAnswer(None, 0.0, _round_bound(info.mip_dual_bound), is_finished=False)
+        return SolverAnswer(None, 0.0, _round_lower_bound(info.mip_dual_bound), is_finished=False)
     values = [round(value) for value in highs.getSolution().col_value]
     objective = round(info.objective_function_value)
-    return SolverAnswer(values, objective, min(objective, _round_bound(info.mip_dual_bound)), is_finished=True)
+    return SolverAnswer(values, objective, min(objective, _round_lower_bound(info.mip_dual_bound)), is_finished=True)
 
 
-def _round_bound(bound: float) -> int:
+def _round_lower_bound(bound: float) -> int:
     """Round a bound of the solver up to a whole number; 0 if it is not finite."""
     return max(ceil(bound - 1e-6), 0) if isfinite(bound) else 0

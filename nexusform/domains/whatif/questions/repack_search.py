@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.whatif.questions.pods_down import ClusterPods
+from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.domains.whatif.questions.repack_choice import RepackChoice, choose_vms
 from nexusform.domains.whatif.questions.repack_context import (
     NOTHING_LIFTED,
@@ -25,7 +25,7 @@ from nexusform.domains.whatif.questions.repack_context import (
 from nexusform.domains.whatif.questions.repack_greedy import choose_vms_greedily
 from nexusform.domains.whatif.questions.repack_orders import MAX_RECREATIONS, is_searchable, search_orders
 from nexusform.domains.whatif.questions.repack_pods import simulate_window_pods
-from nexusform.domains.whatif.questions.repack_program import NoSolution, RepackProgram, SolverLimits
+from nexusform.domains.whatif.questions.repack_program import ProgramNoSolution, RepackProgram, SolverLimits
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.questions.repack_windows import (
     RepackWindow,
@@ -136,7 +136,7 @@ class _ProgramRefinement:
             return RepackAttempt(self._context, None), None
         is_proved = sequence is not None and _count_recreations(sequence) <= self._bound
         if sequence is None:
-            sequence = self._find_with_more()
+            sequence = self._find_with_extra_capacity()
         attempt = RepackAttempt(self._context, self._bound, undecided=not is_proved)
         if is_proved or not searches_orders or not is_searchable(self._context):
             return attempt, sequence
@@ -151,7 +151,7 @@ class _ProgramRefinement:
         """Solve and refine the program until its choice has an order; True if none exists (proved)."""
         for _ in range(_MAX_ROUNDS):
             found = self._solve_program(self._request)
-            if isinstance(found, NoSolution):
+            if isinstance(found, ProgramNoSolution):
                 self._bound = max(self._bound, found.bound)
                 return None, found.is_proved
             choice, bound = found
@@ -171,7 +171,7 @@ class _ProgramRefinement:
             return None
         return search_orders(self._context, self._request, count, count, self._time_budget, choice.sources).sequence
 
-    def _solve_program(self, request: RepackRequest) -> tuple[RepackChoice, int] | NoSolution:
+    def _solve_program(self, request: RepackRequest) -> tuple[RepackChoice, int] | ProgramNoSolution:
         """Solve the program; return a choice of VMs and the lower bound."""
         program = RepackProgram(
             self._context,
@@ -181,9 +181,9 @@ class _ProgramRefinement:
             is_fine=self._is_fine,
         )
         if self._time_budget.is_exhausted:
-            return NoSolution(is_proved=False)
+            return ProgramNoSolution(is_proved=False)
         solution = program.solve(SolverLimits(self._time_budget.compute_share(_SOLVE_SHARE)))
-        if isinstance(solution, NoSolution):
+        if isinstance(solution, ProgramNoSolution):
             return solution
         return choose_vms(self._context, program, solution, self._tracked_pools), solution.bound
 
@@ -197,13 +197,13 @@ class _ProgramRefinement:
         self._single_machines |= choice.affected_machines
         return True
 
-    def _find_with_more(self) -> WindowSequence | None:
+    def _find_with_extra_capacity(self) -> WindowSequence | None:
         """Find windows by freeing more capacity than requested, without a proof."""
         for more in _MORE:
             if self._time_budget.is_exhausted:
                 break
             found = self._solve_program(replace(self._request, want=self._request.want + more))
-            if isinstance(found, NoSolution):
+            if isinstance(found, ProgramNoSolution):
                 break
             sequence = find_window_sequence(self._context, self._request, found[0], self._time_budget)
             if sequence is not None:

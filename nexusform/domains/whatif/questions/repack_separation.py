@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.domains.pods.scheduling.workloads import PodSpec
-from nexusform.domains.whatif.questions.pods_down import NO_PODS, ClusterPods
+from nexusform.domains.whatif.questions.pod_outage import NO_PODS, ClusterPods
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.scheduling.racks.vms import CurrentVm, Placement
 from nexusform.snapshots.snapshot import SiteSnapshot
@@ -70,7 +70,7 @@ class SeparationRule(Struct, frozen=True):
         """Whether the rule has workload groups."""
         return any(group.selector is not None for group in self.groups)
 
-    def find_forbidden(self, vm: VmKey, vms: Iterable[CurrentVm]) -> frozenset[str]:
+    def find_forbidden_locations(self, vm: VmKey, vms: Iterable[CurrentVm]) -> frozenset[str]:
         """Find the machines or racks forbidden for this VM."""
         other_groups = [group for group in self.groups if not group.has_vm(vm)]
         if len(other_groups) == len(self.groups):
@@ -80,18 +80,18 @@ class SeparationRule(Struct, frozen=True):
             for other_vm in vms
             if any(group.has_vm((other_vm.vm.owner, other_vm.vm.pool, other_vm.vm.number)) for group in other_groups)
         )
-        return frozenset(self._get_domain(location) for location in locations)
+        return frozenset(self._get_scope_location(location) for location in locations)
 
-    def find_shared(self, vm_locations: Iterable[VmLocation]) -> frozenset[str]:
+    def find_shared_locations(self, vm_locations: Iterable[VmLocation]) -> frozenset[str]:
         """Find the machines or racks with members of two groups."""
         groups_at: dict[str, set[int]] = {}
         for vm_location in vm_locations:
             group_numbers = {number for number, group in enumerate(self.groups) if group.is_member(vm_location)}
             if group_numbers:
-                groups_at.setdefault(self._get_domain(vm_location.location), set()).update(group_numbers)
+                groups_at.setdefault(self._get_scope_location(vm_location.location), set()).update(group_numbers)
         return frozenset(domain for domain, groups in groups_at.items() if len(groups) > 1)
 
-    def _get_domain(self, location: Placement) -> str:
+    def _get_scope_location(self, location: Placement) -> str:
         return location.machine if self.scope == "machine" else location.rack
 
 

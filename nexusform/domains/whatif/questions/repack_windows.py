@@ -23,7 +23,7 @@ from nexusform.domains.whatif.questions.repack_context import (
     RepackContext,
     RepackRequest,
     build_pool_demand,
-    find_starved_pods,
+    find_pods_without_resources,
     is_drain_blocked,
 )
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
@@ -83,7 +83,7 @@ def find_window_sequence(
     machines if all have one. An order with uncertain machines is the last choice.
     """
     best_sequence, best_certainty = None, 0.0
-    for strategy, is_strict in _list_strategies(context, choice):
+    for strategy, is_strict in _list_window_strategies(context, choice):
         sequence = _RepackSequenceBuilder(context, request, choice, strategy, is_strict=is_strict).build_sequence(
             time_budget
         )
@@ -114,7 +114,7 @@ def build_ordered_sequence(
     return sequence if sequence is not None and has_capacity(sequence.scheduler_after, request) else None
 
 
-def _list_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_WindowStrategy, bool]]:
+def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_WindowStrategy, bool]]:
     """List the strategies to try, each with the strictness of targets over all legal splits."""
     if choice.crowding_pools or not choice.targets:
         return [(_WindowStrategy.FREE, True)]
@@ -213,7 +213,7 @@ class _RepackSequenceBuilder:
         """Build a window of each group, None if a VM cannot be placed as planned."""
         windows: list[RepackWindow] = []
         for group in groups:
-            window = self._place_together(group)
+            window = self._place_vms_together(group)
             if window is None:
                 return None
             windows.append(self._close_window(window))
@@ -236,13 +236,13 @@ class _RepackSequenceBuilder:
         for source in remaining:
             if time_budget.is_exhausted:
                 break
-            if self._can_join(selected, source) and self._place_vm(window, source):
+            if self._can_join_window(selected, source) and self._place_vm(window, source):
                 selected.append(source)
         return selected or self._select_one_unsteered(remaining) or self._select_all_allowed(remaining)
 
     def _compute_vm_rank(self, source: MovableVm) -> int:
         """Compute the turn of a VM: before, with, or after VMs returning to emptied machines."""
-        if self._is_moved_back(source):
+        if self._is_returning_vm(source):
             return _RETURN_TURN
         target = self._choice.targets.get(source.handle, "")
         return _RETURN_TURN + 1 if target in self._emptied_machines else _RETURN_TURN - 1
@@ -264,7 +264,7 @@ class _RepackSequenceBuilder:
         """Select all VMs that may be down together."""
         selected: list[MovableVm] = []
         for source in remaining:
-            if self._can_join(selected, source):
+            if self._can_join_window(selected, source):
                 selected.append(source)
         return selected
 
@@ -272,13 +272,13 @@ class _RepackSequenceBuilder:
         """Build the window as its plan runs: all VMs leave first. Halve it if that fails."""
         size = len(selected)
         while size:
-            window = self._place_together(sorted(selected[:size], key=lambda source: source.handle))
+            window = self._place_vms_together(sorted(selected[:size], key=lambda source: source.handle))
             if window is not None:
                 return window
             size //= 2
         return None
 
-    def _place_together(self, sources: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
+    def _place_vms_together(self, sources: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
         window = _RepackWindowBuilder(self._scheduler.copy(), self._handles)
         for source in sources:
             window.scheduler.release(window.handles.pop(source.handle))
@@ -300,7 +300,7 @@ class _RepackSequenceBuilder:
 
     # --- VMs down together ---------------------------------------------------------------------
 
-    def _can_join(self, selected: Sequence[MovableVm], source: MovableVm) -> bool:
+    def _can_join_window(self, selected: Sequence[MovableVm], source: MovableVm) -> bool:
         return can_be_down_together(self._context, self._request, selected, source)
 
     # --- target machines -----------------------------------------------------------------------
@@ -321,9 +321,9 @@ class _RepackSequenceBuilder:
         while True:
             # Its own machine is the last choice. Returning to it is useless unless it was emptied because of
             # unknown cells.
-            avoided = cordons if self._is_moved_back(source) else {*cordons, own_machine}
-            best = ranking.find_best(avoided).in_some_splits
-            target = self._choose_target(window, source, best)
+            avoided = cordons if self._is_returning_vm(source) else {*cordons, own_machine}
+            best = ranking.find_best_excluding(avoided).in_some_splits
+            target = self._choose_target_machine(window, source, best)
             if target and not self._is_certain(window, ranking, avoided | best, target):
                 target = ""
             new_cordons = best - {target}
@@ -359,9 +359,9 @@ class _RepackSequenceBuilder:
     def _find_preferred_machines(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
         """Find the machines preferred in any split over the own machine of a returning VM."""
         rivals: set[str] = set()
-        if self._is_strict and self._is_moved_back(source):
+        if self._is_strict and self._is_returning_vm(source):
             own_machine = source.vm.placement.machine
-            while preferred := ranking.find_best({*rivals, own_machine}).in_some_splits:
+            while preferred := ranking.find_best_excluding({*rivals, own_machine}).in_some_splits:
                 rivals |= preferred
         return rivals
 
@@ -371,7 +371,7 @@ class _RepackSequenceBuilder:
         """Return True if the VM reaches the target in every legal split once the other best machines are cordoned."""
         if not self._is_strict or not window.scheduler.is_sampled:
             return True
-        return target in ranking.find_best(avoided - {target}).in_all_splits
+        return target in ranking.find_best_excluding(avoided - {target}).in_all_splits
 
     def _restore_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
         """Restore a VM that cannot move in this window; return False."""
@@ -380,9 +380,9 @@ class _RepackSequenceBuilder:
         window.handles[source.handle] = window.scheduler.add_existing(name, pool.sku, source.vm.placement)
         return False
 
-    def _choose_target(self, window: _RepackWindowBuilder, source: MovableVm, best: Collection[str]) -> str:
+    def _choose_target_machine(self, window: _RepackWindowBuilder, source: MovableVm, best: Collection[str]) -> str:
         """Choose one of the best machines, "" for none."""
-        forbidden = self._find_forbidden(window, source)
+        forbidden = self._find_forbidden_locations(window, source)
         best = {machine for machine in best if not {machine, self._get_rack(machine)} & forbidden}
         if self._is_steered:
             target = self._choice.targets.get(source.handle, "")
@@ -391,7 +391,7 @@ class _RepackSequenceBuilder:
             if source.handle not in self._unsteered:
                 return ""
         best -= self._list_target_machines() if self._is_steered else frozenset()
-        allowed_machines = (machine for machine in best if self._is_allowed(window, source, machine))
+        allowed_machines = (machine for machine in best if self._is_machine_allowed(window, source, machine))
         return min(allowed_machines, key=str.encode, default="")
 
     def _list_target_machines(self) -> frozenset[str]:
@@ -399,20 +399,20 @@ class _RepackSequenceBuilder:
         pending = self._choice.targets.items() - self._reached.items()
         return frozenset(machine for _, machine in pending)
 
-    def _find_forbidden(self, window: _RepackWindowBuilder, source: MovableVm) -> frozenset[str]:
+    def _find_forbidden_locations(self, window: _RepackWindowBuilder, source: MovableVm) -> frozenset[str]:
         """Find the machines and racks forbidden by separation rules."""
         if not self._request.separation_rules:
             return frozenset()
         name = build_pool_demand(self._context.pools[source.pool], source.vm).vm
         existing = list(window.scheduler.list_vms())
         vm = name.owner, name.pool, name.number
-        forbidden = (rule.find_forbidden(vm, existing) for rule in self._request.separation_rules)
+        forbidden = (rule.find_forbidden_locations(vm, existing) for rule in self._request.separation_rules)
         return frozenset(chain.from_iterable(forbidden))
 
     def _get_rack(self, machine: str) -> str:
         return self._racks[machine]
 
-    def _is_allowed(self, window: _RepackWindowBuilder, source: MovableVm, machine: str) -> bool:
+    def _is_machine_allowed(self, window: _RepackWindowBuilder, source: MovableVm, machine: str) -> bool:
         """Return True if a VM may use a machine without taking reserved capacity or crowding a rack."""
         if machine in self._choice.reserved or machine == source.vm.placement.machine:
             return False
@@ -429,7 +429,7 @@ class _RepackSequenceBuilder:
         limit = max(self._context.limits[source.pool], self._context.existing.get((source.pool, rack), 0))
         return count + 1 <= limit
 
-    def _is_moved_back(self, source: MovableVm) -> bool:
+    def _is_returning_vm(self, source: MovableVm) -> bool:
         """Return True if the target of a VM is its own machine."""
         own_machine = source.vm.placement.machine
         return self._is_steered and self._choice.targets.get(source.handle) == own_machine
@@ -464,7 +464,7 @@ def _has_pod_conflict(context: RepackContext, selected: Sequence[MovableVm], sou
     nodes |= {selected_vm.vm.name for selected_vm in selected if context.clusters[selected_vm.pool].id == cluster.id}
     if len(nodes) == 1:
         return False
-    return is_drain_blocked(pods, nodes) or bool(find_starved_pods(pods, pods.existing, nodes))
+    return is_drain_blocked(pods, nodes) or bool(find_pods_without_resources(pods, pods.existing, nodes))
 
 
 def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
@@ -524,7 +524,7 @@ def verify_sequence(
             if handle not in leaving:
                 base.add_existing(vm.vm, vm.sku, vm.placement)
         window_budget = time_budget.split(1 / (len(sequence.windows) - number))
-        verified.append(replace(window, steps=tuple(_count_hits(context, base, window, window_budget))))
+        verified.append(replace(window, steps=tuple(_count_target_hits(context, base, window, window_budget))))
         for step in window.steps:
             handle = step.source.handle
             existing[handle] = replace(existing[handle], placement=step.target)
@@ -536,7 +536,7 @@ def compute_certainty(windows: Iterable[RepackWindow]) -> float:
     return min((step.hits / step.runs for window in windows for step in window.steps if step.runs), default=1.0)
 
 
-def _count_hits(
+def _count_target_hits(
     context: RepackContext, base: RackScheduler, window: RepackWindow, time_budget: TimeBudget
 ) -> Iterable[RepackStep]:
     """Count for each VM of a window the samples that reach its target."""
@@ -567,7 +567,7 @@ def _is_deterministic(context: RepackContext, base: RackScheduler, window: Repac
         demand = build_pool_demand(context.pools[step.source.pool], step.source.vm)
         ranking = scheduler.rank_machines(demand)
         own_machines = {demand.last_resort} if demand.last_resort is not None else set()
-        best = ranking.find_best(own_machines).in_some_splits or ranking.find_best().in_some_splits
+        best = ranking.find_best_excluding(own_machines).in_some_splits or ranking.find_best_excluding().in_some_splits
         placement = scheduler.try_place(demand)
         if best != {step.target.machine} or placement is None or placement[1].machine != step.target.machine:
             return False

@@ -13,7 +13,7 @@ from itertools import chain, pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.whatif.questions.pods_down import (
+from nexusform.domains.whatif.questions.pod_outage import (
     NO_PODS,
     ClusterPods,
     PodsOutcome,
@@ -24,7 +24,7 @@ from nexusform.domains.whatif.questions.pods_down import (
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.plans.site_capacity.other_capacity import RuntimeVersion
 from nexusform.resource_types.machine_facts import find_health_reasons
-from nexusform.snapshots.availability import PoolAvailability, group_down_vms, list_affected_pools
+from nexusform.snapshots.availability import PoolAvailability, group_vms_down_by_cluster, list_affected_pools
 from nexusform.snapshots.snapshot import OwnerKind, SiteSnapshot
 
 # "Upgrades may take up to 4 h + 2 h per rack" (Operator Nexus documentation).
@@ -64,7 +64,7 @@ class UpgradeOptions(Struct, frozen=True):
         return max(machines - required, 0)
 
 
-class RequestedOptions(Struct, frozen=True):
+class RequestedUpgradeOptions(Struct, frozen=True):
     """Requested options; None uses the site's."""
 
     strategy: UpgradeStrategy | None = None
@@ -202,7 +202,7 @@ def simulate_runtime_upgrade(
     for rack in racks:
         waves += _build_waves(site, rack, options.max_unavailable, len(waves) + 1)
     simulations = [PodsSimulation(pods[cluster.id], options.drain) for cluster in site.clusters if cluster.id in pods]
-    waves = [replace(wave, workloads=tuple(_run_workloads(wave, simulations))) for wave in waves]
+    waves = [replace(wave, workloads=tuple(_simulate_wave_pods(wave, simulations))) for wave in waves]
     return RuntimeUpgrade(
         site_id=site.id,
         options=options,
@@ -232,13 +232,13 @@ def _find_stop(site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[Upgr
     return None
 
 
-def _run_workloads(wave: UpgradeWave, simulations: Iterable[PodsSimulation]) -> Iterable[WorkloadImpact]:
+def _simulate_wave_pods(wave: UpgradeWave, simulations: Iterable[PodsSimulation]) -> Iterable[WorkloadImpact]:
     """Run the pods through this wave; return the affected workloads."""
-    vms_by_cluster = group_down_vms(wave.pools)
+    vms_by_cluster = group_vms_down_by_cluster(wave.pools)
     for simulation in simulations:
         vms = vms_by_cluster.get(simulation.pods.cluster_id)
         if vms:
-            yield from simulation.run_wave(wave.number, {vm.name for vm in vms})
+            yield from simulation.run_outage_wave(wave.number, {vm.name for vm in vms})
 
 
 def _build_waves(site: SiteSnapshot, rack: str, batch_size: int | None, first: int) -> Iterable[UpgradeWave]:

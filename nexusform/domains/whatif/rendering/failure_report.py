@@ -8,8 +8,8 @@ from operator import attrgetter
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.failure import Failure, FailureScope, PoolRecreation
-from nexusform.domains.whatif.questions.pods_down import WorkloadImpact
+from nexusform.domains.whatif.questions.failure_simulation import Failure, FailureScope, RecreatedPool
+from nexusform.domains.whatif.questions.pod_outage import WorkloadImpact
 from nexusform.domains.whatif.rendering.runtime_upgrade_report import POOL, build_pool_cells
 from nexusform.domains.whatif.rendering.workload_rows import (
     build_pending_lines,
@@ -18,11 +18,11 @@ from nexusform.domains.whatif.rendering.workload_rows import (
 )
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.answers.location_text import REPLACEMENT_FORM, format_short_location
-from nexusform.rendering.notation.json_bounds import build_sampled_capacity
+from nexusform.rendering.notation.json_sampled_capacity import build_sampled_capacity
 from nexusform.rendering.notation.sample_text import describe_sampled_capacity
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import Interval
-from nexusform.snapshots.availability import PoolAvailability, Replacement
+from nexusform.snapshots.availability import PoolAvailability, VmReplacement
 from nexusform.snapshots.snapshot import OwnerKind
 
 _SCOPES: Final = {FailureScope.OBSERVED: "the machines observed down on"}
@@ -30,7 +30,7 @@ _SCOPES: Final = {FailureScope.OBSERVED: "the machines observed down on"}
 
 def build_failure_report(failure: Failure, origin: str) -> Report:
     """Build the report: VMs down and remaining, commands, and re-created VMs."""
-    sections = [_build_down_section(failure)] if failure.pools else []
+    sections = [_build_vms_down_section(failure)] if failure.pools else []
     if failure.workloads:
         table = build_workload_table(failure.workloads, is_drained=False)
         lines = tuple(build_pending_lines(failure.workloads))
@@ -56,7 +56,7 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
         f"Loss of {_SCOPES.get(failure.scope, failure.scope.value)} {failure.lost} ({origin})",
         build_failure_summary(failure),
         failure.has_findings,
-        tuple(_build_facts(failure)),
+        tuple(_describe_recovery(failure)),
         tuple(sections),
     )
 
@@ -95,7 +95,7 @@ def _describe_loss(pool: PoolAvailability) -> str:
     return f"{pool.cluster} has no node of {pool.pool} left"
 
 
-def _build_facts(failure: Failure) -> Iterable[str]:
+def _describe_recovery(failure: Failure) -> Iterable[str]:
     """Build sentences about automatic and manual recovery."""
     if failure.machines and failure.scope in {FailureScope.RACK, FailureScope.OBSERVED}:
         yield f"{format_count(len(failure.machines), 'machine')}: {format_list(failure.machines, 4)}."
@@ -107,14 +107,14 @@ def _build_facts(failure: Failure) -> Iterable[str]:
         )
     if failure.samples is not None:
         yield f"NUMA cells: {describe_sampled_capacity(failure.samples)}"
-    waiting_texts = [_describe_waiting(pool) for pool in failure.stay_down]
+    waiting_texts = [_describe_waiting_vms(pool) for pool in failure.stay_down]
     if waiting_texts:
         yield f"Down until the machine returns: {format_list(waiting_texts)}."
     if failure.unmanaged_vms:
         yield f"Outside nexusform, down: {format_list(failure.unmanaged_vms)}."
 
 
-def _describe_waiting(pool: PoolAvailability) -> str:
+def _describe_waiting_vms(pool: PoolAvailability) -> str:
     """Describe VMs waiting for their machine, with the command to re-create them elsewhere."""
     if pool.kind is OwnerKind.VM:
         return f"{pool.cluster} (to re-create elsewhere: `nexusform apply -replace='{pool.address}'`)"
@@ -122,7 +122,7 @@ def _describe_waiting(pool: PoolAvailability) -> str:
     return f"{names} (to re-create elsewhere: `nexusform apply -replace='{pool.address}:NAME'`)"
 
 
-def _build_down_section(failure: Failure) -> Section:
+def _build_vms_down_section(failure: Failure) -> Section:
     rows = tuple(Row(build_pool_cells(pool), pool.is_lost) for pool in failure.pools)
     table = _build_table(("cluster", "pool", "down", "up", ""), rows, 2)
     return Section("Pools during the failure", table=table, is_finding=any(row.is_finding for row in rows))
@@ -151,10 +151,10 @@ def _build_deletion_section(failure: Failure) -> Section:
 
 def build_runbook(failure: Failure) -> tuple[str, ...]:
     """Build the steps of an operator, from the failure to the final check."""
-    return (*_build_checks(failure), *_build_actions(failure), *_build_final_checks(failure))
+    return (*_build_initial_checks(failure), *_build_deletion_steps(failure), *_build_final_checks(failure))
 
 
-def _build_checks(failure: Failure) -> Iterable[str]:
+def _build_initial_checks(failure: Failure) -> Iterable[str]:
     """Build the steps before any deletion: a machine that recovers soon needs none."""
     machines = format_list(failure.machines, 4)
     verb = select_word_form(len(failure.machines), "is", "are")
@@ -175,13 +175,13 @@ def _build_checks(failure: Failure) -> Iterable[str]:
         )
 
 
-def _build_actions(failure: Failure) -> Iterable[str]:
+def _build_deletion_steps(failure: Failure) -> Iterable[str]:
     """Build the deletion steps, clusters with control plane nodes one at a time."""
     for deletion in failure.deletions:
         if deletion.is_reachable:
             yield (f"{deletion.cluster}: delete {format_count(len(deletion.nodes), 'node')} with the command above.")
     for pool in failure.stay_down:
-        yield f"Down until the machine returns: {_describe_waiting(pool)}."
+        yield f"Down until the machine returns: {_describe_waiting_vms(pool)}."
 
 
 def _build_final_checks(failure: Failure) -> Iterable[str]:
@@ -196,7 +196,7 @@ def _build_final_checks(failure: Failure) -> Iterable[str]:
     yield f"When {recovery_text} back, uncordon. No VM moves back automatically."
 
 
-def _build_recreation_row(pool: PoolRecreation, sampled_count: Interval | None) -> Row:
+def _build_recreation_row(pool: RecreatedPool, sampled_count: Interval | None) -> Row:
     """Build the row of a pool: fitting VMs as a range over samples, racks of the reported sample."""
     missing = sampled_count or Interval(pool.missing, pool.missing)
     fit = Interval(len(pool.vms) - missing.maximum, len(pool.vms) - missing.minimum)
@@ -207,13 +207,13 @@ def _build_recreation_row(pool: PoolRecreation, sampled_count: Interval | None) 
     return Row(cells, missing.maximum > 0)
 
 
-def _build_location_section(pool: PoolRecreation) -> Section:
+def _build_location_section(pool: RecreatedPool) -> Section:
     rows = tuple(_build_location_row(vm) for vm in pool.vms)
     table = _build_table(("node", "was on", "re-created on"), rows)
     return Section(f"{pool.cluster}/{pool.pool}", table=table, is_folded=True, is_finding=pool.missing > 0)
 
 
-def _build_location_row(replacement: Replacement) -> Row:
+def _build_location_row(replacement: VmReplacement) -> Row:
     vm, location = replacement.vm, replacement.placement
     location_text = format_short_location(location) if location is not None else "no capacity"
     return Row((vm.name, format_short_location(vm.placement), location_text), location is None)
@@ -237,6 +237,6 @@ FAILURE: Final = RecordForm(
     workloads=_build_workload_document,
     runbook=_list_runbook,
     delete_nodes="cluster_id machines command nodes control_plane_answers=is_reachable",
-    comebacks=RecordForm(PoolRecreation, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=REPLACEMENT_FORM),
+    comebacks=RecordForm(RecreatedPool, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=REPLACEMENT_FORM),
     samples=build_sampled_capacity,
 )

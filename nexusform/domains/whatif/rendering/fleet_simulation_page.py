@@ -47,12 +47,12 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
     if not columns:
         changed_rows = [row for row in _list_all_rows(simulation) if (row.action is not PlacementAction.KEEP)]
         return build_section("fleet", "Fleet", render_binding_list(changed_rows))
-    notes = _build_notes(simulation.edits)
+    notes = _build_edit_notes(simulation.edits)
     joining = {edit.member for edit in simulation.edits if edit.kind is EditKind.JOIN}
     columns_before = tuple(name for name in columns if name not in joining)
     names = tuple(placement.after.key for placement in select_placements(simulation))
-    squares_after = _build_squares_after(simulation)
-    before = FleetMatrix(names, columns_before, _build_squares_before(simulation))
+    squares_after = _build_cells_after(simulation)
+    before = FleetMatrix(names, columns_before, _build_cells_before(simulation))
     after = FleetMatrix(names, columns, squares_after, notes)
     count = len(simulation.members) - len(columns)
     if not count:
@@ -83,7 +83,7 @@ def _select_columns(simulation: FleetSimulation) -> tuple[str, ...]:
     return tuple(sorted(names)) if len(names) <= MAX_GRID_COLUMNS else ()
 
 
-def _build_notes(edits: Iterable[MemberEdit]) -> Mapping[str, str]:
+def _build_edit_notes(edits: Iterable[MemberEdit]) -> Mapping[str, str]:
     """Build a short note of the edits of each member."""
     notes: dict[str, str] = {}
     for edit in edits:
@@ -94,19 +94,19 @@ def _build_notes(edits: Iterable[MemberEdit]) -> Mapping[str, str]:
 
 def _list_all_rows(simulation: FleetSimulation) -> list[PlacementChange]:
     """List the binding rows of all placements."""
-    return list(chain.from_iterable(map(_list_rows, simulation.placements)))
+    return list(chain.from_iterable(map(_list_binding_rows, simulation.placements)))
 
 
-def _list_rows(placement: PlacementOutcome) -> tuple[PlacementChange, ...]:
+def _list_binding_rows(placement: PlacementOutcome) -> tuple[PlacementChange, ...]:
     """List the binding rows of a placement: caused by the edits, and unrelated."""
     return (*placement.rows, *placement.unrelated)
 
 
-def _build_squares_before(simulation: FleetSimulation) -> dict[tuple[str, str], MatrixCell]:
+def _build_cells_before(simulation: FleetSimulation) -> dict[tuple[str, str], MatrixCell]:
     """Build the squares of current bindings, without reasons."""
     squares: dict[tuple[str, str], MatrixCell] = {}
     for placement in simulation.placements:
-        for row in _list_rows(placement):
+        for row in _list_binding_rows(placement):
             if isinstance(row.source, Binding):
                 unchanged_row = replace(
                     row, action=PlacementAction.KEEP, target=row.source, trigger="", reason="", scores={}
@@ -115,12 +115,12 @@ def _build_squares_before(simulation: FleetSimulation) -> dict[tuple[str, str], 
     return squares
 
 
-def _build_squares_after(simulation: FleetSimulation) -> dict[tuple[str, str], MatrixCell]:
+def _build_cells_after(simulation: FleetSimulation) -> dict[tuple[str, str], MatrixCell]:
     """Build the squares of resulting bindings, with reasons of unselected clusters."""
     squares: dict[tuple[str, str], MatrixCell] = {}
     for placement in simulation.placements:
         key = placement.after.key
-        for row in _list_rows(placement):
+        for row in _list_binding_rows(placement):
             squares[key, row.object] = MatrixCell(row)
         for decision in placement.status.unselected_decisions if placement.status is not None else ():
             squares.setdefault((key, decision.cluster), MatrixCell(None, "", decision.reason))

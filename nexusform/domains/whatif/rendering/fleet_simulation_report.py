@@ -28,11 +28,11 @@ def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
     selected = select_placements(simulation)
     rows = tuple(_build_placement_row(placement) for placement in selected)
     table = Table(("placement", "policy", "clusters", "added to", "removed from", ""), rows) if rows else None
-    other_lines = _count_others(simulation, len(selected))
+    other_lines = _build_other_placements_line(simulation, len(selected))
     placement_section = Section(
         "Placements", lines=other_lines, table=table, is_finding=any(row.is_finding for row in rows)
     )
-    sections = [placement_section, *_build_reason_section(simulation), *_build_kept_sections(simulation)]
+    sections = [placement_section, *_build_reason_section(simulation), *_build_kept_cluster_sections(simulation)]
     sections += [*_build_pod_section(simulation), *_build_capacity_section(simulation)]
     edits = format_list((edit.text for edit in simulation.edits), 3)
     placements = simulation.placements
@@ -120,7 +120,7 @@ def select_placements(simulation: FleetSimulation) -> Sequence[PlacementOutcome]
     return [placement for placement in placements if _has_cluster_changes(placement) or placement.has_findings]
 
 
-def _count_others(simulation: FleetSimulation, row_count: int) -> tuple[str, ...]:
+def _build_other_placements_line(simulation: FleetSimulation, row_count: int) -> tuple[str, ...]:
     """Build the line about placements without a row."""
     other_count = len(simulation.placements) - row_count
     if not other_count:
@@ -171,10 +171,10 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
             lines.append(f"{placement.after.key}: {placement.status.condition.message}")
             lines += [f"{decision.cluster}: {decision.reason}" for decision in placement.status.unselected_decisions]
     if lines:
-        yield Section("Why", _limit_sentences(lines))
+        yield Section("Why", _truncate_sentences(lines))
 
 
-def _limit_sentences(lines: Sequence[str]) -> tuple[str, ...]:
+def _truncate_sentences(lines: Sequence[str]) -> tuple[str, ...]:
     """Limit the sentences, with the number of further ones; JSON has all."""
     hidden_count = len(lines) - _MAX_SENTENCES
     return tuple(lines) if hidden_count <= 1 else (*lines[:_MAX_SENTENCES], f"and {hidden_count:,} more of these")
@@ -191,7 +191,7 @@ def _describe_reason(placement: PlacementOutcome, row: PlacementChange, aside: s
     return f"{placement.after.key} {verb} {row.object}{aside}: {row.reason}"
 
 
-def _build_kept_sections(simulation: FleetSimulation) -> Iterator[Section]:
+def _build_kept_cluster_sections(simulation: FleetSimulation) -> Iterator[Section]:
     """Build the sections of clusters kept against the policy, and of differences of a new placement."""
     kept_lines: list[str] = []
     fresh_lines: list[str] = []
@@ -206,10 +206,10 @@ def _build_kept_sections(simulation: FleetSimulation) -> Iterator[Section]:
         if clauses:
             fresh_lines.append(f"{placement.after.key} would {' and '.join(clauses)}")
     if kept_lines:
-        yield Section("Kept despite a trigger", _limit_sentences(kept_lines))
+        yield Section("Kept despite a trigger", _truncate_sentences(kept_lines))
     if fresh_lines:
         title = "Changes if the placement were created now (information only)"
-        yield Section(title, _limit_sentences(fresh_lines))
+        yield Section(title, _truncate_sentences(fresh_lines))
 
 
 def _build_workload_row(pool: str, pods: Sequence[PlacementChange]) -> Row:

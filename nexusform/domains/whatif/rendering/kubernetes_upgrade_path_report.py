@@ -9,7 +9,7 @@ from nexusform.diagnostics.phrases import format_count, format_list, select_word
 from nexusform.domains.whatif.questions.kubernetes_upgrade_path import ClusterHops, UpgradeHop, UpgradePath
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import KUBERNETES_UPGRADE
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.kubernetes.releases.versions import SOURCE
+from nexusform.kubernetes.releases.kubernetes_versions import SOURCE
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
 
@@ -21,7 +21,7 @@ def build_upgrade_path_report(path: UpgradePath, origin: str) -> Report:
         f"Kubernetes {path.target} for {names} on {path.site_id} ({origin})",
         _build_summary(path),
         path.has_findings,
-        tuple(_build_facts(path)),
+        tuple(_describe_order_and_versions(path)),
         tuple(_build_cluster_section(cluster) for cluster in path.clusters),
     )
 
@@ -43,7 +43,7 @@ def _build_summary(path: UpgradePath) -> str:
     return f"The upgrade fits in {format_count(len(hops), 'hop')}: every surge fits."
 
 
-def _build_facts(path: UpgradePath) -> Iterable[str]:
+def _describe_order_and_versions(path: UpgradePath) -> Iterable[str]:
     """Build sentences about order and versions."""
     yield "Minor versions cannot be skipped. Each hop starts from the result of the previous one."
     if len(path.clusters) > 1:

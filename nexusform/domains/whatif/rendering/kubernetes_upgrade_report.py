@@ -9,10 +9,10 @@ from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, PoolUpgrade, UpgradeBatch
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.answers.location_text import REPLACEMENT_FORM, format_short_location
-from nexusform.rendering.notation.json_bounds import build_sampled_capacity
+from nexusform.rendering.notation.json_sampled_capacity import build_sampled_capacity
 from nexusform.rendering.notation.sample_text import describe_sampled_capacity
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
-from nexusform.snapshots.availability import Replacement
+from nexusform.snapshots.availability import VmReplacement
 
 
 def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> Report:
@@ -28,7 +28,7 @@ def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> 
         f"Kubernetes upgrade of {upgrade.cluster_id}{version} ({origin})",
         _build_summary(upgrade),
         upgrade.has_findings,
-        tuple(_build_facts(upgrade)),
+        tuple(_describe_upgrade(upgrade)),
         tuple(sections),
     )
 
@@ -55,7 +55,7 @@ def _build_summary(upgrade: KubernetesUpgrade) -> str:
     return "The upgrade fits: every batch has surge capacity."
 
 
-def _build_facts(upgrade: KubernetesUpgrade) -> Iterable[str]:
+def _describe_upgrade(upgrade: KubernetesUpgrade) -> Iterable[str]:
     """Build sentences about the upgrade."""
     yield (
         "The control plane is upgraded first, one node at a time, then the pools. New VMs of a batch "
@@ -127,7 +127,7 @@ def _build_batch_section(pool: PoolUpgrade) -> Section:
     return Section(title, table=Table(heads, tuple(rows), frozenset({0})), is_folded=True, is_finding=pool.is_blocked)
 
 
-def _build_move_row(batch: UpgradeBatch, move: Replacement) -> Row:
+def _build_move_row(batch: UpgradeBatch, move: VmReplacement) -> Row:
     location_text = format_short_location(move.placement) if move.placement is not None else "no capacity"
     return Row(
         (str(batch.number), move.vm.name, format_short_location(move.vm.placement), location_text), not batch.fits
@@ -144,7 +144,7 @@ _POOL: Final = RecordForm(
 )
 
 
-def _is_fitting(upgrade: KubernetesUpgrade) -> bool:
+def _has_surge_capacity(upgrade: KubernetesUpgrade) -> bool:
     return not upgrade.blocked_pools
 
 
@@ -152,7 +152,7 @@ def _is_fitting(upgrade: KubernetesUpgrade) -> bool:
 KUBERNETES_UPGRADE: Final = RecordForm(
     KubernetesUpgrade,
     "cluster_id site_id kubernetes_version=version? fits=. blocking_budgets=disruptions.budgets pools samples",
-    fits=_is_fitting,
+    fits=_has_surge_capacity,
     pools=_POOL,
     samples=build_sampled_capacity,
 )

@@ -8,10 +8,14 @@ from typing import Any
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count, format_list
-from nexusform.domains.whatif.questions.placement_trial import NAME, PlacementTrial
+from nexusform.domains.whatif.questions.simulated_placement import NAME, SimulatedPlacement
 from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, PlacementAction, Plan, RejectedCluster
 from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
-from nexusform.rendering.report.conditions import describe_candidate, describe_feasibility, describe_fixes
+from nexusform.rendering.report.plan_conditions import (
+    describe_candidate,
+    describe_feasibility,
+    describe_suggested_fixes,
+)
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _UNREAD = frozenset({"pods-not-listed", "incomplete-cluster"})
@@ -49,7 +53,7 @@ class PlacementFeasibility(Struct, frozen=True):
         return not is_complete or any(row.result is not FeasibilityResult.RUNS for row in self.bindings)
 
 
-def select_placement(plan: Plan, trial: PlacementTrial) -> PlacementFeasibility:
+def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibility:
     """Select the rows of the simulated placement, and compare its clusters with the requested ones."""
     selected = {
         row.object
@@ -87,16 +91,16 @@ def _build_verdict(answer: PlacementFeasibility) -> str:
 def _build_sections(answer: PlacementFeasibility) -> list[Section]:
     sections = []
     if answer.bindings:
-        rows = tuple(_build_row(row) for row in answer.bindings)
+        rows = tuple(_build_binding_row(row) for row in answer.bindings)
         sections.append(Section("Clusters", table=Table(_COLUMNS, rows, frozenset({2, 5, 6, 7, 8}))))
-    fixes = tuple(describe_fixes(answer.bindings))
+    fixes = tuple(describe_suggested_fixes(answer.bindings))
     if fixes:
         sections.append(Section("", fixes))
     if answer.others:
         title = f"{format_count(len(answer.others), 'binding')} of other placements do not run"
         lines = tuple(f"{row.placement.name} on {row.cluster}: {row.result} ({row.reason})" for row in answer.others)
         sections.append(Section(title, lines, is_finding=True))
-    warnings = _list_unread(answer.plan)
+    warnings = _list_missing_data_warnings(answer.plan)
     if warnings:
         sections.append(Section("Not read", warnings, is_finding=True))
     if answer.rejected:
@@ -106,7 +110,7 @@ def _build_sections(answer: PlacementFeasibility) -> list[Section]:
     return sections
 
 
-def _list_unread(plan: Plan) -> tuple[str, ...]:
+def _list_missing_data_warnings(plan: Plan) -> tuple[str, ...]:
     """Return the warnings about missing pods and objects of clusters: the answer counts them as absent."""
     return tuple(problem.detail for problem in plan.diagnostics if problem.id in _UNREAD)
 
@@ -116,17 +120,17 @@ def _describe_rejected(row: RejectedCluster, candidate: Feasibility | None) -> s
     return f"{row.cluster}: {row.reason}" + (f" ({describe_candidate(candidate)})" if candidate is not None else "")
 
 
-def _build_row(row: Feasibility) -> Row:
+def _build_binding_row(row: Feasibility) -> Row:
     missing = "" if row.missing_nodes is None else str(row.missing_nodes)
     maximum = "" if row.replicas_max is None else str(row.replicas_max)
     capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""
     pools = ", ".join(f"{pool} {count}" for pool, count in row.missing_by_pool.items()) or row.pool
     cells = (row.cluster, row.result.value, missing, pools, capacity, str(row.replicas_requested), maximum)
-    losses = [_format_loss(effect) for effect in (row.one_machine_down, row.one_rack_down)]
+    losses = [_format_loss_effect(effect) for effect in (row.one_machine_down, row.one_rack_down)]
     return Row((*cells, *losses, row.reason), row.result is not FeasibilityResult.RUNS)
 
 
-def _format_loss(effect: LossEffect | None) -> str:
+def _format_loss_effect(effect: LossEffect | None) -> str:
     if effect is None:
         return "unknown"
     return f"{effect.waiting_pods} ({effect.lost})" if effect.waiting_pods else "0"
@@ -144,7 +148,7 @@ def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
         "feasibility": [FEASIBILITY_FORM(row) for row in selected.feasibility],
         "other_feasibility": [FEASIBILITY_FORM(row) for row in answer.others],
         "missing": answer.missing,
-        "warnings": list(_list_unread(answer.plan)),
+        "warnings": list(_list_missing_data_warnings(answer.plan)),
         "rejected": [{"cluster": row.cluster, "reason": row.reason} for row in answer.rejected],
         "changed_bindings": [{"placement": str(row.address), "cluster": row.object} for row in moved],
     }

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from nexusform.diagnostics.phrases import format_count
-from nexusform.domains.whatif.questions.rebalance import MAX_TRIALS, PlacementPolicy, RebalanceResult
+from nexusform.domains.whatif.questions.eviction_search import MAX_TRIALS, PlacementPolicy, RebalanceResult
 from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
-from nexusform.rendering.report.report_tree import Code, Report, Row, Section, Table
+from nexusform.rendering.report.report_tree import CodeBlock, Report, Row, Section, Table
 
 _COLUMNS = ("order", "evict", "from", "then on", "policy")
 
@@ -16,17 +16,17 @@ _COLUMNS = ("order", "evict", "from", "then on", "policy")
 def build_rebalance_report(result: RebalanceResult, evictions: str, taints: str, path: str) -> Report:
     """Build the report; `evictions` and `taints` are the configuration, generated at `path` ("": nowhere)."""
     sections = tuple(_build_sections(result, evictions, taints, path))
-    is_finding = bool(result.before.unknown) or (bool(result.goals) and result.trial is None)
+    is_finding = bool(result.before.unknown) or (bool(result.waiting_bindings) and result.trial is None)
     return Report("Rebalancing of placements (from the state)", _build_verdict(result), is_finding, (), sections)
 
 
 def _build_verdict(result: RebalanceResult) -> str:
-    if not result.goals and result.before.unknown:
+    if not result.waiting_bindings and result.before.unknown:
         count = format_count(len(result.before.unknown), "binding")
         return f"Not known whether pods wait: the nodes of {count} are not known."
-    if not result.goals:
+    if not result.waiting_bindings:
         return "No eviction is needed: no pods are waiting."
-    waiting = format_count(len(result.goals), "binding")
+    waiting = format_count(len(result.waiting_bindings), "binding")
     if result.trial is not None:
         count = format_count(len(result.trial.evictions), "eviction")
         taints = format_count(len(result.trial.tainted_clusters), "taint")
@@ -42,11 +42,11 @@ def _build_sections(result: RebalanceResult, evictions: str, taints: str, path: 
         yield _build_eviction_section(result)
         yield Section("Proof", (describe_proof(result),))
         if taints:
-            yield Section("Taints (override file)", (_explain_taints(result),), code=Code(taints, "hcl"))
-        yield Section("Configuration", (f"Written to {path}.",) if path else (), code=Code(evictions, "hcl"))
-    elif result.goals:
-        yield Section("Reasons", tuple(list_reasons(result)), is_finding=True)
-    waiting = result.goals if result.trial is None else result.best.waiting
+            yield Section("Taints (override file)", (_explain_taints(result),), code=CodeBlock(taints, "hcl"))
+        yield Section("Configuration", (f"Written to {path}.",) if path else (), code=CodeBlock(evictions, "hcl"))
+    elif result.waiting_bindings:
+        yield Section("Reasons", tuple(list_failure_reasons(result)), is_finding=True)
+    waiting = result.waiting_bindings if result.trial is None else result.best.waiting
     if waiting:
         title = "Waiting pods" if result.trial is None else "Pods outside of the question still waiting"
         yield Section(title, tuple(f"{row.placement.name} on {row.cluster}: {row.reason}" for row in waiting))
@@ -59,13 +59,13 @@ def _build_eviction_section(result: RebalanceResult) -> Section:
     assert result.trial is not None
     rows = []
     for number, item in enumerate(result.trial.evictions, 1):
-        targets = list_targets(result, str(item.address))
+        targets = list_newly_picked_clusters(result, str(item.address))
         cells = (str(number), item.placement, item.cluster, ", ".join(targets) or "no cluster", item.policy.value)
         rows.append(Row(cells))
     return Section("Evictions, in this order", table=Table(_COLUMNS, tuple(rows), frozenset({0})))
 
 
-def list_targets(result: RebalanceResult, address: str) -> list[str]:
+def list_newly_picked_clusters(result: RebalanceResult, address: str) -> list[str]:
     """Return the clusters picked by a placement after the evictions and not before."""
     after, before = result.best.clusters.get(address, frozenset()), result.before.clusters.get(address, frozenset())
     return sorted(after - before)
@@ -97,7 +97,7 @@ def _explain_taints(result: RebalanceResult) -> str:
     )
 
 
-def list_reasons(result: RebalanceResult) -> Iterator[str]:
+def list_failure_reasons(result: RebalanceResult) -> Iterator[str]:
     """Yield why no evictions help."""
     for item in result.fixed:
         yield f"{item.placement} on {item.cluster} cannot be evicted: its policy is PickFixed."
@@ -123,7 +123,7 @@ def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
     trial = result.trial
     items = trial.evictions if trial is not None else ()
     return {
-        "is_possible": trial is not None if result.goals else (None if result.before.unknown else True),
+        "is_possible": trial is not None if result.waiting_bindings else (None if result.before.unknown else True),
         "is_proven": result.is_proven,
         "plans": sum(result.trial_counts),
         "evictions": [
@@ -132,13 +132,13 @@ def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
                 "placement": str(item.address),
                 "cluster": item.cluster,
                 "policy": item.policy.value,
-                "targets": list_targets(result, str(item.address)),
+                "targets": list_newly_picked_clusters(result, str(item.address)),
             }
             for item in items
         ],
         "tainted_clusters": list(trial.tainted_clusters) if trial is not None else [],
         "proof": describe_proof(result) if trial is not None else "",
-        "reasons": list(list_reasons(result)) if result.goals and trial is None else [],
+        "reasons": list(list_failure_reasons(result)) if result.waiting_bindings and trial is None else [],
         "waiting_before": [FEASIBILITY_FORM(row) for row in result.before.waiting],
         "waiting_after": [FEASIBILITY_FORM(row) for row in result.best.waiting],
         "unknown": [FEASIBILITY_FORM(row) for row in result.before.unknown],

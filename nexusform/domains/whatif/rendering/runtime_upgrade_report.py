@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.pods_down import PodsOutcome, WorkloadVerdict
+from nexusform.domains.whatif.questions.pod_outage import PodsOutcome, WorkloadVerdict
 from nexusform.domains.whatif.questions.runtime_upgrade import (
     DRAIN_MINUTES,
     UNHEALTHY_MINUTES,
@@ -40,7 +40,7 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
     facts: list[str] = []
     for upgrade in upgrades:
         prefix = f"{upgrade.site_id}: " if len(upgrades) > 1 else ""
-        facts += [f"{prefix}{fact}" for fact in _build_facts(upgrade)]
+        facts += [f"{prefix}{fact}" for fact in _describe_upgrade(upgrade)]
         if upgrade.workloads:
             sections.append(build_verdict_section(upgrade.workloads, prefix))
         rows = tuple(_build_verdict_row(verdict) for verdict in upgrade.verdicts if verdict.total)
@@ -65,7 +65,7 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
     workloads: list[WorkloadVerdict] = []
     stops: list[str] = []
     for upgrade in upgrades:
-        stops += [_describe_stop(upgrade.stop)] if upgrade.stop is not None else []
+        stops += [_describe_predicted_stop(upgrade.stop)] if upgrade.stop is not None else []
         losses += [_describe_loss(verdict) for verdict in upgrade.verdicts if verdict.outcome is PoolOutcome.LOST]
         workloads += upgrade.workloads
     for workload in workloads:
@@ -83,7 +83,7 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
     return f"Availability is kept: {'; '.join([text, format_list(pending, 4)] if pending else [text])}.{stop_text}"
 
 
-def _describe_stop(stop: UpgradeStop) -> str:
+def _describe_predicted_stop(stop: UpgradeStop) -> str:
     """Describe rack and reason of a predicted stop."""
     names = format_list((f"{name} ({reason})" for name, reason in stop.unhealthy), 4)
     number = len(stop.unhealthy)
@@ -102,7 +102,7 @@ def _describe_loss(verdict: PoolVerdict) -> str:
     return f"{verdict.cluster} has no node of {verdict.pool} in {waves}"
 
 
-def _build_facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
+def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
     """Build sentences about the upgrade."""
     yield from _describe_versions(upgrade.runtime)
     options = upgrade.options
@@ -118,7 +118,7 @@ def _build_facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
         yield "The site's update_strategy applies, except where flags override it."
     if options.wait_minutes:
         yield f"After each rack it waits {format_count(options.wait_minutes, 'minute')}."
-    yield from _describe_abort(upgrade)
+    yield from _describe_abort_conditions(upgrade)
     if upgrade.unexpected_order:
         earlier, later = upgrade.unexpected_order
         yield f"Rack order: {earlier} is before {later}, because names are compared byte by byte."
@@ -161,7 +161,7 @@ def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
         yield f"Azure offers version {offer.version}{f' ({details})' if details else ''}."
 
 
-def _describe_abort(upgrade: RuntimeUpgrade) -> Iterable[str]:
+def _describe_abort_conditions(upgrade: RuntimeUpgrade) -> Iterable[str]:
     """Describe the conditions of an abort."""
     options = upgrade.options
     sizes: dict[str, int] = {}

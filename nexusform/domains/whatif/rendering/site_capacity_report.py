@@ -9,12 +9,12 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixAnswer, MixPart, SkuCapacity, ZoneCapacity
-from nexusform.domains.whatif.questions.fragmentation import Fragmentation
+from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixAnswer, SkuCapacity, SkuCount, ZoneCapacity
+from nexusform.domains.whatif.questions.cell_fragmentation import Fragmentation
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.other_capacity import LABELS, POD_BLOCK, OtherCapacity
 from nexusform.rendering.json.json_placements import OTHER_CAPACITY_FORM
-from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
+from nexusform.rendering.notation.json_sampled_capacity import INTERVAL_FORM
 from nexusform.rendering.notation.sample_text import describe_fit
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import Interval, VmSku
@@ -27,7 +27,7 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Rep
     facts: list[str] = []
     for answer in answers:
         prefix = f"{answer.site_id}: " if len(answers) > 1 else ""
-        facts += [f"{prefix}{fact}" for fact in _build_facts(answer)]
+        facts += [f"{prefix}{fact}" for fact in _describe_counted_machines(answer)]
         sections += [replace(section, title=f"{prefix}{section.title}") for section in _build_sections(answer)]
     names = format_list(answer.site_id for answer in answers)
     verdict = "; ".join(_build_summary(answer, len(answers) > 1) for answer in answers)
@@ -39,7 +39,7 @@ def _build_summary(answer: CapacityAnswer, is_one_of_several: bool) -> str:
     prefix = f"{answer.site_id}: " if is_one_of_several else ""
     if answer.mix is not None:
         sets = answer.mix.sets
-        return f"{prefix}{_format_sets(sets, 'set')} of {_format_mix(answer.mix.parts)} {describe_fit(sets)}"
+        return f"{prefix}{_format_set_count(sets, 'set')} of {_format_sku_mix(answer.mix.parts)} {describe_fit(sets)}"
     if not answer.sku_capacities:
         return f"{prefix}no SKU to count"
     first_skus = answer.sku_capacities[:4]
@@ -52,16 +52,16 @@ def _build_summary(answer: CapacityAnswer, is_one_of_several: bool) -> str:
     return prefix + "; ".join([f"{capacity_texts[0]}{comma} {rack_lost}", *capacity_texts[1:]])
 
 
-def _format_sets(count: Interval, noun: str) -> str:
+def _format_set_count(count: Interval, noun: str) -> str:
     """Format a number of sets: `3 whole sets`, `3 to 5 sets`."""
     return f"{count} {select_word_form(count.maximum, noun)}"
 
 
-def _format_mix(parts: Iterable[MixPart]) -> str:
+def _format_sku_mix(parts: Iterable[SkuCount]) -> str:
     return " + ".join(f"{part.count} x {part.sku.title}" for part in parts)
 
 
-def _build_facts(answer: CapacityAnswer) -> Iterable[str]:
+def _describe_counted_machines(answer: CapacityAnswer) -> Iterable[str]:
     """Build sentences about counted and uncounted machines."""
     totals = answer.totals
     zone_text = "" if answer.zones is None else f" in zones {', '.join(answer.zones)}"
@@ -78,10 +78,10 @@ def _build_facts(answer: CapacityAnswer) -> Iterable[str]:
     if answer.planned_racks:
         yield f"Planned racks (counted separately): {format_list(answer.planned_racks)}."
     yield "Each count assumes that only this SKU is added."
-    yield from _build_unknown_facts(answer)
+    yield from _describe_unknown_values(answer)
 
 
-def _build_unknown_facts(answer: CapacityAnswer) -> Iterable[str]:
+def _describe_unknown_values(answer: CapacityAnswer) -> Iterable[str]:
     """Build sentences about unknown values that affect the counts."""
     if answer.machines_with_unknown_cells:
         yield (
@@ -133,7 +133,7 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     if cells.yardstick is None:
         return
     yield Section("Fragmentation", tuple(_build_fragmentation_lines(cells, cells.yardstick)))
-    yield Section("Stranded", (_build_stranded_line(cells),))
+    yield Section("Stranded", (_build_unusable_capacity_line(cells),))
 
 
 def _build_sku_row(sku_capacity: SkuCapacity, answer: CapacityAnswer) -> Row:
@@ -164,7 +164,7 @@ def _build_rack_row(sku_capacity: SkuCapacity) -> Row:
 
 def _build_mix_section(mix: MixAnswer) -> Section:
     """Build the section of a mix: complete sets, and additional VMs."""
-    sets = f"{_format_sets(mix.sets, 'whole set')} of {_format_mix(mix.parts)}"
+    sets = f"{_format_set_count(mix.sets, 'whole set')} of {_format_sku_mix(mix.parts)}"
     lines = [f"{sets} {describe_fit(mix.sets)} if all VMs are placed at once, larger SKUs first."]
     if mix.short is not None:
         verb = select_word_form(mix.missing, "finds", "find")
@@ -234,7 +234,7 @@ def _build_fragmentation_lines(cells: Fragmentation, yardstick: VmSku) -> Iterab
         )
 
 
-def _build_stranded_line(cells: Fragmentation) -> str:
+def _build_unusable_capacity_line(cells: Fragmentation) -> str:
     """Build the line about free capacity without a fitting SKU."""
     if not cells.stranded_cells:
         return "None: some SKU fits in every cell with free vCPUs or memory."

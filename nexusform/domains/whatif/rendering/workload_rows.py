@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domains.whatif.questions.pods_down import PodMove, PodsOutcome, WorkloadImpact, WorkloadVerdict
+from nexusform.domains.whatif.questions.pod_outage import PodMove, PodsOutcome, WorkloadImpact, WorkloadVerdict
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.answers.location_text import format_spans
 from nexusform.rendering.report.report_tree import Row, Section, Table
@@ -14,12 +14,12 @@ from nexusform.rendering.report.report_tree import Row, Section, Table
 
 def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool) -> Table:
     """Build a row per workload: pods before, at once, meanwhile, and pending."""
-    rows = tuple(_build_row(impact, is_drained=is_drained) for impact in impacts)
+    rows = tuple(_build_impact_row(impact, is_drained=is_drained) for impact in impacts)
     heads = ("cluster", "workload", "ran", "at once", "then", "Pending", "")
     return Table(heads, rows, frozenset({2, 3, 4, 5}))
 
 
-def _build_row(impact: WorkloadImpact, *, is_drained: bool) -> Row:
+def _build_impact_row(impact: WorkloadImpact, *, is_drained: bool) -> Row:
     """Build the row of a workload."""
     outcome = impact.determine_outcome(is_drained=is_drained)
     figures = (impact.before, impact.at_once, impact.running, impact.pending)
@@ -54,7 +54,7 @@ def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> S
     lines = [_COLUMN_NOTE]
     if not all(verdict.is_certain for verdict in verdicts):
         lines.append("* kube-scheduler picks randomly among equal nodes: this is one possible outcome.")
-    lines += [_describe_budgets(verdict) for verdict in verdicts if verdict.blocking_budgets]
+    lines += [_describe_blocking_budgets(verdict) for verdict in verdicts if verdict.blocking_budgets]
     has_findings = any(row.is_finding for row in rows)
     return Section(f"{prefix}Verdict by workload", tuple(lines), table=table, is_finding=has_findings)
 
@@ -66,7 +66,7 @@ def _build_verdict_row(verdict: WorkloadVerdict) -> Row:
     return Row((*cells, format_spans(verdict.waves) or "-", outcome_text), verdict.outcome is PodsOutcome.LOST)
 
 
-def _describe_budgets(verdict: WorkloadVerdict) -> str:
+def _describe_blocking_budgets(verdict: WorkloadVerdict) -> str:
     return (
         f"{format_list(verdict.blocking_budgets)} cannot be respected for {verdict.workload}: drains "
         "time out, then the pods lose power."

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
-from nexusform.domains.whatif.questions.placement_trial import (
-    PlacementTrial,
+from nexusform.domains.whatif.questions.simulated_placement import (
+    SimulatedPlacement,
     build_trial_configuration,
     list_unusable_manifests,
 )
@@ -18,11 +18,11 @@ from nexusform.plans.plan import Plan
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.opening.system_io import SIZE_CAP, read_file
-from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.run import PlanOptions, begin_run
+from nexusform.workflow.runs.state_locking import LockOptions
 
 
-class PlannedTrial(Struct, frozen=True):
+class PlannedPlacement(Struct, frozen=True):
     """The plan with the placement, None after errors."""
 
     plan: Plan | None
@@ -32,7 +32,7 @@ class PlannedTrial(Struct, frozen=True):
 
 def read_trial_manifests(
     path: str, count: int | None, clusters: tuple[str, ...], context: CommandContext
-) -> tuple[PlacementTrial | None, list[Diagnostic]]:
+) -> tuple[SimulatedPlacement | None, list[Diagnostic]]:
     """Read the manifests of a placement; None after errors."""
     try:
         text = read_file(path, SIZE_CAP, context.confinement.get_operator_confinement(path)).decode()
@@ -44,18 +44,18 @@ def read_trial_manifests(
         messages = [f'"{path}" has no manifest.']
     if messages:
         return None, [build_error("unreadable-manifest", message) for message in messages]
-    return PlacementTrial(text, reading.manifests, count, clusters), []
+    return SimulatedPlacement(text, reading.manifests, count, clusters), []
 
 
-def plan_trial_placement(trial: PlacementTrial, context: CommandContext) -> PlannedTrial:
+def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> PlannedPlacement:
     """Plan the configuration of the directory together with the placement, without reading providers."""
     opened = open_project(context, (build_trial_configuration(trial),))
     if opened.project is None:
-        return PlannedTrial(None, opened.diagnostics, opened.sources)
+        return PlannedPlacement(None, opened.diagnostics, opened.sources)
     locking = LockOptions(enabled=False, is_exclusive=True)
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
-            return PlannedTrial(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
+            return PlannedPlacement(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
         plan = run.plan(PlanOptions(refresh=False, samples=0, includes_losses=True)).plan
     errors = tuple(problem for problem in plan.diagnostics if has_errors([problem]))
-    return PlannedTrial(None if errors else plan, errors, opened.sources)
+    return PlannedPlacement(None if errors else plan, errors, opened.sources)

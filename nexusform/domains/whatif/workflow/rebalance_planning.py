@@ -19,7 +19,7 @@ from nexusform.diagnostics.diagnostic import (
     suggest_name,
 )
 from nexusform.domains.fleet.planning.placement_records import read_bindings
-from nexusform.domains.whatif.questions.rebalance import (
+from nexusform.domains.whatif.questions.eviction_search import (
     EvictionCandidate,
     EvictionTrial,
     PlacementPolicy,
@@ -39,16 +39,16 @@ from nexusform.domains.whatif.questions.rebalance_configuration import (
 from nexusform.language.formatter import format_text
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import open_project
-from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.object_import import CONFIGURATION_SUFFIX, check_generated_path, write_new_file
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
+from nexusform.workflow.runs.state_locking import LockOptions
 
 _PLACEMENT_TYPE: Final = "fleet_cluster_resource_placement"
 _EVICTIONS_FILE: Final = "simulated-rebalance.nf.hcl"  # of the trials, never written
 _TAINTS_FILE: Final = f"simulated-rebalance{OVERRIDE_SUFFIX}"
 
 
-class Rebalancing(Struct, frozen=True):
+class RebalanceAnswer(Struct, frozen=True):
     """Answer with the generated texts; `result` is None after errors."""
 
     result: RebalanceResult | None
@@ -58,29 +58,29 @@ class Rebalancing(Struct, frozen=True):
     taints: str = ""
 
 
-def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Rebalancing:
+def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> RebalanceAnswer:
     """Find the evictions for the configuration of the directory, without reading providers."""
     opened = open_project(context)
     if opened.project is None:
-        return Rebalancing(None, opened.diagnostics, opened.sources)
+        return RebalanceAnswer(None, opened.diagnostics, opened.sources)
     members = find_member_blocks(opened.project.configuration)
     locking = LockOptions(enabled=False, is_exclusive=True)
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
-            return Rebalancing(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
+            return RebalanceAnswer(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
         candidates = tuple(_list_candidates(run))
         problems = [*_check_request(request, candidates)]
-        trials = _Trials(run, members)
+        trials = _EvictionTrials(run, members)
         if not problems:
             trials.evaluate(EvictionTrial())
             problems = trials.problems
         if problems:
-            return Rebalancing(None, tuple(problems), opened.sources)
+            return RebalanceAnswer(None, tuple(problems), opened.sources)
         result = find_evictions(request, candidates, members, trials.evaluate)
     if result.trial is None:
-        return Rebalancing(result)
+        return RebalanceAnswer(result)
     evictions, taints = render_evictions(result.trial, members), render_taints(result.trial, members)
-    return Rebalancing(result, (), {}, _format(_EVICTIONS_FILE, evictions), _format(_TAINTS_FILE, taints))
+    return RebalanceAnswer(result, (), {}, _format_hcl(_EVICTIONS_FILE, evictions), _format_hcl(_TAINTS_FILE, taints))
 
 
 def get_taints_path(path: str) -> str:
@@ -97,7 +97,7 @@ def check_output_path(path: str) -> list[Diagnostic]:
     return [problem for problem in problems if problem is not None]
 
 
-def write_rebalancing(path: str, rebalancing: Rebalancing, context: CommandContext) -> list[Diagnostic]:
+def write_rebalancing(path: str, rebalancing: RebalanceAnswer, context: CommandContext) -> list[Diagnostic]:
     """Write the evictions, and the taints beside them; return problems."""
     problems = write_new_file(path, rebalancing.evictions)
     if rebalancing.taints and not problems:
@@ -114,7 +114,7 @@ def write_rebalancing(path: str, rebalancing: Rebalancing, context: CommandConte
     return problems
 
 
-class _Trials:
+class _EvictionTrials:
     """Plans with evictions, each made once. `problems` are errors of the plan without evictions."""
 
     def __init__(self, run: Run, members: Mapping[str, MemberBlock]) -> None:
@@ -131,7 +131,7 @@ class _Trials:
         return self._outcomes[trial]
 
     def _plan(self, trial: EvictionTrial) -> TrialOutcome:
-        configuration, problems = self._load(trial)
+        configuration, problems = self._load_trial_configuration(trial)
         if configuration is None or has_errors(problems):
             return TrialOutcome(error=problems[0].detail)
         self.run.project = replace(self.project, configuration=configuration)
@@ -141,7 +141,7 @@ class _Trials:
             self.problems = errors
         return build_trial_outcome(plan, errors[0].detail if errors else "")
 
-    def _load(self, trial: EvictionTrial) -> tuple[Configuration | None, list[Diagnostic]]:
+    def _load_trial_configuration(self, trial: EvictionTrial) -> tuple[Configuration | None, list[Diagnostic]]:
         texts = {
             _EVICTIONS_FILE: render_evictions(trial, self.members),
             _TAINTS_FILE: render_taints(trial, self.members),
@@ -182,5 +182,5 @@ def _check_request(request: RebalanceRequest, candidates: tuple[EvictionCandidat
             yield build_error("invalid-simulation", detail)
 
 
-def _format(name: str, text: str) -> str:
+def _format_hcl(name: str, text: str) -> str:
     return format_text(SourceFile(name, text))[0] if text else ""

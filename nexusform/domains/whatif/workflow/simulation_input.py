@@ -10,20 +10,20 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.configuration.loader import read_variables
+from nexusform.configuration.loader import read_root_variables
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, parse_snapshot
 from nexusform.domains.pods.planning.external_clusters import list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import build_existing_clusters
-from nexusform.domains.whatif.questions.pod_view import (
+from nexusform.domains.whatif.questions.pod_outage import ClusterPods
+from nexusform.domains.whatif.questions.pod_snapshot import (
     NO_OBSERVATIONS,
     ClusterObservations,
     build_observations_after,
     build_observed_pods,
     build_pods,
 )
-from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.plan_request import PlanRequest
@@ -33,18 +33,18 @@ from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.resource_types.registry import build_registries
 from nexusform.snapshots.snapshot import Snapshot, build_snapshot, list_planned_objects, list_state_objects
 from nexusform.state.objects import InstanceState, ObjectState, State
-from nexusform.values.value import Value
+from nexusform.values.typed_value import Value
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import find_backend
-from nexusform.workflow.opening.remote_sources import RemoteStates, ServerResponses
+from nexusform.workflow.opening.remote_inputs import RemoteStates, ServerResponses
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.opening.system_io import RealFiles, get_plan_time
 from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
 from nexusform.workflow.plan_files.saved_plans import (
     build_plan_context,
-    check_variables,
+    check_variables_unchanged,
+    get_configuration_sources,
     get_planned_variables,
-    get_sources,
     load_plan_configuration,
     read_plan,
     read_prior_state,
@@ -189,12 +189,12 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
     if location.variables:
         configuration, _ = load_project_configuration(location)
         if configuration is not None:
-            problems += check_variables(location, configuration, saved.plan)
+            problems += check_variables_unchanged(location, configuration, saved.plan)
     if prior is None or has_errors(problems):
         return SimulationInput(diagnostics=tuple(problems))
     things = list_planned_objects(saved.plan, prior)
     clusters, node_warnings = _read_planned_clusters(location, saved, things)
-    sources = get_sources(saved)
+    sources = get_configuration_sources(saved)
     observations = build_observations_after(saved.plan, clusters)
     base_input = SimulationInput(
         None, f"after plan {path}", (*problems, *node_warnings), sources, observations=observations
@@ -220,7 +220,7 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
     configuration, _ = load_project_configuration(location)
     if configuration is None or not _has_node_data(configuration):
         return {}, []
-    variables, _ = read_variables(
+    variables, _ = read_root_variables(
         configuration,
         environment=location.environment,
         var_options=location.variables,
@@ -228,7 +228,7 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
         confinement=location.confinement,
     )
     values = {name: value for name, (value, _) in variables.items()}
-    return _read_nodes(location, configuration, values, state, get_plan_time(location.environment))
+    return _read_observed_nodes(location, configuration, values, state, get_plan_time(location.environment))
 
 
 def _read_planned_clusters(location: CommandContext, saved: SavedPlan, things: Iterable[SiteObject]) -> _NodeReading:
@@ -241,12 +241,12 @@ def _read_planned_clusters(location: CommandContext, saved: SavedPlan, things: I
     instances = {thing.address: InstanceState(ObjectState(thing.attributes, thing.creation)) for thing in things}
     state = State(catalogue=saved.plan.catalogue, instances=instances)
     values = get_planned_variables(saved.plan)
-    observed, problems = _read_nodes(location, configuration, values, state, saved.plan.timestamp)
+    observed, problems = _read_observed_nodes(location, configuration, values, state, saved.plan.timestamp)
     # Locations in the plan's temporary copy of its configuration are meaningless to users.
-    return observed, [_limit_subject(problem, saved.configuration_files) for problem in problems]
+    return observed, [_remove_unknown_subject(problem, saved.configuration_files) for problem in problems]
 
 
-def _limit_subject(problem: Diagnostic, files: Container[str]) -> Diagnostic:
+def _remove_unknown_subject(problem: Diagnostic, files: Container[str]) -> Diagnostic:
     is_in_snapshot = problem.subject is None or problem.subject.filename in files
     return problem if is_in_snapshot else replace(problem, subject=None)
 
@@ -259,7 +259,7 @@ def _has_node_data(configuration: Configuration) -> bool:
     )
 
 
-def _read_nodes(
+def _read_observed_nodes(
     location: CommandContext, configuration: Configuration, variables: Mapping[str, Value], state: State, now: str
 ) -> _NodeReading:
     """Read clusters as listed by kubectl, by id. Errors become warnings, and the answer omits these nodes."""

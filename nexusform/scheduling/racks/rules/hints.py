@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.layout import Figure, Layout, Usage
-from nexusform.scheduling.racks.rule import DemandFilter, Item, Key, RejectionCheck, ShortageContext
+from nexusform.scheduling.racks.layout import Figure, NumberedSite, Usage
+from nexusform.scheduling.racks.rule import DemandFilter, RankedItem, RankingKey, RejectionCheck, ShortageContext
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Interval
 
 
@@ -32,7 +32,7 @@ def _list_soft_hints(demand: Demand, scope: HintScope) -> tuple[Hint, ...]:
     return tuple([hint for hint in demand.hints if not hint.is_hard and hint.scope is scope])
 
 
-def _build_check(layout: Layout, demand: Demand) -> RejectionCheck:
+def _build_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
     """Build the check of the hard hints, by machine number."""
     hard_hints = _list_hard_hints(demand)
 
@@ -68,7 +68,7 @@ def _build_machine_figures(usage: Usage, demand: Demand) -> Figure | None:
     )
 
 
-def _describe(_demand: Demand, count: int) -> str:
+def _describe_violated_hints(_demand: Demand, count: int) -> str:
     return f"{count} soft hints violated" if count else ""
 
 
@@ -83,12 +83,12 @@ def _describe_shortage(context: ShortageContext) -> str:
 
 FILTER = DemandFilter(
     name="hints",
-    item=Item.MACHINE,
+    item=RankedItem.MACHINE,
     select_input=lambda demand: _list_hard_hints(demand) or None,
     build_check=_build_check,
     describe_shortage=_describe_shortage,
     line="  hints",
     describe_remaining=_describe_remaining,
 )
-RACK_KEY = Key(rule="hints", build_figures=_build_rack_figures, describe=_describe)
-MACHINE_KEY = Key(rule="hints", build_figures=_build_machine_figures, describe=_describe)
+RACK_KEY = RankingKey(rule="hints", build_figures=_build_rack_figures, describe=_describe_violated_hints)
+MACHINE_KEY = RankingKey(rule="hints", build_figures=_build_machine_figures, describe=_describe_violated_hints)

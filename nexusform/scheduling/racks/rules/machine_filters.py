@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.layout import MachineCapacity
 from nexusform.scheduling.racks.rule import CapacityCheck, CapacityFilter, MachineFilter, ShortageContext
 from nexusform.scheduling.racks.rules.zones import describe_zones
 from nexusform.scheduling.racks.vms import Demand, Interval, Machine, VmSku
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 
 def _find_state_rejection(machine: Machine) -> str | None:

@@ -5,7 +5,7 @@ used; on a rack, machines with the fewest VMs of the cluster, then of the pool, 
 from __future__ import annotations
 
 from nexusform.scheduling.racks.layout import Figure, Usage
-from nexusform.scheduling.racks.rule import MEMORY_BITS, Key, KeyDependence
+from nexusform.scheduling.racks.rule import MEMORY_BITS, KeyDependence, RankingKey
 from nexusform.scheduling.racks.vms import Demand, convert_to_gib
 
 
@@ -22,28 +22,28 @@ def _describe_pool_count(demand: Demand, count: int) -> str:
 
 
 # VMs of the cluster on the rack: the first key under rack_spread = "cluster".
-RACK_CLUSTER_VMS = Key(
+RACK_CLUSTER_VMS = RankingKey(
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.cluster.racks,
     describe=_describe_cluster_count,
     dependence=KeyDependence.CLUSTER,
 )
 # VMs of the pool on the rack.
-RACK_POOL_VMS = Key(
+RACK_POOL_VMS = RankingKey(
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.pool.racks,
     describe=_describe_pool_count,
     dependence=KeyDependence.POOL,
 )
 # VMs of any owner on the rack.
-RACK_ALL_VMS = Key(
+RACK_ALL_VMS = RankingKey(
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.rack_vms,
     describe=lambda _demand, count: _describe_count(count),
     dependence=KeyDependence.NONE,
 )
 # MiB used by VMs on the rack.
-RACK_MEMORY_USED = Key(
+RACK_MEMORY_USED = RankingKey(
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.rack_memory,
     describe=lambda _demand, mib: f"{convert_to_gib(mib):,} GiB",
@@ -58,21 +58,21 @@ def _describe_vms(vms: int, name: str) -> str:
 
 
 # VMs of the cluster on the machine.
-MACHINE_CLUSTER_VMS = Key(
+MACHINE_CLUSTER_VMS = RankingKey(
     rule="machine_spread",
     build_figures=lambda usage, _demand: usage.cluster.machines,
     describe=lambda demand, vms: _describe_vms(vms, demand.vm.cluster),
     dependence=KeyDependence.CLUSTER,
 )
 # VMs of the pool on the machine.
-MACHINE_POOL_VMS = Key(
+MACHINE_POOL_VMS = RankingKey(
     rule="machine_spread",
     build_figures=lambda usage, _demand: usage.pool.machines,
     describe=lambda demand, vms: _describe_vms(vms, demand.vm.pool),
     dependence=KeyDependence.POOL,
 )
 # MiB used by VMs on the machine.
-MACHINE_MEMORY_USED = Key(
+MACHINE_MEMORY_USED = RankingKey(
     rule="machine_spread",
     build_figures=lambda usage, _demand: usage.memory,
     describe=lambda _demand, mib: f"{convert_to_gib(mib):,} GiB",
@@ -96,6 +96,6 @@ def _describe(demand: Demand, is_alone: int) -> str:
     return "no extra-large VM of another cluster" if is_alone else ("runs an extra-large VM of another cluster")
 
 
-SHARED_MACHINE = Key(
+SHARED_MACHINE = RankingKey(
     rule="extra_large", build_figures=_build_figures, describe=_describe, bits=1, dependence=KeyDependence.CLUSTER
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.layout import Layout
-from nexusform.scheduling.racks.rule import DemandFilter, Item, RejectionCheck, ShortageContext
+from nexusform.scheduling.racks.layout import NumberedSite
+from nexusform.scheduling.racks.rule import DemandFilter, RankedItem, RejectionCheck, ShortageContext
 from nexusform.scheduling.racks.vms import Demand, Interval
 
 
@@ -13,7 +13,7 @@ def describe_zones(demand: Demand) -> str:
     return f"zones: {', '.join(sorted(zones, key=str.encode))}" if zones else "zones: all"
 
 
-def _build_check(layout: Layout, demand: Demand) -> RejectionCheck:
+def _build_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
     """Build the check of the zones allowed by the pool, by rack number."""
     zones = demand.zones or frozenset()
 
@@ -37,7 +37,7 @@ def _describe_shortage(context: ShortageContext) -> str:
 
 FILTER = DemandFilter(
     name="zones",
-    item=Item.RACK,
+    item=RankedItem.RACK,
     select_input=lambda demand: demand.constraints.zones,
     build_check=_build_check,
     describe_shortage=_describe_shortage,

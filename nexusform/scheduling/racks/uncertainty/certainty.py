@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.scheduling.decision import Certainty
+from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Placement, VmName, VmSku
 
@@ -84,7 +84,7 @@ class RepetitionResult(Struct, frozen=True):
     every VM was placed. `uncertain_machines` are those that fit one of the VMs depending on unknown cells.
     """
 
-    vms: Mapping[Token, Certainty]
+    vms: Mapping[Token, PlacementCertainty]
     pools: tuple[PoolCertainty, ...]
     outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
     fits: tuple[bool, ...] = ()
@@ -159,9 +159,9 @@ def repeat_with_samples(
         return RepetitionResult({}, ())
     actual = run_operations(base, operations)
     demands = {operation.token: operation.demand for operation in operations if isinstance(operation, PlaceOperation)}
-    tallies = _MatchCounts(demands, actual)
+    tallies = _SampleMatches(demands, actual)
     unknown_cells = _UnknownCells(base, operations, demands)
-    unknown_cells.add_run(actual)
+    unknown_cells.add_run_outcome(actual)
     outcomes = []
     fits: list[bool] = []
     tied_machines: dict[PoolId, set[int]] = {}
@@ -169,7 +169,7 @@ def repeat_with_samples(
         outcome = run_operations(base, operations, seed, seed, tied_machines)
         fits.append(None not in outcome.values())
         tallies.compare(outcome)
-        unknown_cells.add_run(outcome)
+        unknown_cells.add_run_outcome(outcome)
         if keep_outcomes:
             outcomes.append(outcome)
         on_progress(len(fits))
@@ -209,7 +209,7 @@ class _UnknownCells:
             elif isinstance(operation, OccupyOperation):
                 self._occupying_skus.setdefault(operation.placement.machine, []).append(operation.sku)
 
-    def add_run(self, outcome: Mapping[Token, Placement | None]) -> None:
+    def add_run_outcome(self, outcome: Mapping[Token, Placement | None]) -> None:
         """Add the result of one run."""
         if not self._machines:
             return
@@ -235,7 +235,7 @@ class _UnknownCells:
         )
 
 
-class _MatchCounts:
+class _SampleMatches:
     """Matches counted so far."""
 
     def __init__(self, demands: Mapping[Token, Demand], actual: Mapping[Token, Placement | None]) -> None:
@@ -286,14 +286,14 @@ class _MatchCounts:
                 else:
                     self._other_counts.setdefault((pool, rack), set()).add(count_in_run)
 
-    def compute_vm_certainties(self, runs: int) -> dict[Token, Certainty]:
+    def compute_vm_certainties(self, runs: int) -> dict[Token, PlacementCertainty]:
         """Return the shares per VM, in the order of the operations."""
-        shares: dict[Token, Certainty] = {}
+        shares: dict[Token, PlacementCertainty] = {}
         for token, placement in self._actual.items():
             pool = self._pool_by_token[token]
             racks, machines = self._observed_locations[token]
             other_counts = self._other_counts.get((pool, placement.rack), ())
-            shares[token] = Certainty(
+            shares[token] = PlacementCertainty(
                 rack=self._racks[token] / runs,
                 machine=self._machines[token] / runs,
                 rack_count=self._same_counts[pool][placement.rack] / runs,

@@ -101,7 +101,7 @@ class CellSplits:
         for cell, (cpus, memory) in enumerate(split):
             if cpus >= share.cpus and memory >= share.memory:
                 equal_cells.setdefault((self._base[cell], split[cell]), []).append(cell)
-        return _combine_kinds(list(equal_cells.values()), share.cells)
+        return _iterate_cell_choices(list(equal_cells.values()), share.cells)
 
     def _sort_equal_cells(self, cells: list[_Cell]) -> tuple[_Cell, ...]:
         """Sort cells with equal base resources by their free resources."""
@@ -126,14 +126,14 @@ class CellSplits:
         if len(self.legal_splits) == 1:
             return self._find_cells(self.legal_splits[0])
         return self._find_cells(
-            min(self.legal_splits, key=lambda split: _compute_digest(text + self._format_taken(split)))
+            min(self.legal_splits, key=lambda split: _compute_digest(text + self._format_taken_resources(split)))
         )
 
     def find_split_cells(self, split: FreeCells) -> tuple[Cells, ...]:
         """Return the cells of each share in the split; it is one of `legal_splits`."""
         return self._find_cells(split)
 
-    def assign_in_order(self, order: Sequence[int], *, packed: bool) -> tuple[Cells, ...] | None:
+    def assign_cells_in_order(self, order: Sequence[int], *, packed: bool) -> tuple[Cells, ...] | None:
         """Assign cells to each share in this order (numbers of `shares`), each to the cells with the least
         free memory, or else the most.
 
@@ -145,7 +145,7 @@ class CellSplits:
         # The search is bounded; if splits are enumerated there is one.
         return self._find_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
 
-    def _format_taken(self, split: FreeCells) -> str:
+    def _format_taken_resources(self, split: FreeCells) -> str:
         """Format what a split takes of each cell: `12:56,36:168` are vCPUs and GiB."""
         cells = zip(self._base, split, strict=True)
         return ",".join(
@@ -175,7 +175,7 @@ class CellSplits:
 _Layer: TypeAlias = dict[FreeCells, tuple[FreeCells, Cells]]
 
 
-def _combine_kinds(kinds: Sequence[Sequence[int]], count: int) -> Iterator[Cells]:
+def _iterate_cell_choices(kinds: Sequence[Sequence[int]], count: int) -> Iterator[Cells]:
     """Yield every choice of `count` cells, taking the first cells of each kind."""
     if count == 0:
         yield ()
@@ -184,7 +184,7 @@ def _combine_kinds(kinds: Sequence[Sequence[int]], count: int) -> Iterator[Cells
         return
     first_kind, other_kinds = kinds[0], kinds[1:]
     for number in range(min(count, len(first_kind)), -1, -1):
-        for other_cells in _combine_kinds(other_kinds, count - number):
+        for other_cells in _iterate_cell_choices(other_kinds, count - number):
             yield (*first_kind[:number], *other_cells)
 
 
@@ -261,18 +261,18 @@ def compute_bounds(capacity: MachineCapacity, shares: Sequence[Share], share: Sh
     many as its size can.
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
-    maximum_parts = sum(_count_parts(share, cpus, memory) for cpus, memory in cells)
+    maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
     minimum_parts = maximum_parts - sum(_count_blocked_parts(other, share) for other in shares)
     cpus = sum(capacity.cpus) - sum(other.cpus * other.cells for other in shares)
     memory = sum(capacity.memory) - sum(other.memory * other.cells for other in shares)
     by_disk = capacity.disk // share.disk if share.disk else maximum_parts
-    maximum_by_machine = _count_parts(share, max(cpus, 0), max(memory, 0))
+    maximum_by_machine = _count_cell_parts(share, max(cpus, 0), max(memory, 0))
     maximum = min(maximum_parts // share.cells, maximum_by_machine // share.cells, by_disk)
     minimum = min(max(minimum_parts, 0), maximum) if share.cells == 1 else 0
     return Interval(minimum, maximum)
 
 
-def _count_parts(share: Share, cpus: int, memory: int) -> int:
+def _count_cell_parts(share: Share, cpus: int, memory: int) -> int:
     """Count how often one cell's part of a share fits."""
     return min(cpus // max(share.cpus, 1), memory // max(share.memory, 1))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.azure.importers.az_capture import read_directory
+from nexusform.domains.azure.importers.az_capture_commands import read_export_directory
 from nexusform.domains.azure.importers.az_documents import read_export_resources
 from nexusform.domains.azure.importers.az_inventory import read_inventory, read_sites
 from nexusform.language.evaluation_run import FileProblem
@@ -123,7 +123,7 @@ def test_a_directory_is_sorted_by_names_and_what_is_configuration_is_left() -> N
             raise FileProblem("gone")
         return b"[]"
 
-    export = read_directory("export", files, read)
+    export = read_export_directory("export", files, read)
     assert set(export.documents) == {"racks", "agent_pools", "nodes"}
     assert [problem.id for problem in export.problems] == ["unreadable-file"]
 

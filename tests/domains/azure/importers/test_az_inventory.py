@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.times import parse_duration, parse_time
-from nexusform.domains.azure.importers.az_capture import NOT_CAPTURED, VMS_NOT_CAPTURED
+from nexusform.domains.azure.importers.az_capture_commands import NOT_CAPTURED, VMS_NOT_CAPTURED
 from nexusform.domains.azure.importers.az_documents import Documents, parse_json
 from nexusform.domains.azure.importers.az_inventory import MAX_FINDINGS, read_inventory
-from nexusform.domains.azure.importers.az_machines import find_machine_sku, parse_roles
-from nexusform.domains.azure.importers.az_model import AzInventory
+from nexusform.domains.azure.importers.az_machines import find_machine_sku, parse_machine_roles
+from nexusform.domains.azure.importers.az_records import AzInventory
 from tests.kill_points import scale_count
 
 GROUP = "/subscriptions/s/resourceGroups/Managed/providers/Microsoft.NetworkCloud"
@@ -176,7 +176,7 @@ class TestRacksAndMachines:
 
     def test_roles_lose_prefix_and_flag(self) -> None:
         labels = [COMPUTE, "platform.afo-nc.microsoft.com/management-plane=false", "control-plane"]
-        assert parse_roles(labels) == ("compute-plane", "control-plane")
+        assert parse_machine_roles(labels) == ("compute-plane", "control-plane")
 
     def test_states_are_kept(self) -> None:
         machines = [machine(cordonStatus="Cordoned"), machine("m2", 2, powerState="Off", readyState="False")]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nexusform.domains.azure.importers.az_model import AzNode, AzPlacement, AzVmSize
 from nexusform.domains.azure.importers.az_recorded_nodes import NodeLocation, RecordedPool, assign_node_numbers
+from nexusform.domains.azure.importers.az_records import AzNode, AzPlacement, AzVmSize
 
 
 def node(name: str, machine: str, rack: str) -> AzNode:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nexusform.domains.azure.importers.az_inventory import read_sites
-from nexusform.domains.azure.importers.az_model import AzSite
-from nexusform.domains.azure.importers.az_sites import apply_recorded_names
+from nexusform.domains.azure.importers.az_records import AzSite
+from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from tests.domains.azure.importers.test_az_documents import located
 from tests.domains.azure.importers.test_az_inventory import machine, rack
 
@@ -53,7 +53,7 @@ def standing(names: Mapping[str, str]) -> list[dict[str, Any]]:
 def test_a_site_keeps_the_name_of_which_state_leaves_no_doubt(
     shown: Mapping[str, str], in_state: Mapping[str, str], names: list[str]
 ) -> None:
-    assert sorted(site.name for site in apply_recorded_names(sites(shown), standing(in_state))) == names
+    assert sorted(site.name for site in apply_recorded_site_names(sites(shown), standing(in_state))) == names
 
 
 def test_vms_tell_their_site_by_the_machines_under_them() -> None:
@@ -65,4 +65,4 @@ def test_vms_tell_their_site_by_the_machines_under_them() -> None:
     pool = {"id": "old/k/p", "kubernetes_cluster_id": "old/k", "nodes": {"k-2": {"machine": "b", "rack": "r1"}}}
     vm = {"id": "old/v", "site_id": "old", "machine": "c", "rack": "r1"}
     for one in (cluster, pool, vm):
-        assert [site.name for site in apply_recorded_names(sites({"new": "abc"}), [one])] == ["old"]
+        assert [site.name for site in apply_recorded_site_names(sites({"new": "abc"}), [one])] == ["old"]

@@ -12,8 +12,8 @@ from nexusform.domains.azure.importers.az_documents import read_export_resources
 from nexusform.domains.azure.importers.az_supplies import build_site_supplies, read_site_supplies
 from nexusform.plans.site_capacity.other_capacity import (
     NetworkSupply,
+    SiteSupplies,
     StorageSupply,
-    Supplies,
     build_supplies_note,
     read_recorded_supplies,
 )
@@ -25,7 +25,7 @@ def body(kind: str, name: str, group: str = "rg", **properties: Any) -> dict[str
     return {"id": f"{IDS.replace('RG', group)}/{kind}/{name}", "name": name, "properties": properties}
 
 
-def read(**kinds: Any) -> tuple[Supplies, list[str]]:
+def read(**kinds: Any) -> tuple[SiteSupplies, list[str]]:
     findings: list[Problem] = []
     documents = {kind: [(f"{kind}.json", json.dumps(bodies).encode())] for kind, bodies in kinds.items()}
     supplies = build_site_supplies(read_site_supplies(read_export_resources(documents, findings)))

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.domains.azure.providers.azure_budget import (
+from nexusform.domains.azure.providers.azure_rate_limit import (
     BUDGET_VARIABLE,
-    Budget,
+    RequestRateLimit,
     build_rate_limit_policies,
-    read_environment_budget,
+    read_environment_rate_limit,
 )
 from nexusform.interfaces.plugins import ProviderProblem
 
 
-def budgets(directory: Path, count: int) -> tuple[list[Budget], list[float], Callable[[], float]]:
+def budgets(directory: Path, count: int) -> tuple[list[RequestRateLimit], list[float], Callable[[], float]]:
     """As many processes as that, and when each of their requests was sent, by one clock."""
     time = [1000.0]
     sent: list[float] = []
@@ -27,7 +27,7 @@ def budgets(directory: Path, count: int) -> tuple[list[Budget], list[float], Cal
     def sleep(seconds: float) -> None:
         sent.append(time[0] + seconds)
 
-    return [Budget(60, str(directory), now, sleep) for _ in range(count)], sent, now
+    return [RequestRateLimit(60, str(directory), now, sleep) for _ in range(count)], sent, now
 
 
 def test_requests_of_all_processes_are_spread_evenly(tmp_path: Path) -> None:
@@ -61,4 +61,4 @@ def test_the_environment_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for wrong in ("many", "0:/tmp", "5"):
         monkeypatch.setenv(BUDGET_VARIABLE, wrong)
         with pytest.raises(ProviderProblem, match="N:DIRECTORY"):
-            read_environment_budget()
+            read_environment_rate_limit()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.azure.providers.azure_changes import PATCH_PROPERTIES, SiteContext, build_changes
+from nexusform.domains.azure.providers.azure_changes import PATCH_PROPERTIES, SiteContext, build_azure_changes
 from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmOperation
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem
 
@@ -29,7 +29,7 @@ def test_pools_go_in_the_order_of_their_blocks() -> None:
     pools = ("zebra", "ant", "mole", "bee", "yak", "cat", "owl")
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
     request = ChangeRequest(key, "nexus_kubernetes_cluster.c", _cluster(*pools, "last"), _cluster("last"))
-    changes = build_changes(request, AROUND)
+    changes = build_azure_changes(request, AROUND)
     assert [(change.verb, change.target.names[1]) for change in changes] == [
         (ArmOperation.DELETE, name) for name in pools
     ]
@@ -38,7 +38,7 @@ def test_pools_go_in_the_order_of_their_blocks() -> None:
 def change_body(before: dict[str, Any], after: dict[str, Any]) -> list[ArmChange]:
     prior, planned = ({**_cluster("a"), "azure": {"body": body}} for body in (before, after))
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
-    return build_changes(ChangeRequest(key, "nexus_kubernetes_cluster.c", prior, planned), AROUND)
+    return build_azure_changes(ChangeRequest(key, "nexus_kubernetes_cluster.c", prior, planned), AROUND)
 
 
 NETWORK = {"properties": {"networkConfiguration": {"cniNetworkId": "/n/a", "podCidrs": ["10.0.0.0/16"]}}}

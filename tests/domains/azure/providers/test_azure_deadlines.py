@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.encryption import keys
-from nexusform.encryption.keys import EncryptionProblem
+from nexusform.encryption import key_providers
+from nexusform.encryption.key_providers import EncryptionProblem
 from tests.contracts.bad_answers import CUT, GARBAGE, Answer, bad_server, dripping, redirect, silent
 from tests.domains.azure.providers.arm_server import ArmServer
 from tests.domains.azure.providers.azure_sites import Told
@@ -66,7 +66,7 @@ def test_a_key_vault_is_waited_for_no_longer_than_that(
     with bad_server(ANSWERS[answer], tls) as bad:
         begun = time.monotonic()
         with pytest.raises(EncryptionProblem) as refused:
-            keys.wrap_key(f"https://localhost:{bad.port}/keys/k", b"0" * 32)
+            key_providers.wrap_key(f"https://localhost:{bad.port}/keys/k", b"0" * 32)
         assert time.monotonic() - begun < PATIENCE
     said = str(refused.value)
     assert "localhost" in said, said

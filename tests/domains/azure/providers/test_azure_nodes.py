@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.azure.providers.azure_nodes import NodeRecreation, recreate_nodes
 from nexusform.domains.azure.providers.azure_requests import ArmClient, ArmTarget, PollTiming
+from nexusform.domains.azure.providers.node_recreation import NodeRecreation, recreate_nodes
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, StepPending, StepProgress
 
 CLUSTER = ArmTarget("kubernetes_clusters", "rg", ("c",))

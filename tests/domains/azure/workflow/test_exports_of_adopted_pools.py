@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.azure.importers.az_bodies import merge_bodies
+from nexusform.domains.azure.importers.azure_request_bodies import merge_bodies
 
 OWN = Path(__file__).parents[1] / "importers" / "cases" / "azure"
 MORE = os.environ.get("NEXUSFORM_AZURE_BODIES", "")

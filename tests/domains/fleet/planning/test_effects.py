@@ -6,7 +6,8 @@ import pytest
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.pods.pod_kind import PodLocation
-from nexusform.plans.impact.effects import (
+from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
+from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     Effect,
     EffectCount,
@@ -14,7 +15,6 @@ from nexusform.plans.impact.effects import (
     count_effects,
     format_effect_clauses,
 )
-from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_limits
 from nexusform.plans.plan import Location, Plan
 from tests.plans.impact.placed_rows import HERE, THERE, row
 
@@ -69,8 +69,8 @@ def test_effects_in_words() -> None:
 
 def test_a_guard_rail_counts_all_that_is_disturbed() -> None:
     plan = Plan(placements=ROWS)
-    assert not apply_limits(plan, parse_limits("moved:4")).is_rejected
-    broken = apply_limits(plan, parse_limits("moved:3"))
+    assert not apply_limits(plan, parse_guard_rail_limits("moved:4")).is_rejected
+    broken = apply_limits(plan, parse_guard_rail_limits("moved:3"))
     assert broken.is_rejected
     assert not broken.errored
     assert list_broken_limits(broken) == ("moved:3",)
@@ -82,7 +82,7 @@ def test_a_guard_rail_counts_all_that_is_disturbed() -> None:
 
 def test_added_and_removed_objects_are_not_moves() -> None:
     plan = Plan(placements=(ROWS[3], ROWS[5], ROWS[6]))
-    assert not apply_limits(plan, parse_limits("moved:0")).is_rejected
+    assert not apply_limits(plan, parse_guard_rail_limits("moved:0")).is_rejected
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ BOUND = Binding("west", BindingState.BOUND, 0)
 def test_replaced_objects_do_not_keep_running(
     rows: list[tuple[str, str, Location | None, Location | None]], *, denied: bool
 ) -> None:
-    made = apply_limits(Plan(placements=tuple(row(*each) for each in rows)), parse_limits("moved:0"))
+    made = apply_limits(Plan(placements=tuple(row(*each) for each in rows)), parse_guard_rail_limits("moved:0"))
     assert list_broken_limits(made) == (("moved:0",) if denied else ())
     if denied:
         assert "is replaced by others" in made.diagnostics[0].detail

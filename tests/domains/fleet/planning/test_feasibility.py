@@ -267,7 +267,7 @@ def test_no_fix_is_suggested_that_does_not_help(plan: Callable[..., Answer], tmp
 def test_losses_of_too_large_clusters_are_left_out(
     plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nexusform.domains.pods.planning.feasibility.MAX_LOST_PODS", 1)
+    monkeypatch.setattr("nexusform.domains.pods.planning.pod_feasibility.MAX_LOST_PODS", 1)
     _, text, (row,) = plan("-details", replicas=2)
     assert "one_machine_down" not in row
     assert "machine down" not in text

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from nexusform.domains.fleet.importers.fleet_model import JsonPatch
+from nexusform.domains.fleet.importers.fleet_records import JsonPatch
 from nexusform.domains.fleet.planning.json_patches import PatchError, apply_patches, replace_variables
 
 ARGS: Final = "/spec/template/spec/containers/0/args"

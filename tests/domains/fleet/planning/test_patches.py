@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nexusform.domains.fleet.importers.api_defaults import add_defaults
-from nexusform.domains.fleet.importers.fleet_model import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
-from nexusform.domains.fleet.planning.overrides import RenderedResources, render_resources
+from nexusform.domains.fleet.importers.fleet_records import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
+from nexusform.domains.fleet.planning.override_rendering import RenderedResources, render_resources
 from nexusform.domains.pods.importers.manifest_parser import build_manifest
 from tests.domains.fleet.planning.hub_dumps import needs_recordings, recorded
 

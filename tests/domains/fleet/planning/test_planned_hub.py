@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.domains.fleet.importers.fleet_model import (
+from nexusform.domains.fleet.importers.fleet_records import (
     NAMESPACE_ONLY,
     WITH_SELECTED,
     FleetOverride,
@@ -13,7 +13,7 @@ from nexusform.domains.fleet.importers.fleet_model import (
     ObjectSelector,
     OverrideRule,
 )
-from nexusform.domains.fleet.planning.overrides import OverrideIndex, render_resources
+from nexusform.domains.fleet.planning.override_rendering import OverrideIndex, render_resources
 from nexusform.domains.fleet.planning.placement_records import is_availability_tracked
 from nexusform.domains.fleet.planning.resource_selectors import HubIndex, select_resources
 from nexusform.domains.pods.importers.manifest_parser import Manifest, compute_fingerprint, parse_manifests

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.planning.harness import plan, state_of
 
 CONFIGURATION = """

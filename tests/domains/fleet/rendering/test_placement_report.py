@@ -13,10 +13,10 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PreferredTerm,
     PropertySorter,
 )
-from nexusform.domains.fleet.scheduling.explanation import compute_drift, explain
 from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.placement_explanation import compute_policy_drift, explain
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
-from nexusform.domains.fleet.workflow.reasons import PlacementReason
+from nexusform.domains.fleet.workflow.placement_reasons import PlacementReason
 from nexusform.kubernetes.matching import Taint
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.report.report_tree import Report
@@ -40,7 +40,7 @@ def outline(cluster: str = "", fleet: MemberList = FLEET, policy: Policy = SORTE
     snapshot = build_next_snapshot(None, policy)
     explanation = explain((), fleet, policy, snapshot)
     return build_placement_report(
-        PlacementReason(P, cluster, explanation, compute_drift(HELD, fleet, policy, snapshot))
+        PlacementReason(P, cluster, explanation, compute_policy_drift(HELD, fleet, policy, snapshot))
     )
 
 
@@ -73,7 +73,9 @@ def test_a_value_that_stops_the_scheduler_is_the_verdict() -> None:
 def test_the_document_has_every_verdict() -> None:
     snapshot = build_next_snapshot(None, SORTED)
     explanation = explain((), FLEET, SORTED, snapshot)
-    document = build_placement_document(PlacementReason(P, "", explanation, compute_drift((), FLEET, SORTED, snapshot)))
+    document = build_placement_document(
+        PlacementReason(P, "", explanation, compute_policy_drift((), FLEET, SORTED, snapshot))
+    )
     by_name = {c["cluster"]: c for c in document["clusters"]}
     assert by_name["dodo"]["rejected"][0]["rule"] == "taint_toleration"
     assert by_name["smartfish"]["preferences"][0]["share"] == "88.89 %"
@@ -93,7 +95,7 @@ def test_bound_cluster_with_present_rejection() -> None:
             P,
             "smartfish",
             explanation,
-            compute_drift(held, fleet, SORTED, snapshot),
+            compute_policy_drift(held, fleet, SORTED, snapshot),
             rows={"smartfish": row},
             kept_reason="a fulfilled PickN is not re-evaluated",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.planning.placement_records import read_placement
 from nexusform.domains.fleet.rendering.placement_status_text import render_placement
 from tests.domains.fleet.planning.fleet_harness import hub, member, pick_n, placement

@@ -18,8 +18,8 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PropertySorter,
     ResourceUsage,
 )
-from nexusform.domains.fleet.scheduling.cycle import CycleResult, run_cycles
 from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult, run_cycles
 from nexusform.kubernetes.matching import Taint, build_label_selector
 from nexusform.kubernetes.quantity import Quantity, parse_quantity
 

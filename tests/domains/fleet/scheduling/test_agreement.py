@@ -21,8 +21,8 @@ from nexusform.domains.fleet.scheduling.bindings import (
     ResourceUsage,
     SpreadConstraint,
 )
-from nexusform.domains.fleet.scheduling.cycle import CycleResult, run_cycle, run_cycles
 from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult, run_cycle, run_cycles
 from nexusform.kubernetes.matching import Requirement, Taint, Toleration, build_label_selector
 from nexusform.kubernetes.quantity import parse_quantity
 from tests.domains.fleet.scheduling.brute_force import Answer, Model

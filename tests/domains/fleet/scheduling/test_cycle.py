@@ -16,8 +16,8 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PropertyRequirement,
     SpreadConstraint,
 )
-from nexusform.domains.fleet.scheduling.cycle import run_cycle, run_cycles
 from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.scheduling_cycle import run_cycle, run_cycles
 from nexusform.kubernetes.matching import Toleration, build_label_selector
 from tests.domains.fleet.scheduling.samples import (
     ALL,

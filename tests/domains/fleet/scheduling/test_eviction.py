@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.scheduling import eviction
 from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget, EvictionTarget, evaluate_eviction
-from nexusform.kubernetes.quantity import IntOrPercent
+from nexusform.kubernetes.quantity import IntegerOrPercent
 from tests.domains.fleet.scheduling.samples import (
     ALL,
     BOUND,
@@ -63,7 +63,7 @@ def test_what_is_placed(binding: Binding, executed: bool, message: str) -> None:
 
 def test_failed_binding_is_evicted_regardless_of_budget() -> None:
     outcome = evaluate_eviction(
-        "a", target(failed_clusters=frozenset("a")), DisruptionBudget(min_available=IntOrPercent(3))
+        "a", target(failed_clusters=frozenset("a")), DisruptionBudget(min_available=IntegerOrPercent(3))
     )
     assert (outcome.is_executed, outcome.message) == (True, eviction.FAILED)
 
@@ -71,17 +71,17 @@ def test_failed_binding_is_evicted_regardless_of_budget() -> None:
 @pytest.mark.parametrize(
     ("budget", "available", "executed"),
     [
-        (DisruptionBudget(max_unavailable=IntOrPercent(1)), "abc", True),
-        (DisruptionBudget(max_unavailable=IntOrPercent(1)), "ab", False),
-        (DisruptionBudget(max_unavailable=IntOrPercent(2)), "ab", True),
-        (DisruptionBudget(max_unavailable=IntOrPercent(0)), "abc", False),
-        (DisruptionBudget(max_unavailable=IntOrPercent(1, True)), "abc", True),
-        (DisruptionBudget(max_unavailable=IntOrPercent(34, True)), "ab", True),
-        (DisruptionBudget(min_available=IntOrPercent(2)), "abc", True),
-        (DisruptionBudget(min_available=IntOrPercent(3)), "abc", False),
-        (DisruptionBudget(min_available=IntOrPercent(67, True)), "abc", False),
-        (DisruptionBudget(min_available=IntOrPercent(66, True)), "abc", True),
-        (DisruptionBudget(min_available=IntOrPercent(0)), "", False),
+        (DisruptionBudget(max_unavailable=IntegerOrPercent(1)), "abc", True),
+        (DisruptionBudget(max_unavailable=IntegerOrPercent(1)), "ab", False),
+        (DisruptionBudget(max_unavailable=IntegerOrPercent(2)), "ab", True),
+        (DisruptionBudget(max_unavailable=IntegerOrPercent(0)), "abc", False),
+        (DisruptionBudget(max_unavailable=IntegerOrPercent(1, True)), "abc", True),
+        (DisruptionBudget(max_unavailable=IntegerOrPercent(34, True)), "ab", True),
+        (DisruptionBudget(min_available=IntegerOrPercent(2)), "abc", True),
+        (DisruptionBudget(min_available=IntegerOrPercent(3)), "abc", False),
+        (DisruptionBudget(min_available=IntegerOrPercent(67, True)), "abc", False),
+        (DisruptionBudget(min_available=IntegerOrPercent(66, True)), "abc", True),
+        (DisruptionBudget(min_available=IntegerOrPercent(0)), "", False),
     ],
 )
 def test_budget(budget: DisruptionBudget, available: str, executed: bool) -> None:
@@ -97,10 +97,10 @@ def test_budget(budget: DisruptionBudget, available: str, executed: bool) -> Non
 @pytest.mark.parametrize(
     ("budget", "message"),
     [
-        (DisruptionBudget(max_unavailable=IntOrPercent(3)), eviction.MISCONFIGURED),
-        (DisruptionBudget(min_available=IntOrPercent(1, True)), eviction.MISCONFIGURED),
-        (DisruptionBudget(min_available=IntOrPercent(3)), "Eviction is blocked by specified"),
-        (DisruptionBudget(min_available=IntOrPercent(2)), "Eviction is allowed by specified"),
+        (DisruptionBudget(max_unavailable=IntegerOrPercent(3)), eviction.MISCONFIGURED),
+        (DisruptionBudget(min_available=IntegerOrPercent(1, True)), eviction.MISCONFIGURED),
+        (DisruptionBudget(min_available=IntegerOrPercent(3)), "Eviction is blocked by specified"),
+        (DisruptionBudget(min_available=IntegerOrPercent(2)), "Eviction is allowed by specified"),
     ],
 )
 def test_pick_all_takes_a_whole_number_to_be_available(budget: DisruptionBudget, message: str) -> None:

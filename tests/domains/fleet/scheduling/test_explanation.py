@@ -15,13 +15,13 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PropertyRequirement,
     SpreadConstraint,
 )
-from nexusform.domains.fleet.scheduling.explanation import (
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.placement_explanation import (
     ClusterExplanation,
     PlacementExplanation,
-    compute_drift,
+    compute_policy_drift,
     explain,
 )
-from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.kubernetes.matching import Requirement, build_label_selector
 from tests.domains.fleet.scheduling.samples import (
     ALL,
@@ -190,9 +190,9 @@ def test_a_stopped_scheduler_is_explained() -> None:
 def test_drift_is_what_a_fresh_schedule_would_choose() -> None:
     members = [member("a", nodes="1"), member("b", nodes="9")]
     policy = pick(1, preferred_terms=(sorted_by(NODES, "Descending"),))
-    difference = compute_drift(bound("a"), MemberList(members), policy, snapshot(policy))
+    difference = compute_policy_drift(bound("a"), MemberList(members), policy, snapshot(policy))
     assert (difference.gained_clusters, difference.lost_clusters) == (("b",), ("a",))
-    same = compute_drift(bound("b"), MemberList(members), policy, snapshot(policy))
+    same = compute_policy_drift(bound("b"), MemberList(members), policy, snapshot(policy))
     assert (same.gained_clusters, same.lost_clusters) == ((), ())
 
 

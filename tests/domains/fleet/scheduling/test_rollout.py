@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, Policy
-from nexusform.domains.fleet.scheduling.rollout import (
+from nexusform.domains.fleet.scheduling.rolling_update import (
     Readiness,
     RollingUpdate,
-    Wave,
+    RolloutWave,
     WaveBudget,
     compute_rollout_budget,
     compute_rollout_target,
     simulate_rollout,
 )
-from nexusform.kubernetes.quantity import IntOrPercent, parse_int_or_percent
+from nexusform.kubernetes.quantity import IntegerOrPercent, parse_int_or_percent
 from tests.domains.fleet.scheduling.samples import ALL, BOUND, FIXED, SCHEDULED, UNSCHEDULED, bound, pick
 
-ONE_AT_A_TIME = RollingUpdate(IntOrPercent(1), IntOrPercent(1), 0)
+ONE_AT_A_TIME = RollingUpdate(IntegerOrPercent(1), IntegerOrPercent(1), 0)
 
 
 def new(*names: str) -> list[Binding]:
@@ -42,7 +42,7 @@ def gone(*names: str) -> list[Binding]:
 )
 def test_amounts(written: str | int, total: int, up: int, down: int) -> None:
     amount = parse_int_or_percent(written)
-    assert isinstance(amount, IntOrPercent)
+    assert isinstance(amount, IntegerOrPercent)
     assert (amount.compute(total), amount.compute(total, rounds_up=False)) == (up, down)
 
 
@@ -55,7 +55,7 @@ def test_budget() -> None:
     assert compute_rollout_budget(RollingUpdate(), 10, ready=10, can_be_ready=10) == WaveBudget(3, 3)
     assert compute_rollout_budget(RollingUpdate(), 10, ready=7, can_be_ready=12) == WaveBudget(0, 1)
     assert compute_rollout_budget(
-        RollingUpdate(IntOrPercent(0), IntOrPercent(0)), 3, ready=3, can_be_ready=3
+        RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(0)), 3, ready=3, can_be_ready=3
     ) == WaveBudget(0, 0)
 
 
@@ -69,7 +69,7 @@ def test_targets() -> None:
 
 def test_a_new_placement_is_bound_within_target_and_surge() -> None:
     rollout = simulate_rollout(new(*"abcdefgh"), RollingUpdate(), 8, 0)
-    assert rollout.waves == (Wave((), (), tuple("abcdefgh")),)
+    assert rollout.waves == (RolloutWave((), (), tuple("abcdefgh")),)
     assert all(b.state is BOUND and b.resource_snapshot == 0 for b in rollout.bindings)
     assert not rollout.blocked_clusters
 
@@ -82,25 +82,30 @@ def test_new_resources_go_out_a_quarter_at_a_time() -> None:
 
 def test_replacing_a_cluster_binds_the_new_one_and_deletes_the_old() -> None:
     rollout = simulate_rollout([*bound("a", "b"), *gone("c"), *new("d")], ONE_AT_A_TIME, 3, 0)
-    assert rollout.waves == (Wave(("c",), (), ("d",)),)
+    assert rollout.waves == (RolloutWave(("c",), (), ("d",)),)
     assert [b.cluster for b in rollout.bindings] == ["a", "b", "d"]
 
 
 def test_unscheduled_ones_take_surge_until_they_are_deleted() -> None:
-    strategy = RollingUpdate(IntOrPercent(0), IntOrPercent(1), 0)
+    strategy = RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(1), 0)
     rollout = simulate_rollout([*gone("a", "b"), *new("c", "d")], strategy, 2, 0)
-    assert rollout.waves == (Wave((), (), ("c",)), Wave(("a",), (), ()), Wave((), (), ("d",)), Wave(("b",), (), ()))
+    assert rollout.waves == (
+        RolloutWave((), (), ("c",)),
+        RolloutWave(("a",), (), ()),
+        RolloutWave((), (), ("d",)),
+        RolloutWave(("b",), (), ()),
+    )
 
 
 def test_nothing_unavailable_blocks_updates_in_place() -> None:
-    rollout = simulate_rollout(bound("a", "b"), RollingUpdate(IntOrPercent(0), IntOrPercent(1)), 2, 1)
+    rollout = simulate_rollout(bound("a", "b"), RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(1)), 2, 1)
     assert rollout.waves == ()
     assert rollout.blocked_clusters == ("a", "b")
 
 
 def test_no_room_at_all_stalls_a_replacement() -> None:
     rollout = simulate_rollout(
-        [*bound("a"), *gone("b"), *new("c")], RollingUpdate(IntOrPercent(0), IntOrPercent(0)), 2, 0
+        [*bound("a"), *gone("b"), *new("c")], RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(0)), 2, 0
     )
     assert rollout.blocked_clusters == ("b", "c")
     assert rollout.blocked_clusters
@@ -120,7 +125,7 @@ def test_what_never_gets_ready_holds_the_rest_back() -> None:
 def test_failed_ones_are_updated_outside_the_budget() -> None:
     rollout = simulate_rollout(
         bound("a", "b"),
-        RollingUpdate(IntOrPercent(0), IntOrPercent(0)),
+        RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(0)),
         2,
         1,
         Readiness(failed_clusters=frozenset("a")),

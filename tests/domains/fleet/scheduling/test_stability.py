@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, Health, Member, Policy, PolicySnapshot
-from nexusform.domains.fleet.scheduling.cycle import run_cycles
 from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.scheduling_cycle import run_cycles
 from nexusform.domains.fleet.scheduling.watcher import WatchedPlacement, enqueue_placements
 from tests.domains.fleet.scheduling.samples import UNSCHEDULED, held
 from tests.domains.fleet.scheduling.test_agreement import Situation, member, pick_n, situations

@@ -7,19 +7,19 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, Member, PolicySnapshot
 from nexusform.domains.fleet.scheduling.staged_update import (
-    RunPlan,
     RunProblem,
     RunState,
     Stage,
+    StagedRunPlan,
     StageTask,
     StepKind,
-    check_transition,
+    check_run_state_transition,
     initialize_run,
     list_run_steps,
     simulate_run,
 )
 from nexusform.kubernetes.matching import LabelSelector, build_label_selector
-from nexusform.kubernetes.quantity import IntOrPercent
+from nexusform.kubernetes.quantity import IntegerOrPercent
 from tests.domains.fleet.scheduling.samples import BOUND, SCHEDULED, UNSCHEDULED, bound, fleet, member
 
 SNAPSHOT = PolicySnapshot(0, "", 4)
@@ -37,20 +37,20 @@ PROD = Stage(
     "prod",
     build_label_selector({"ring": "prod"}),
     "order",
-    IntOrPercent(50, is_percent=True),
+    IntegerOrPercent(50, is_percent=True),
     before=(StageTask("Approval"),),
 )
 
 
 def plan(
     stages: list[Stage], held: list[Binding] = HELD, members: list[Member] = MEMBERS, number: int | None = 4
-) -> RunPlan | RunProblem:
+) -> StagedRunPlan | RunProblem:
     return initialize_run(held, SNAPSHOT, number, True, members, stages)
 
 
-def good(stages: list[Stage], held: list[Binding] = HELD) -> RunPlan:
+def good(stages: list[Stage], held: list[Binding] = HELD) -> StagedRunPlan:
     made = plan(stages, held)
-    assert isinstance(made, RunPlan), made
+    assert isinstance(made, StagedRunPlan), made
     return made
 
 
@@ -64,10 +64,10 @@ def test_stages_in_order() -> None:
 
 def test_concurrency_rounds_down_to_one_at_least() -> None:
     for amount, at_a_time in (
-        (IntOrPercent(50, True), 2),
-        (IntOrPercent(99, True), 3),
-        (IntOrPercent(1, True), 1),
-        (IntOrPercent(3), 3),
+        (IntegerOrPercent(50, True), 2),
+        (IntegerOrPercent(99, True), 3),
+        (IntegerOrPercent(1, True), 1),
+        (IntegerOrPercent(3), 3),
     ):
         run = good([Stage("all", LabelSelector(), max_concurrency=amount)])
         assert run.stages[0].concurrency == at_a_time
@@ -157,7 +157,7 @@ def test_a_failing_cluster_stops_the_run() -> None:
 
 
 def test_a_failing_cluster_keeps_its_place_and_the_others_go_on() -> None:
-    run = good([Stage("all", LabelSelector(), max_concurrency=IntOrPercent(2)), Stage("none")])
+    run = good([Stage("all", LabelSelector(), max_concurrency=IntegerOrPercent(2)), Stage("none")])
     groups = {
         "": [("a", "b"), ("c", "d")],
         "a": [("a", "b"), ("c",), ("d",)],
@@ -179,7 +179,7 @@ def test_a_failing_cluster_keeps_its_place_and_the_others_go_on() -> None:
 
 
 def test_forbidden_transitions() -> None:
-    allowed = {(a, b) for a in RunState for b in RunState if check_transition(a, b) is None}
+    allowed = {(a, b) for a in RunState for b in RunState if check_run_state_transition(a, b) is None}
     assert allowed == {(s, s) for s in RunState} | {
         (RunState.INITIALIZE, RunState.RUN),
         (RunState.RUN, RunState.STOP),

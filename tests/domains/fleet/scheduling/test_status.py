@@ -6,15 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Condition, Policy
-from nexusform.domains.fleet.scheduling.rollout import RollingUpdate, simulate_rollout
-from nexusform.domains.fleet.scheduling.status import (
+from nexusform.domains.fleet.scheduling.placement_status import (
     NAMESPACED,
     PlacementStatus,
     Progress,
     build_placement_status,
     compute_progress,
 )
-from nexusform.domains.fleet.scheduling.status_2023 import build_placement_status_2023
+from nexusform.domains.fleet.scheduling.placement_status_2023 import build_placement_status_2023
+from nexusform.domains.fleet.scheduling.rolling_update import RollingUpdate, simulate_rollout
 from tests.domains.fleet.scheduling.samples import FIXED, fleet, pick, place
 
 TWO = pick(2)

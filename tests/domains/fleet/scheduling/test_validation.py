@@ -15,23 +15,23 @@ from nexusform.domains.fleet.scheduling.bindings import (
     SpreadConstraint,
 )
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
-from nexusform.domains.fleet.scheduling.staged_update import Stage, StageTask
-from nexusform.domains.fleet.scheduling.update_validation import (
-    check_disruption_budget,
-    check_policy_change,
-    check_stages,
-    check_strategy_change,
-)
-from nexusform.domains.fleet.scheduling.validation import (
+from nexusform.domains.fleet.scheduling.fleet_api_validation import (
     check_member,
     check_name,
     check_policy,
     check_rolling_update,
     check_taints,
-    read_usage,
+    parse_resource_usage,
+)
+from nexusform.domains.fleet.scheduling.staged_update import Stage, StageTask
+from nexusform.domains.fleet.scheduling.update_validation import (
+    check_disruption_budget,
+    check_policy_change,
+    check_strategy_change,
+    check_update_stages,
 )
 from nexusform.kubernetes.matching import Requirement, Taint, Toleration, build_label_selector
-from nexusform.kubernetes.quantity import IntOrPercent, parse_duration
+from nexusform.kubernetes.quantity import IntegerOrPercent, parse_duration
 from tests.domains.fleet.scheduling.samples import (
     ALL,
     FIXED,
@@ -241,24 +241,26 @@ def test_names_taints_and_members() -> None:
 
 
 def test_rolling_updates() -> None:
-    quarter = IntOrPercent(25, is_percent=True)
+    quarter = IntegerOrPercent(25, is_percent=True)
     assert check_rolling_update(quarter, quarter, 60) == []
-    assert "max_surge" in texts(check_rolling_update(quarter, IntOrPercent(-1), 60))
+    assert "max_surge" in texts(check_rolling_update(quarter, IntegerOrPercent(-1), 60))
     assert "unavailable_period_seconds" in texts(check_rolling_update(quarter, quarter, -1))
     assert "External" in texts(check_rolling_update(quarter, quarter, 60, is_external=True))
-    stuck = check_rolling_update(IntOrPercent(0), IntOrPercent(0), 60)
+    stuck = check_rolling_update(IntegerOrPercent(0), IntegerOrPercent(0), 60)
     assert [problem.severity for problem in stuck] == [Severity.WARNING]
 
 
 def test_budgets() -> None:
-    one = IntOrPercent(1)
+    one = IntegerOrPercent(1)
     assert check_disruption_budget(DisruptionBudget(max_unavailable=one), N) == []
     assert check_disruption_budget(DisruptionBudget(min_available=one), ALL) == []
     (empty,) = check_disruption_budget(DisruptionBudget(), N)
     assert (empty.id, empty.severity) == ("fully-blocking-budget", Severity.WARNING)
     assert "cannot both be set" in texts(check_disruption_budget(DisruptionBudget(one, one), None))
     assert "max unavailable 1" in texts(check_disruption_budget(DisruptionBudget(one), ALL))
-    assert "as a percentage 5%" in texts(check_disruption_budget(DisruptionBudget(None, IntOrPercent(5, True)), ALL))
+    assert "as a percentage 5%" in texts(
+        check_disruption_budget(DisruptionBudget(None, IntegerOrPercent(5, True)), ALL)
+    )
 
 
 @pytest.mark.parametrize(
@@ -266,8 +268,8 @@ def test_budgets() -> None:
     [
         (Stage("Prod"), "stage.0.name"),
         (Stage(""), "stage.0.name"),
-        (Stage("a", max_concurrency=IntOrPercent(0)), "stage.0.max_concurrency"),
-        (Stage("a", max_concurrency=IntOrPercent(101, True)), "stage.0.max_concurrency"),
+        (Stage("a", max_concurrency=IntegerOrPercent(0)), "stage.0.max_concurrency"),
+        (Stage("a", max_concurrency=IntegerOrPercent(101, True)), "stage.0.max_concurrency"),
         (Stage("a", build_label_selector({"x y": "z"})), "stage.0.label_selector"),
         (Stage("a", before=(StageTask("TimedWait", 1.0),)), "stage.0.before_stage_task.0.type"),
         (Stage("a", before=(StageTask("Approval"),) * 2), "stage.0.before_stage_task: at most 1"),
@@ -278,7 +280,7 @@ def test_budgets() -> None:
     ],
 )
 def test_stages(stage: Stage, about: str) -> None:
-    assert about in texts(check_stages([stage]))
+    assert about in texts(check_update_stages([stage]))
 
 
 def test_strategies() -> None:
@@ -286,17 +288,17 @@ def test_strategies() -> None:
         "canary",
         build_label_selector(),
         "order",
-        IntOrPercent(50, True),
+        IntegerOrPercent(50, True),
         (StageTask("Approval"),),
         (StageTask("TimedWait", 9.0),),
     )
-    assert check_stages([good, Stage("prod")]) == []
-    assert "duplicate stage name 'a'" in texts(check_stages([Stage("a"), Stage("a")]))
-    assert "at most 31 stages" in texts(check_stages([Stage(f"s{i}") for i in range(32)]))
+    assert check_update_stages([good, Stage("prod")]) == []
+    assert "duplicate stage name 'a'" in texts(check_update_stages([Stage("a"), Stage("a")]))
+    assert "at most 31 stages" in texts(check_update_stages([Stage(f"s{i}") for i in range(32)]))
 
 
 def test_resource_usage_is_read_with_its_mistakes() -> None:
-    usage, findings = read_usage({"cpu": "8", "memory": "32 Gi"}, {"cpu": "7500m"}, {"cpu": "x"})
+    usage, findings = parse_resource_usage({"cpu": "8", "memory": "32 Gi"}, {"cpu": "7500m"}, {"cpu": "x"})
     assert {name: str(amount) for name, amount in usage.total.items()} == {"cpu": "8"}
     assert str(usage.allocatable["cpu"]) == "7500m"
     assert [f.path for f in findings] == [("total", "memory"), ("available", "cpu")]

@@ -23,7 +23,7 @@ from nexusform.domains.fleet.scheduling.watcher import (
     WatchedPlacement,
     enqueue_placements,
     find_change_trigger,
-    find_observations,
+    find_member_observations,
     find_queue_trigger,
 )
 from nexusform.kubernetes.matching import Taint, Toleration
@@ -94,15 +94,15 @@ def test_observations_name_what_would_refuse_now() -> None:
     ask = PlacementRequest(pick(1, required_terms=(labels_term(env="prod"),), tolerations=(Toleration("x", "Exists"),)))
     fine = member("a", {"env": "prod"}, taints=["x"])
     worse = member("a", {"env": "test"}, taints=["x", "z"], health=Health.UNHEALTHY)
-    assert [o.trigger for o in find_observations(fine, worse, ask)] == [
+    assert [o.trigger for o in find_member_observations(fine, worse, ask)] == [
         Trigger.CLUSTER_BECAME_INELIGIBLE,
         Trigger.TAINT_ADDED,
         Trigger.LABELS_NO_LONGER_MATCH,
     ]
-    assert find_observations(worse, worse, ask) == ()
-    assert find_observations(fine, fine, ask) == ()
+    assert find_member_observations(worse, worse, ask) == ()
+    assert find_member_observations(fine, fine, ask) == ()
     named = PlacementRequest(Policy(FIXED, cluster_names=("a",)))
-    assert [o.trigger for o in find_observations(fine, worse, named)] == [Trigger.CLUSTER_BECAME_INELIGIBLE]
+    assert [o.trigger for o in find_member_observations(fine, worse, named)] == [Trigger.CLUSTER_BECAME_INELIGIBLE]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.fleet.importers.fleet_model import FleetPlacement, FleetStrategy
+from nexusform.domains.fleet.importers.fleet_records import FleetPlacement, FleetStrategy
 from nexusform.state.attribute_validation import validate_attributes
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.directory_validation import validate_directory

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.fleet.rendering.pod_report import POD_FORM, build_pod_report
-from nexusform.domains.fleet.workflow.reasons import PodPlacementReason, build_pod_reasons
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.domains.fleet.workflow.placement_reasons import PodPlacementReason, build_pod_reasons
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.rendering.text.report_text import render_report_text
 from tests.domains.pods.planning.test_pods import HOSTNAME, deployment, manifest, workers
 from tests.planning.harness import RACKS, applied, good, plan

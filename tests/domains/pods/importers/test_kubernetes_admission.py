@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from nexusform.domains.pods.importers.kubernetes_admission import collect_quotas
-from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, collect_workloads
+from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
+from nexusform.domains.pods.importers.pod_admission import collect_quotas
 from nexusform.domains.pods.scheduling.workloads import PodSpec, Quota, QuotaScope, Requests
 from nexusform.kubernetes.matching import EXISTS, Toleration
 
@@ -26,7 +26,7 @@ def bare_pod(resources: dict[str, Any] | None = None, **spec: Any) -> dict[str, 
     }
 
 
-def read(*objects: dict[str, Any]) -> WorkloadReading:
+def read(*objects: dict[str, Any]) -> ParsedWorkloads:
     return collect_workloads(parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests)
 
 

@@ -10,11 +10,11 @@ import yaml
 from msgspec.structs import replace
 
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
-from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, collect_workloads
+from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.rules.volumes import reject
+from nexusform.domains.pods.scheduling.rules.volume_binding import reject
 from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
 from nexusform.domains.pods.scheduling.workloads import Claim, Cluster, ExistingPod, Node, PodSpec, Volume
 from nexusform.kubernetes.matching import NodeTerm, Requirement, build_label_selector
@@ -55,7 +55,7 @@ def storage_class(name: str, provisioner: str = "disk.csi", **more: Any) -> dict
     return thing("storage.k8s.io/v1", "StorageClass", name, provisioner=provisioner, **more)
 
 
-def read(*objects: dict[str, Any]) -> WorkloadReading:
+def read(*objects: dict[str, Any]) -> ParsedWorkloads:
     return collect_workloads(parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests)
 
 

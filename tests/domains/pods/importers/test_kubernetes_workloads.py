@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, collect_workloads
+from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling.workloads import HostPort, PodSpec, Requests, Strategy, Workload
 from nexusform.kubernetes.matching import (
@@ -43,7 +43,7 @@ def job(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template, **spec}}
 
 
-def read(*objects: dict[str, Any]) -> WorkloadReading:
+def read(*objects: dict[str, Any]) -> ParsedWorkloads:
     reading = parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False))
     assert reading.findings == ()
     return collect_workloads(reading.manifests)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.pods.importers.cluster_objects import node
 from tests.domains.pods.planning.test_cluster_observation import OF_A, seen, whole, with_images
 from tests.domains.pods.planning.test_dump_doubts import certainties, hook, ids

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from nexusform.state.objects import EMPTY, State
 from tests.domains.pods.importers.cluster_objects import node, pod, printed

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.pods.importers.cluster_objects import node, pod
 from tests.domains.pods.planning.test_cluster_observation import OF_A, seen, whole
 from tests.domains.pods.planning.test_dump_doubts import certainties, ids

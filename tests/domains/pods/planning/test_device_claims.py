@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from tests.domains.pods.importers.cluster_objects import node, pod, printed
 from tests.domains.pods.planning.test_cluster_observation import OF_A, seen, whole
@@ -236,11 +236,11 @@ def test_a_selector_that_fails_is_not_certain() -> None:
 
 
 def test_a_selector_without_the_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nexusform.domains.pods.scheduling import device_selectors
+    from nexusform.domains.pods.scheduling import cel_device_selectors
 
     monkeypatch.setitem(__import__("sys").modules, "cel_expr_python", None)
-    device_selectors._compile.cache_clear()
-    device_selectors._create_environment.cache_clear()
+    cel_device_selectors._compile.cache_clear()
+    cel_device_selectors._create_environment.cache_clear()
     result = planned(claiming(1), template(claim_spec(exactly("q", A100))), devices_of("a-np-0", device("a")))
     assert certainties(result)["web-0"][0] is False
     assert "pip install '.[devices]'" in find_warning(result)

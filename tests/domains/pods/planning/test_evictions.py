@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.domains.pods.planning.object_pods import ObjectPods
-from nexusform.domains.pods.scheduling.risks import NO_EXECUTE_EVICTS, PENDING, PodWarning
+from nexusform.domains.pods.scheduling.workload_warnings import NO_EXECUTE_EVICTS, PENDING, PodWarning
 from tests.domains.pods.importers.cluster_objects import node, pod
 from tests.domains.pods.planning.test_cluster_observation import NODES, WEB, places, seen, web
 from tests.domains.pods.planning.test_pods import pods

@@ -10,7 +10,7 @@ import pytest
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.configuration.loader import load_configuration
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters
-from nexusform.domains.pods.planning.external_clusters import _add_state
+from nexusform.domains.pods.planning.external_clusters import _add_clusters_of_state
 from tests.planning.harness import RACKS, all_types, cluster, pool, state_of
 
 READER = 'data "nexusform_remote_state" "site" {\n  backend = "local"\n  config = {}\n}\n'
@@ -37,8 +37,8 @@ def block(tmp_path: Path) -> ResourceBlock:
 
 def test_a_cluster_may_stand_in_two_states_that_say_the_same_of_it(block: ResourceBlock) -> None:
     elsewhere, read = ExternalClusters(), _read(RACKS + cluster("a", pools=pool("p", 2)))
-    _add_state(elsewhere, block, read, all_types())
-    _add_state(elsewhere, block, read, all_types())
+    _add_clusters_of_state(elsewhere, block, read, all_types())
+    _add_clusters_of_state(elsewhere, block, read, all_types())
     assert not elsewhere.diagnostics
     assert [one.rpartition("/")[2] for one in elsewhere.clusters] == ["a"]
 
@@ -47,6 +47,6 @@ def test_two_states_that_differ_of_a_cluster_are_refused(block: ResourceBlock) -
     elsewhere = ExternalClusters()
     for count in (2, 3):
         read = _read(RACKS + cluster("a", pools=pool("p", count)))
-        _add_state(elsewhere, block, read, all_types())
+        _add_clusters_of_state(elsewhere, block, read, all_types())
     (problem,) = elsewhere.diagnostics
     assert problem.id == "conflicting-cluster-states"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import pick_n, placement
 from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing

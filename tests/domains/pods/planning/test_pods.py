@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from nexusform.domains.pods.importers.manifest_parser import Manifest, parse_manifests
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_planned_clusters
 from nexusform.domains.pods.planning.object_pods import PriorPods
-from nexusform.domains.pods.planning.phase import PodPhase
+from nexusform.domains.pods.planning.pod_phase import PodPhase
 from nexusform.domains.pods.pod_kind import PodLocation
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Mode
 from nexusform.state.objects import State
 from tests.planning.harness import (
@@ -531,7 +531,7 @@ def test_a_binding_that_goes_takes_its_pods(clusters: Mapping[str, NodeCluster])
     phase = PodPhase(clusters, [PriorPods(PLACEMENT, "s/a", prior, objects)])
     phase.remove_pods(PLACEMENT, "s/a")
     assert after(phase) == {f"web-{n}": ("remove", "binding_removed") for n in range(2)}
-    assert phase.list_hosted_workloads() == []
+    assert phase.list_scheduled_workloads() == []
 
 
 def test_company_that_comes_later_is_found(clusters: Mapping[str, NodeCluster]) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
-from nexusform.domains.pods.planning.phase import PodDecision
-from nexusform.domains.pods.scheduling import explanation
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.domains.pods.planning.pod_phase import PlannedPod
+from nexusform.domains.pods.scheduling import pod_explanation
+from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.pods.planning.test_cluster_observation import DATA, seen
 from tests.domains.pods.planning.test_pods import manifest
 from tests.planning.harness import good
@@ -69,13 +69,13 @@ def _known_here(case: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **budget} for budget in case.get("pdbs", [])]
 
 
-def decision(result: PlanResult) -> PodDecision:
+def decision(result: PlanResult) -> PlannedPod:
     """What the plan says of the one pod that comes."""
     fleet = find_planned_fleet(result)
     assert fleet is not None
     rows = [row for row in result.plan.placements if row.kind == "pod" and row.action == "place"]
     (row,) = [row for row in rows if row.trigger in ("new", "scale_out")]
-    (found,) = fleet.pods.find_decisions("fleet_hub_manifest.m", row.object)
+    (found,) = fleet.pods.find_planned_pods("fleet_hub_manifest.m", row.object)
     return found
 
 
@@ -110,14 +110,14 @@ def test_a_plan_decides_as_the_scheduler_did(case: dict[str, Any]) -> None:
         assert counts(outcome.reason) == counts(case["message"])
 
 
-def points_of(pod: PodDecision) -> tuple[explanation.NodeVerdict, ...]:
+def points_of(pod: PlannedPod) -> tuple[pod_explanation.NodeVerdict, ...]:
     scene, outcome = pod.inputs, pod.outcome
-    return explanation.explain(
+    return pod_explanation.explain(
         scene.cluster, scene.existing_pods, scene.workloads, (outcome.workload, outcome.number), seed=scene.seed
     )
 
 
-def refusals(pod: PodDecision) -> dict[str, int]:
+def refusals(pod: PlannedPod) -> dict[str, int]:
     """The first reasons against each node before anybody left."""
     tally: dict[str, int] = {}
     for verdict in points_of(pod):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.planning.conclusion.result import PlanResult
-from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_limits
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
 from nexusform.plans.plan import PlacementTotal
 from nexusform.state.objects import InstanceState, State
 from tests.domains.fleet.planning.fleet_harness import pick_n, placement
@@ -64,7 +64,7 @@ def test_a_member_that_is_made_anew_leaves_and_joins(state: State, how: str) -> 
         result = good(plan(text, state))
     assert told(result) == LEAVES_AND_JOINS
     assert (total(result, "binding").leaves, total(result, "pod").leaves) == (1, 2)
-    assert list_broken_limits(apply_limits(result.plan, parse_limits("removed:0"))) == ("removed:0",)
+    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("removed:0"))) == ("removed:0",)
     if how != "renamed":
         assert is_empty(good(plan(ALL, applied(result, state))))
 
@@ -84,7 +84,7 @@ def test_a_placement_that_was_left_out_learns_of_it_with_the_next_plan(state: St
     lost = {("binding", "lose_machine", "cluster_left"): 1, ("pod", "lose_machine", "binding_removed"): 2}
     assert told(alone) == lost
     assert (total(alone, "binding").loses_machine, total(alone, "pod").loses_machine) == (1, 2)
-    assert list_broken_limits(apply_limits(alone.plan, parse_limits("moved:0"))) == ("moved:0",)
+    assert list_broken_limits(apply_limits(alone.plan, parse_guard_rail_limits("moved:0"))) == ("moved:0",)
     next_plan = good(plan(ALL, applied(alone, state)))
     assert told(next_plan) == LEAVES_AND_JOINS
     assert is_empty(good(plan(ALL, applied(next_plan, applied(alone, state)))))
@@ -154,7 +154,7 @@ def test_on_a_member_that_is_only_forgotten_all_runs_on(state: State) -> None:
     result = good(plan(forgotten, state))
     assert told(result) == {("binding", "forget", "cluster_left"): 1, ("pod", "forget", "binding_removed"): 2}
     assert (total(result, "pod").forgotten, total(result, "pod").leaves) == (2, 0)
-    assert list_broken_limits(apply_limits(result.plan, parse_limits("removed:0"))) == ("removed:0",)
+    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("removed:0"))) == ("removed:0",)
     assert is_empty(good(plan(forgotten, applied(result, state))))
     cluster_a = cluster("a", pools=POOLS["a"])
     assert cluster_a in forgotten

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import State
 from tests.domains.pods.planning.test_pods import HOSTNAME, deployment, manifest, pods, standing, workers
 from tests.planning.harness import RACKS, applied, good, is_empty, plan

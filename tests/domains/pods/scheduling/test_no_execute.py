@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling import risks
+from nexusform.domains.pods.scheduling import workload_warnings
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings
 from nexusform.domains.pods.scheduling.workloads import Cluster
@@ -95,7 +95,7 @@ def test_it_is_said_who_is_evicted_by_what_and_when() -> None:
         (told,) = [
             each
             for each in collect_warnings(where, result)
-            if each.kind == risks.NO_EXECUTE_EVICTS and each.workload == work.key
+            if each.kind == workload_warnings.NO_EXECUTE_EVICTS and each.workload == work.key
         ]
         assert f"1 of its pods is evicted by NoExecute taints: web-0 from n1 (maintenance=yes:NoExecute{more})" in (
             told.detail

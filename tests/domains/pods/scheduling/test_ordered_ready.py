@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling import risks
+from nexusform.domains.pods.scheduling import workload_warnings
 from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings
@@ -106,9 +106,9 @@ def told(prediction: Prediction, nodes: int) -> dict[str, str]:
 def test_what_is_not_made_is_counted_and_what_it_takes_is_said() -> None:
     work = hanging(ordered(3))
     alone = told(predict(cluster(1), (), [ordered(4)]), 1)
-    assert alone[risks.NOT_MADE].endswith("2 of 4 pods would not be created: db-1 must run first.")
+    assert alone[workload_warnings.NOT_MADE].endswith("2 of 4 pods would not be created: db-1 must run first.")
     first = predict(cluster(3), standing(ordered(3), "n1", "n2", "n3"), [work])
     out = told(predict(cluster(3), first.list_existing_pods(), [replace(work, replicas=5)]), 3)
-    assert "2 of 5 pods would not be created: db-2 must run first." in out[risks.NOT_MADE]
+    assert "2 of 5 pods would not be created: db-2 must run first." in out[workload_warnings.NOT_MADE]
     mended = told(predict(cluster(3), first.list_existing_pods(), [ordered(3, "3")]), 3)
-    assert mended[risks.STUCK].endswith("delete it (kubectl delete pod -n default db-2).")
+    assert mended[workload_warnings.STUCK].endswith("delete it (kubectl delete pod -n default db-2).")

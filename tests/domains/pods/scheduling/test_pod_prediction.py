@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.explanation import evaluate_nodes, explain
+from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes, explain
 from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.workloads import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling import risks
+from nexusform.domains.pods.scheduling import workload_warnings
 from nexusform.domains.pods.scheduling.hardware_risks import find_hardware_key
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings
-from nexusform.domains.pods.scheduling.risks import PodWarning
+from nexusform.domains.pods.scheduling.workload_warnings import PodWarning
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
     Node,
@@ -57,7 +57,7 @@ ONE_MACHINE = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m1", **{BARE: "m1"}
 
 def test_pods_without_any_rule_on_one_machine() -> None:
     (warning,) = warnings_about(ONE_MACHINE, web())
-    assert warning.kind == risks.SHARED_MACHINE
+    assert warning.kind == workload_warnings.SHARED_MACHINE
     assert warning.location == "m1"
     assert warning.detail == (
         "Deployment default/web: 2 of 2 pods (web-0, web-1) would run on machine m1 (2 workers w1, w2). "
@@ -132,14 +132,14 @@ def test_all_pods_in_one_rack_when_others_were_open() -> None:
     full = replace(web(1), name="full", pod=PodSpec(node_name="w3", requests=Requests(4000)))
     small = web(pod=replace(web(over=HOST).pod, requests=Requests(100)))
     (warning,) = warnings_about(nodes, full, small)
-    assert (warning.kind, warning.location) == (risks.SHARED_RACK, "r1")
+    assert (warning.kind, warning.location) == (workload_warnings.SHARED_RACK, "r1")
     assert "Use topologyKey: zone." in warning.detail
 
 
 def test_an_unlabelled_worker_defeats_required_anti_affinity() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"}), node("w3", "m3")]
     (warning,) = warnings_about(nodes, web(over=BARE))
-    assert warning.kind == risks.UNLABELLED
+    assert warning.kind == workload_warnings.UNLABELLED
     assert f"1 worker w3 lacks the label {BARE}" in warning.detail
     assert "has no effect there" in warning.detail
     assert kinds(nodes, web(over=BARE, hard=False)) == []
@@ -148,19 +148,19 @@ def test_an_unlabelled_worker_defeats_required_anti_affinity() -> None:
 def test_a_key_that_nobody_has() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"})]
     (anti,) = warnings_about(nodes, web(over="kubernetes.io/zone"))
-    assert anti.kind == risks.UNKNOWN_KEY
+    assert anti.kind == workload_warnings.UNKNOWN_KEY
     assert f"Workers have the label {BARE}." in anti.detail
     assert "rejects no node" in anti.detail
     spread = SpreadConstraint("kubernetes.io/zone", 1, True, OWN)
     both = warnings_about(nodes, web(pod=replace(web().pod, spread=(spread,))))
-    assert [w.kind for w in both] == [risks.UNKNOWN_KEY, risks.PENDING]
+    assert [w.kind for w in both] == [workload_warnings.UNKNOWN_KEY, workload_warnings.PENDING]
     assert "stay Pending" in both[0].detail
 
 
 def test_more_replicas_than_machines() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"})]
     both = warnings_about(nodes, web(3, over=BARE))
-    assert [w.kind for w in both] == [risks.TOO_MANY, risks.PENDING]
+    assert [w.kind for w in both] == [workload_warnings.TOO_MANY, workload_warnings.PENDING]
     assert "at most 2 can run" in both[0].detail
     assert "1 of 3 pods (web-2) would stay Pending" in both[1].detail
 
@@ -169,7 +169,7 @@ def test_a_rollout_that_will_hang() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"})]
     stiff = web(over=BARE, max_unavailable=0)
     (warning,) = warnings_about(nodes, stiff)
-    assert warning.kind == risks.DEADLOCK
+    assert warning.kind == workload_warnings.DEADLOCK
     assert "Set maxUnavailable: 1, or add matchLabelKeys: [pod-template-hash] to the term." in warning.detail
     assert kinds([*nodes, node("w3", "m3", **{BARE: "m3"})], stiff) == []
     assert kinds(nodes, replace(stiff, strategy=Strategy.RECREATE)) == []
@@ -182,7 +182,7 @@ def test_a_rollout_for_whose_surge_there_is_no_room_will_hang() -> None:
     nodes = [node("w1", "m1", "r1"), node("w2", "m2", "r2")]
     full = replace(web(max_unavailable=0), pod=PodSpec(requests=Requests(3000), template="1"))
     (warning,) = warnings_about(nodes, full)
-    assert warning.kind == risks.DEADLOCK
+    assert warning.kind == workload_warnings.DEADLOCK
     assert warning.detail == (
         "Deployment default/web: the next change of its template will hang. A new pod must run before an "
         "old one may stop: maxUnavailable (25% of 2) rounds down to 0. There is no capacity for one more "
@@ -193,9 +193,9 @@ def test_a_rollout_for_whose_surge_there_is_no_room_will_hang() -> None:
     # What it would evict makes room, and what stays Pending is told as that.
     low = replace(web(1), name="low", pod=PodSpec(requests=Requests(1000)))
     one = replace(full, replicas=1)
-    assert kinds([nodes[0]], one, low) == [risks.DEADLOCK]
+    assert kinds([nodes[0]], one, low) == [workload_warnings.DEADLOCK]
     assert kinds([nodes[0]], replace(one, pod=replace(one.pod, priority=7)), low) == []
-    assert kinds([nodes[0]], full) == [risks.PENDING]
+    assert kinds([nodes[0]], full) == [workload_warnings.PENDING]
     quota = Quota("default", "compute", (("pods", 2),))
     roomy = replace(full, pod=replace(full.pod, requests=Requests(100)))
     cluster = Cluster("k", tuple(nodes), quotas=(quota,))
@@ -214,14 +214,14 @@ def test_pods_that_evict_others_say_whom() -> None:
         found = collect_warnings(cluster, predict(cluster, standing, [low, workload]))
         return {f"{w.kind} of {w.workload}": w.detail for w in found}
 
-    pending = f"{risks.PENDING} of {low.key}"
+    pending = f"{workload_warnings.PENDING} of {low.key}"
     evicted = said(high)
-    assert list(evicted) == [f"{risks.PREEMPTS} of {high.key}", pending]
+    assert list(evicted) == [f"{workload_warnings.PREEMPTS} of {high.key}", pending]
     assert (
         "its pods (priority 7) fit on no node, so 1 pod of lower priority is evicted: high-0 (low-0)."
-        in (evicted[f"{risks.PREEMPTS} of {high.key}"])
+        in (evicted[f"{workload_warnings.PREEMPTS} of {high.key}"])
     )
-    assert list(said(polite)) == [f"{risks.PENDING} of {high.key}"]
+    assert list(said(polite)) == [f"{workload_warnings.PENDING} of {high.key}"]
 
 
 def test_the_point_of_a_pending_pod_fits_a_line() -> None:

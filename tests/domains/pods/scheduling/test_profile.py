@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.explanation import evaluate_nodes
-from nexusform.domains.pods.scheduling.rules.volumes import NO_DEVICES, TOO_MANY
+from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
+from nexusform.domains.pods.scheduling.rules.volume_binding import NO_DEVICES, TOO_MANY
 from nexusform.domains.pods.scheduling.volume_binder import build_node_volume_need
 from nexusform.domains.pods.scheduling.workloads import (
     HOSTNAME,

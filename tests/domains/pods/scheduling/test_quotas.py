@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling import risks
+from nexusform.domains.pods.scheduling import workload_warnings
 from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings
@@ -106,7 +106,7 @@ def test_a_quota_speaks_of_the_pods_in_its_scopes(scope: QuotaScope, running: in
 def test_what_is_not_made_is_said_in_kubernetes_words() -> None:
     cluster = Cluster("k", NODES, quotas=(quota(("requests.cpu", 1200)),))
     (warning,) = collect_warnings(cluster, predict(cluster, (), [web()]))
-    assert warning.kind == risks.NOT_MADE
+    assert warning.kind == workload_warnings.NOT_MADE
     assert warning.detail == (
         "Deployment default/web: 1 of 3 pods would not be created: exceeded quota: compute, requested: "
         "requests.cpu=500m, used: requests.cpu=1, limited: requests.cpu=1200m."
@@ -135,7 +135,7 @@ def test_a_daemonset_without_any_node_is_said() -> None:
     agent = replace(web("agent", 1), kind="DaemonSet")
     cluster = Cluster("k", tainted)
     (warning,) = collect_warnings(cluster, predict(cluster, (), [agent]))
-    assert warning.kind == risks.NOWHERE
+    assert warning.kind == workload_warnings.NOWHERE
     assert "it would get no pod: 0/2 nodes are available: 2 node(s) had untolerated" in warning.detail
     assert not collect_warnings(Cluster("k", NODES), predict(Cluster("k", NODES), (), [agent]))
 
@@ -161,7 +161,7 @@ def test_a_rollout_whose_surge_no_quota_admits_hangs() -> None:
     (forecast,) = hung.forecasts.values()
     assert (running(hung, forecast.workload.key), forecast.is_blocked, forecast.uncreated) == (2, True, 1)
     (warning,) = collect_warnings(Cluster("k", NODES), hung)
-    assert warning.kind == risks.STUCK
+    assert warning.kind == workload_warnings.STUCK
     assert warning.detail == (
         "Deployment default/web: 1 new pod would not be created while the old pods run: exceeded quota: "
         "compute, requested: pods=1, used: pods=2, limited: pods=2."

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
-from nexusform.domains.pods.scheduling.explanation import evaluate_nodes
+from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.scheduler_versions import QUIRKS, apply_quirks
+from nexusform.domains.pods.scheduling.scheduler_versions import QUIRKS, apply_version_deviations
 from nexusform.domains.pods.scheduling.workloads import (
     HOSTNAME,
     Cluster,
@@ -57,13 +57,13 @@ def test_where_nodes_do_not_tell_their_images_a_small_lead_is_not_certain() -> N
 @pytest.mark.parametrize("quirk", QUIRKS[:2], ids=lambda quirk: quirk.name)
 def test_a_quirk_begins_and_ends(quirk: object) -> None:
     spec = APART if quirk is QUIRKS[0] else ALONE
-    quirky = apply_quirks(spec, (1, 34))
+    quirky = apply_version_deviations(spec, (1, 34))
     assert quirky != spec
-    assert apply_quirks(spec, (1, 33)) == spec
-    assert apply_quirks(SPEC, (1, 34)) == SPEC
+    assert apply_version_deviations(spec, (1, 33)) == spec
+    assert apply_version_deviations(SPEC, (1, 34)) == SPEC
     until = QUIRKS[0 if spec is APART else 1].until
     newest = replace(quirky, compares_balance=True)
-    assert apply_quirks(spec, (1, 37)) == (replace(spec, compares_balance=True) if until else newest)
+    assert apply_version_deviations(spec, (1, 37)) == (replace(spec, compares_balance=True) if until else newest)
 
 
 def test_balance_is_compared_from_1_36_on() -> None:

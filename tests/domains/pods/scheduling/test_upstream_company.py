@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.pods.scheduling.explanation import evaluate_nodes
+from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.rules.inter_pod_affinity import AFFINITY, ANTI_AFFINITY, EXISTING
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec
 from nexusform.kubernetes.matching import IN, NOT_IN, Requirement

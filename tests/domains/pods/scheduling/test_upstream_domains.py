@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.explanation import evaluate_nodes
+from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, Node, PodSpec, PodTerm, SpreadConstraint
 from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, LabelSelector, Requirement
 

@@ -80,7 +80,7 @@ def test_a_holder_whose_lock_was_broken_writes_nothing_even_when_nobody_holds_it
     """Another run came and went while this one was stopped; servers would take what it sends."""
     address, store = server
     clock = [100.0]
-    monkeypatch.setattr(locks, "read_clock", lambda: clock[0])
+    monkeypatch.setattr(locks, "read_monotonic_clock", lambda: clock[0])
     sleeper = backend_at(address, tmp_path / "a")
     sleeper.lock(HOLDER)
     sleeper.append(b"{a}")

@@ -9,14 +9,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nexusform.domains.vnf.importers.vnf_model import (
+from nexusform.domains.vnf.importers.vnf_reading import read_vnf
+from nexusform.domains.vnf.importers.vnf_records import (
     VnfSources,
-    compute_counts,
     compute_maximum_counts,
+    compute_vdu_counts,
     find_unmet_rules,
     list_size_problems,
 )
-from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 from tests.kill_points import scale_count
 
 CASES = Path(__file__).parent / "cases"
@@ -32,7 +32,7 @@ def use(sources: VnfSources) -> None:
         assert found.line >= 0
     names = [vdu.name for vdu in read.vnf.vdus]
     assert len(names) == len(set(names))
-    for numbers in (compute_counts(read.vnf).numbers, compute_maximum_counts(read.vnf).numbers):
+    for numbers in (compute_vdu_counts(read.vnf).numbers, compute_maximum_counts(read.vnf).numbers):
         assert set(numbers) == set(names)
         assert all(0 <= number <= 10_000_000 for number in numbers.values())
         find_unmet_rules(read.vnf, numbers, 3, 2)

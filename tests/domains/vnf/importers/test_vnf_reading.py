@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.domains.vnf.importers.vnf_model import (
+from nexusform.domains.vnf.importers.vnf_reading import VnfDocuments, read_vnf
+from nexusform.domains.vnf.importers.vnf_records import (
     PlacementRule,
     Vdu,
     Vnf,
     VnfSources,
-    compute_counts,
     compute_maximum_counts,
+    compute_vdu_counts,
 )
-from nexusform.domains.vnf.importers.vnf_reading import VnfReading, read_vnf
 
 CASES = Path(__file__).parent / "cases"
 
@@ -36,13 +36,13 @@ def sources(case: Path) -> VnfSources:
     )
 
 
-def described(read: VnfReading) -> str:
+def described(read: VnfDocuments) -> str:
     """A reading as a person reviews it."""
     return "\n".join([*_vnf(read.vnf), "", *(f"{f.severity.value}: {f}" for f in read.findings)]) + "\n"
 
 
 def _vnf(vnf: Vnf) -> Iterator[str]:
-    now, most = compute_counts(vnf), compute_maximum_counts(vnf)
+    now, most = compute_vdu_counts(vnf), compute_maximum_counts(vnf)
     for vdu in vnf.vdus:
         yield _vdu(vdu, now.numbers[vdu.name], most.numbers[vdu.name])
     for rule in vnf.rules:
@@ -52,7 +52,7 @@ def _vnf(vnf: Vnf) -> Iterator[str]:
         yield f"aspect {aspect.name} ({aspect.origin}): levels 0..{aspect.max_level}, {steps or 'nothing'}"
     for level in vnf.levels:
         default = ", the default" if level.name == vnf.default_level else ""
-        numbers = dict(compute_counts(vnf, level.name).numbers)
+        numbers = dict(compute_vdu_counts(vnf, level.name).numbers)
         yield f"level {level.name}{default}: {dict(level.scale_levels)}, {numbers}"
 
 

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.domains.vnf.types.vnf_documents import format_sku, list_block_problems, read_documents, resolve_size
-from nexusform.planning.conclusion.result import PlanResult
+from nexusform.domains.vnf.types.vnf_documents import format_sku, list_block_problems, read_documents, resolve_vdu_size
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.snapshots.snapshot import OwnerKind
 from nexusform.state.objects import EMPTY, State
-from nexusform.values.value import UNKNOWN
+from nexusform.values.typed_value import UNKNOWN
 from nexusform.workflow.opening.system_io import RealFiles
 from tests.kill_points import scale_count
 from tests.planning.harness import applied, attributes, errors, good, is_empty, plan, triggers, warnings
@@ -549,9 +549,9 @@ def test_memory_is_counted_in_mib() -> None:
             "virtual_cpu: {num_virtual_cpu: 1}}\n"
         )
         (vdu,) = read_documents({"vnfd": text}).vnf.vdus
-        assert resolve_size(vdu, {}) == (1, gib, 0)
+        assert resolve_vdu_size(vdu, {}) == (1, gib, 0)
         assert format_sku(vdu, {}) == f"1 vCPU / {label} GiB"
-        assert resolve_size(vdu, {"memory_gib": Fraction(1, 3)})[1] == 342 / 1024
+        assert resolve_vdu_size(vdu, {"memory_gib": Fraction(1, 3)})[1] == 342 / 1024
     (problem,) = list_block_problems({"a": {"memory_gib": 0}})
     assert problem.detail == '"memory_gib" must be above 0.'
 

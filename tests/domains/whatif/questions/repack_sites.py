@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.resources.address import parse_address
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import CurrentVm, Machine, Placement, PlacementConstraints, VmName, VmSku
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
 
 SKUS = CATALOGUES[NEWEST].vm_skus

@@ -4,15 +4,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixPart, compute_capacity
-from nexusform.domains.whatif.questions.lookup import parse_sku_mix
+from nexusform.domains.whatif.questions.capacity import CapacityAnswer, SkuCount, compute_capacity
+from nexusform.domains.whatif.questions.name_lookup import parse_sku_mix
 from nexusform.resource_types import nks_pools
 from nexusform.resource_types.nks_pools import get_zones
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.layout import Usage
-from nexusform.scheduling.racks.rule import CountFilter, Item, RejectionCheck
-from nexusform.scheduling.racks.vms import Demand, Interval, PlacementConstraints, VmSku, sum_intervals
+from nexusform.scheduling.racks.rule import CountFilter, RankedItem, RejectionCheck
+from nexusform.scheduling.racks.vms import Demand, Interval, PlacementConstraints, VmSku, sum_count_intervals
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.snapshots.snapshot import SiteSnapshot
 from tests.planning.harness import agent_pool, cluster, plan, pool
 from tests.scheduling.racks.samples import change_profile
@@ -86,13 +86,13 @@ def test_a_lost_rack_leaves_what_the_other_racks_hold(
         others = [name.removeprefix("r") for name in site.active_racks if name != rack]
         assert left == exactly(room(site, SKUS[sku], *others) if others else 0)
     assert found.with_one_rack_down == found.without_rack[found.worst_rack]
-    assert sum_intervals(zone.current for zone in found.zones) == found.current
+    assert sum_count_intervals(zone.current for zone in found.zones) == found.current
 
 
 def test_a_mix_fits_as_often_as_it_can_be_applied() -> None:
     files = racks(2, 2) + cluster("a", pools=pool("p", 2, G24.name))
     state = standing(files)
-    parts = [MixPart(2, G12), MixPart(1, P46)]
+    parts = [SkuCount(2, G12), SkuCount(1, P46)]
     mix = compute_capacity(site_of(state), mix=parts).mix
     assert mix is not None
 
@@ -201,7 +201,7 @@ def test_nothing_is_a_finding_unless_it_was_asked_for() -> None:
     assert room(full, E94) == 0
     assert compute_capacity(full, [E94]).has_findings
     assert not compute_capacity(full).has_findings
-    assert compute_capacity(full, mix=[MixPart(3, P46)]).has_findings
+    assert compute_capacity(full, mix=[SkuCount(3, P46)]).has_findings
 
 
 # --- an argument that somebody adds ---------------------------------------------------------------
@@ -220,17 +220,19 @@ def _opens(usage: Usage, demand: Demand) -> RejectionCheck | None:
 
 def test_a_mix_obeys_what_all_pools_of_a_sku_ask_as_single_skus_do(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = CountFilter(
-        name="at_most", item=Item.RACK, build_check=_opens, describe_shortage=lambda _: "full", is_monotonic=True
+        name="at_most", item=RankedItem.RACK, build_check=_opens, describe_shortage=lambda _: "full", is_monotonic=True
     )
     change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, rule))
-    monkeypatch.setattr(nks_pools, "build_constraints", lambda values: _AtMost(get_zones(values), most_on_rack=2))
+    monkeypatch.setattr(
+        nks_pools, "build_placement_constraints", lambda values: _AtMost(get_zones(values), most_on_rack=2)
+    )
     site = site_of(standing(racks(4, 4) + cluster("a", plane=G12.name, pools=pool("p", 4, P46.name))))
     assert room(site, P46) == 4
-    mix = compute_capacity(site, mix=[MixPart(1, P46)]).mix
+    mix = compute_capacity(site, mix=[SkuCount(1, P46)]).mix
     assert mix is not None
     assert (mix.sets, mix.sequential_sets) == (exactly(4), exactly(4))
     # A SKU of which no pool asks for anything is bound by nothing.
-    free = compute_capacity(site, mix=[MixPart(1, G6)]).mix
+    free = compute_capacity(site, mix=[SkuCount(1, G6)]).mix
     assert free is not None
     assert free.sets.minimum > 4
 
@@ -278,6 +280,6 @@ def test_an_answer_is_the_same_every_time() -> None:
     state = standing(racks(2, 2) + cluster("a", pools=pool("p", 3, G24.name)))
 
     def ask() -> CapacityAnswer:
-        return compute_capacity(site_of(state), mix=[MixPart(1, G12)])
+        return compute_capacity(site_of(state), mix=[SkuCount(1, G12)])
 
     assert ask() == ask()

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from nexusform.domains.whatif.questions.failure import Failure, FailureScope, simulate_machine_loss
+from nexusform.domains.whatif.questions.failure_simulation import Failure, FailureScope, simulate_machine_loss
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, simulate_kubernetes_upgrade
 from nexusform.domains.whatif.rendering.failure_report import FAILURE, build_failure_report
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (

@@ -1,7 +1,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nexusform.domains.whatif.questions.failure import (
+from nexusform.domains.whatif.questions.failure_simulation import (
     Failure,
     FailureScope,
     simulate_cluster_loss,

@@ -16,7 +16,7 @@ from nexusform.domains.whatif.rendering.kubernetes_upgrade_path_report import (
     build_upgrade_path_document,
     build_upgrade_path_report,
 )
-from nexusform.kubernetes.releases.versions import (
+from nexusform.kubernetes.releases.kubernetes_versions import (
     has_etcd_gap,
     list_upgrade_hops,
     parse_version,

@@ -9,10 +9,14 @@ import pytest
 
 from nexusform.domains.pods.scheduling.preemption import compute_allowed_disruptions
 from nexusform.domains.pods.scheduling.workloads import DisruptionBudget
-from nexusform.domains.whatif.questions.failure import FailureScope, simulate_cluster_loss, simulate_machine_loss
+from nexusform.domains.whatif.questions.failure_simulation import (
+    FailureScope,
+    simulate_cluster_loss,
+    simulate_machine_loss,
+)
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
-from nexusform.domains.whatif.questions.pod_view import build_pods
-from nexusform.domains.whatif.questions.pods_down import ClusterPods, PodsOutcome, WorkloadVerdict
+from nexusform.domains.whatif.questions.pod_outage import ClusterPods, PodsOutcome, WorkloadVerdict
+from nexusform.domains.whatif.questions.pod_snapshot import build_pods
 from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade, UpgradeOptions, simulate_runtime_upgrade
 from nexusform.kubernetes.matching import build_label_selector
 from nexusform.planning.vm_planning.site_plans import SiteObject

@@ -22,7 +22,7 @@ from nexusform.domains.whatif.questions.repack_context import (
     rebuild_scheduler,
 )
 from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus, plan_repack
-from nexusform.domains.whatif.questions.repack_program import NoSolution, RepackProgram, Solution, SolverLimits
+from nexusform.domains.whatif.questions.repack_program import ProgramNoSolution, RepackProgram, Solution, SolverLimits
 from nexusform.domains.whatif.questions.repack_separation import RuleGroup, SeparationRule, build_separation_rules
 from nexusform.domains.whatif.questions.repack_time_budget import TimeBudget
 from nexusform.domains.whatif.rendering.repack_report import build_repack_report
@@ -75,7 +75,7 @@ def _goes(ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableV
         fits = 0
         for (machine, _), free in cells.items():
             if machine in demanded:
-                fits += next(n for n in range(99) if not free.subtract(asked.sku, n + 1).is_legal)
+                fits += next(n for n in range(99) if not free.subtract(asked.sku, n + 1).is_non_negative)
         return fits
 
     def put(left: Sequence[MovableVm]) -> bool:
@@ -430,7 +430,7 @@ def test_machines_that_stand_for_themselves_forbid_nothing_where_disk_is_plenty(
     names = frozenset(host.machine.name for host in ground.hosts)
     together = RepackProgram(ground, asked, is_fine=True).solve(SolverLimits())
     apart = RepackProgram(ground, asked, is_fine=True, single_machines=names).solve(SolverLimits())
-    assert isinstance(apart, NoSolution) == isinstance(together, NoSolution)
+    assert isinstance(apart, ProgramNoSolution) == isinstance(together, ProgramNoSolution)
     if isinstance(apart, Solution) and isinstance(together, Solution):
         assert apart.recreations == together.recreations
 
@@ -549,7 +549,9 @@ def test_separation_rules_hold_for_whoever_is_re_created() -> None:
                 standing.pop(step.source.handle)
             for step in window.steps:
                 pool = site.pools[step.source.pool]
-                off = rule.find_forbidden((pool.owner.owner, pool.name, step.source.vm.number), standing.values())
+                off = rule.find_forbidden_locations(
+                    (pool.owner.owner, pool.name, step.source.vm.number), standing.values()
+                )
                 assert step.target.machine not in off
                 landed += 1
     assert landed
@@ -572,7 +574,7 @@ resource "nexus_separation_rule" "x" {
     assert apart.scope == "rack"
     assert [len(group.pools) for group in apart.groups] == [1, 1]
     [a, b] = site_of(state).pools
-    assert apart.find_forbidden((a.owner.owner, a.name, 0), site_of(state).scheduler.list_vms()) == {
+    assert apart.find_forbidden_locations((a.owner.owner, a.name, 0), site_of(state).scheduler.list_vms()) == {
         b.vms[0].placement.rack
     }
 

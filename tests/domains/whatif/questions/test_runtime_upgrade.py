@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from nexusform.domains.whatif.questions.runtime_upgrade import (
     PoolOutcome,
-    RequestedOptions,
+    RequestedUpgradeOptions,
     RuntimeUpgrade,
     UpgradeOptions,
     UpgradeStrategy,
@@ -160,12 +160,12 @@ resource "nexus_rack" "r" {
 
 def test_flags_win_over_what_the_site_says() -> None:
     site = site_of(standing(SITE_WITH_STRATEGY))
-    own = RequestedOptions().resolve_for_site(site)
+    own = RequestedUpgradeOptions().resolve_for_site(site)
     assert (own.strategy, own.max_unavailable, own.wait_minutes) == (UpgradeStrategy.PAUSE_AFTER_RACK, 1, 90)
     assert own.compute_max_failed(4) == 1
     found = simulate_runtime_upgrade(site, own)
     assert len(found.waves) == 12
     assert found.hours == 4 + 3 * 2 + 3, "two pauses of an hour and a half"
-    asked = RequestedOptions(UpgradeStrategy.RACK, 4).resolve_for_site(site)
+    asked = RequestedUpgradeOptions(UpgradeStrategy.RACK, 4).resolve_for_site(site)
     assert (asked.strategy, asked.max_unavailable) == (UpgradeStrategy.RACK, 4)
     assert asked.compute_max_failed(4) == 1

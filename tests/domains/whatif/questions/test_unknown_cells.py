@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nexusform.domains.whatif.questions.capacity import MixPart, compute_capacity
+from nexusform.domains.whatif.questions.capacity import SkuCount, compute_capacity
 from nexusform.placements.vm_demands import PoolDemand, VmDemand
 from nexusform.planning.conclusion.site_records import OccupiedSite, compute_headroom
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
-from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Interval, Machine, PlacementConstraints, VmName, VmSku
 from nexusform.scheduling.site_inventory import InventoryRack
+from nexusform.scheduling.sku_catalogue import CATALOGUES
 from nexusform.snapshots.snapshot import SiteSnapshot
 
 SKUS = CATALOGUES["2026-03"].vm_skus
@@ -118,7 +118,7 @@ def questions(site: Lived, draw: random.Random) -> Iterator[tuple[str, Interval,
     yield from _headroom(site, sku, draw.randint(1, 30))
     for before, after in zip(site.blind.explain(_new(sku)).filters, site.truth.explain(_new(sku)).filters, strict=True):
         yield f"explain {before.rule}", before.interval, after.interval
-    parts = [MixPart(draw.randint(1, 3), one) for one in draw.sample(MENU, 2)]
+    parts = [SkuCount(draw.randint(1, 3), one) for one in draw.sample(MENU, 2)]
     mix, exact = (compute_capacity(view(site, one), [sku], mix=parts).mix for one in (site.blind, site.truth))
     assert mix is not None
     assert exact is not None

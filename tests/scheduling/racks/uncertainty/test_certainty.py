@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.scheduling.catalogue import CATALOGUES
-from nexusform.scheduling.decision import Certainty
+from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import (
     OccupyOperation,
@@ -16,6 +15,7 @@ from nexusform.scheduling.racks.uncertainty.certainty import (
     run_operations,
 )
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, VmName
+from nexusform.scheduling.sku_catalogue import CATALOGUES
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 
@@ -42,7 +42,7 @@ def test_a_forced_place_is_certain_and_a_free_choice_is_not() -> None:
     assert answer.vms["free"].rack == 1.0
     assert list(base.list_vms()) == []
     only = repeat_with_samples(RackScheduler(machines(1, 1)), [PlaceOperation("only", demand(0))], 40)
-    assert only.vms["only"] == Certainty(1.0, 1.0, 1.0)
+    assert only.vms["only"] == PlacementCertainty(1.0, 1.0, 1.0)
     (pool,) = only.pools
     assert (pool.vms_on_certain_machines, pool.counts) == (1, {"r1": 1})
 
@@ -98,7 +98,7 @@ def test_releases_and_pinned_vms_are_played_again() -> None:
         ReleaseOperation("third"),
     ]
     answer = repeat_with_samples(base, operations, 10)
-    assert answer.vms["second"] == Certainty(1.0, 1.0, 1.0)
+    assert answer.vms["second"] == PlacementCertainty(1.0, 1.0, 1.0)
     assert run_operations(base, operations)["second"] == Placement("r1-bm01", "r1", "1", (1,))
     assert "third" not in answer.vms
     assert [vm.handle for vm in base.list_vms()] == [old]

@@ -9,7 +9,6 @@ from itertools import combinations, product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import MachineCapacity, Share
 from nexusform.scheduling.racks.uncertainty.splits import MAX_SPLITS, CellSplits, compute_bounds
@@ -24,6 +23,7 @@ from nexusform.scheduling.racks.vms import (
     VmSku,
     build_standalone_demand,
 )
+from nexusform.scheduling.sku_catalogue import CATALOGUES
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 MENU = [sku for sku in SKUS.values() if sku.kind in "GPE"]

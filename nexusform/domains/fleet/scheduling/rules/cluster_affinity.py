@@ -93,7 +93,7 @@ def _build_abort(member_list: MemberList, position: int, message: str) -> CycleA
 
 def _compare_members(requirement: PropertyRequirement, member_list: MemberList) -> tuple[Mask, dict[int, str]]:
     """Compare every member with a requirement; return the matching ones and errors by position."""
-    bound = _parse_bound(requirement)
+    bound = _parse_requirement_quantity(requirement)
     compare = COMPARISONS.get(requirement.operator)
     matching: Mask = 0
     failing: dict[int, str] = {}
@@ -111,7 +111,7 @@ def _compare_members(requirement: PropertyRequirement, member_list: MemberList) 
     return matching, failing
 
 
-def _parse_bound(requirement: PropertyRequirement) -> Quantity | str:
+def _parse_requirement_quantity(requirement: PropertyRequirement) -> Quantity | str:
     """Return the quantity to compare with, or an error."""
     if len(requirement.values) != 1:
         return "more than one value in the property selector expression"
@@ -124,7 +124,7 @@ def _parse_bound(requirement: PropertyRequirement) -> Quantity | str:
     return quantity
 
 
-def check_sorters(request: PlacementRequest, member_list: MemberList) -> CycleAbort | None:
+def check_property_sorters(request: PlacementRequest, member_list: MemberList) -> CycleAbort | None:
     """Return an abort if a sorter's property is unreadable anywhere in the fleet."""
     for term in request.policy.preferred_terms:
         sorter = term.preference.property_sorter
@@ -192,9 +192,9 @@ def interpolate_score(value: Quantity, extremes: PropertyExtremes, sort_order: s
     observed, low, high = value.convert_to_float(), minimum.convert_to_float(), maximum.convert_to_float()
     if math.isinf(low) or math.isinf(high) or low > high or observed < low or observed > high:
         return (
-            f"cannot interpolate weight, observed value {_format_double(observed)}, observed min "
-            f"{_format_double(low)},"
-            f" observed max {_format_double(high)}"
+            f"cannot interpolate weight, observed value {_format_like_go(observed)}, observed min "
+            f"{_format_like_go(low)},"
+            f" observed max {_format_like_go(high)}"
         )
     if low == high:
         return None
@@ -205,7 +205,7 @@ def interpolate_score(value: Quantity, extremes: PropertyExtremes, sort_order: s
     return f"cannot interpolate weight as sort order {sort_order} is invalid"
 
 
-def _format_double(value: float) -> str:
+def _format_like_go(value: float) -> str:
     """Format a double like Go."""
     return repr(value).removesuffix(".0")
 

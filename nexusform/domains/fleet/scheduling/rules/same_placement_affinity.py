@@ -20,6 +20,6 @@ def explain_rejection(
     return "cluster is already selected by this placement"
 
 
-def split_ties(candidates: Mask, binding_masks: BindingMasks) -> tuple[Mask, Mask]:
+def split_tied_candidates(candidates: Mask, binding_masks: BindingMasks) -> tuple[Mask, Mask]:
     """Split tied candidates: those with an obsolete binding, then the others."""
     return candidates & binding_masks.obsolete, candidates & ~binding_masks.obsolete

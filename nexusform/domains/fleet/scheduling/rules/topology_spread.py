@@ -56,7 +56,7 @@ def build_topology_domains(
     return tuple(rows)
 
 
-def sort_constraints(request: PlacementRequest) -> tuple[SpreadConstraint, ...]:
+def sort_spread_constraints(request: PlacementRequest) -> tuple[SpreadConstraint, ...]:
     """Return the constraints in order of evaluation: hard ones first."""
     return tuple(sorted(request.policy.spread_constraints, key=lambda c: c.when_unsatisfiable == SCHEDULE_ANYWAY))
 
@@ -67,7 +67,7 @@ def evaluate_constraints(
     """Return the rejected members by constraint, and the topology spread scores of the others."""
     rejected_by_constraint: list[tuple[SpreadConstraint, Mask]] = []
     members_by_score: dict[int, Mask] = {0: member_list.all_members}
-    for constraint in sort_constraints(request):
+    for constraint in sort_spread_constraints(request):
         is_soft = constraint.when_unsatisfiable == SCHEDULE_ANYWAY
         deltas: dict[int, Mask] = {}
         rejected: Mask = 0

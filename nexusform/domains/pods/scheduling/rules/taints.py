@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.domains.pods.scheduling.rules.scale import scale_to_hundred
+from nexusform.domains.pods.scheduling.rules.score_scaling import scale_to_hundred
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 from nexusform.kubernetes.matching import (
     NO_SCHEDULE,

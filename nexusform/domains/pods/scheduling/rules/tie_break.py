@@ -10,7 +10,7 @@ from hashlib import blake2b
 DIGEST_BYTES = 8
 
 
-def select_lowest(prefix: str, names: Sequence[bytes], tied_nodes: Sequence[int]) -> int:
+def select_tied_node(prefix: str, names: Sequence[bytes], tied_nodes: Sequence[int]) -> int:
     """Return the tied node (index into `names`) with the lowest digest of prefix and name."""
     if len(tied_nodes) == 1:
         return tied_nodes[0]

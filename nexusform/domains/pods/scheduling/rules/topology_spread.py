@@ -20,7 +20,7 @@ def reject(counts: TopologyCounts, node: int) -> str | None:
         domain = tally.domain_by_node[node]
         if domain < 0:
             return MISSING
-        if tally.counts[domain] + tally.matches_itself - tally.get_minimum() > tally.constraint.max_skew:
+        if tally.counts[domain] + tally.matches_itself - tally.get_minimum_pod_count() > tally.constraint.max_skew:
             return SKEWED
     return None
 

@@ -1,0 +1,216 @@
+"""Input of lint rules: pools with their placements, sites and their machines (frozen); and the format of
+findings. Measured statements ("6 machines will run two VMs because of it") come from `LintSite.simulate`,
+which places the site's pools in another order or with other zones; without it (`validate`) rules use only the
+literals of the configuration.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning
+from nexusform.placements.vm_demands import PlacedVm
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import (
+    CONTROL_PLANE,
+    NO_CONSTRAINTS,
+    CapacityShortage,
+    Demand,
+    Interval,
+    Machine,
+    PlacementConstraints,
+    VmName,
+    VmSku,
+    build_standalone_demand,
+    find_common_constraints,
+)
+from nexusform.scheduling.sku_catalogue import find_largest_sku
+
+
+class LintPool(Struct, frozen=True):
+    """One pool of VMs after the plan. Rules report pools with `new_numbers` (no-surge-capacity all of their
+    site). `owner` is the cluster's id (site and name), `address` the resource instance with the pool, `block`
+    its header for messages. `numbers` are all VMs of the pool, `new_numbers` those placed by this plan (in
+    placement order), `vms` the placed ones by number. `is_existing`: the plan places none of them, and they
+    are checked as if it placed all (`new_numbers`) again. `removals` are the existing VMs removed after some
+    of the new ones are placed (handles on the site), by the number of placed ones. `surge` is the number of
+    VMs that an upgrade adds first. `zones_span` is the availability_zones argument, `span` the pool's block.
+    """
+
+    address: str
+    owner: str
+    cluster: str
+    pool: str
+    site_id: str
+    sku: VmSku
+    numbers: tuple[int | str, ...]
+    new_numbers: tuple[int | str, ...] = ()
+    constraints: PlacementConstraints = NO_CONSTRAINTS
+    vms: Mapping[int | str, PlacedVm] = field(default_factory=dict)
+    surge: int = 1
+    span: Span | None = None
+    zones_span: Span | None = None
+    block: str = ""
+    is_existing: bool = False
+    removals: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def zones(self) -> frozenset[str] | None:
+        """Configured zones; None = all."""
+        return self.constraints.zones
+
+    def build_demand(self, number: int | str) -> Demand:
+        """Return the scheduler's demand for one of its VMs."""
+        return Demand(VmName(self.owner, self.cluster, self.pool, number), self.sku, self.constraints)
+
+    def replace_zones(self, zones: frozenset[str] | None) -> LintPool:
+        """Return the pool with other zones."""
+        return replace(self, constraints=replace(self.constraints, zones=zones))
+
+    @property
+    def count(self) -> int:
+        """Number of VMs."""
+        return len(self.numbers)
+
+    @property
+    def memory_gib(self) -> float:
+        """Host memory of the whole pool."""
+        return self.count * self.sku.memory_gib
+
+    @property
+    def is_control_plane(self) -> bool:
+        """Whether it is a cluster's control plane rather than an agent pool."""
+        return self.pool == CONTROL_PLANE
+
+
+class SimulationResult(Struct, frozen=True):
+    """Result of a simulated placement. `unplaced_count` VMs found no capacity. By owner: `shared` is the
+    number of machines with more than one VM of the cluster, `maximum` the largest number of its VMs on one
+    machine, `machines` the number of machines with any, `vms` its number of VMs. `free_largest` is the number
+    of additional VMs of `largest` (the largest SKU in use) that would fit afterwards.
+    """
+
+    unplaced_count: int
+    shared: Mapping[str, int]
+    maximum: Mapping[str, int]
+    machines: Mapping[str, int]
+    vms: Mapping[str, int]
+    largest: str
+    free_largest: int
+
+
+Simulate: TypeAlias = Callable[[Sequence[LintPool]], SimulationResult]
+CountFree: TypeAlias = Callable[[Demand], Interval]
+
+
+class LintSite(Struct, frozen=True):
+    """A site: its machines in order of rack, slot and name. `simulate(pools)` places the new VMs of these
+    pools in this order on the site before the plan. `count_free(demand)` is the number of further such VMs
+    that fit after the plan.
+    """
+
+    id: str
+    machines: tuple[Machine, ...] = ()
+    simulate: Simulate | None = None
+    count_free: CountFree | None = None
+
+    @property
+    def racks(self) -> tuple[str, ...]:
+        """Rack names in upgrade order: by bytes."""
+        return tuple(sorted({machine.rack for machine in self.machines}, key=str.encode))
+
+    def list_racks(self, zones: frozenset[str] | None) -> tuple[str, ...]:
+        """Return the racks of these zones, in the same order."""
+        inside = {m.rack for m in self.machines if zones is None or m.availability_zone in zones}
+        return tuple(rack for rack in self.racks if rack in inside)
+
+    def list_schedulable(self, zones: frozenset[str] | None) -> list[Machine]:
+        """Return the machines of these zones that take new VMs."""
+        return [
+            m for m in self.machines if not m.unschedulable_reason and (zones is None or m.availability_zone in zones)
+        ]
+
+
+class LintInput(Struct, frozen=True):
+    """Input of all rules. `pools` are in order of creation; `vm_skus` are the SKUs of the catalogue. Without
+    a state (`validate`), every pool counts as new. `includes_costless` requests advice without a measurable
+    benefit, too.
+    """
+
+    pools: tuple[LintPool, ...]
+    sites: Mapping[str, LintSite] = field(default_factory=dict)
+    vm_skus: tuple[VmSku, ...] = ()
+    includes_costless: bool = False
+
+    def get_site(self, pool: LintPool) -> LintSite:
+        """Return the pool's site; an empty one if it is unknown."""
+        return self.sites.get(pool.site_id) or LintSite(pool.site_id)
+
+    def is_hypothetical_site(self, site_id: str) -> bool:
+        """Return whether simulations place existing VMs again, so that results are hypothetical."""
+        return any(pool.is_existing for pool in self.list_pools(site_id))
+
+    def list_pools(self, site_id: str) -> tuple[LintPool, ...]:
+        """Return the pools of one site, in order of creation."""
+        return tuple(pool for pool in self.pools if pool.site_id == site_id)
+
+
+# Maximum number of items in a sentence of advice.
+MAXIMUM_ITEMS: Final = 6
+
+
+def build_finding(rule: str, detail: str, pool: LintPool, subject: Span | None = None, *, summary: str) -> Diagnostic:
+    """Build a warning of a rule about a pool; `summary` is the one-line form, after a name and a colon."""
+    return build_warning(rule, detail, subject or pool.span, address=pool.address, block=pool.block, brief=summary)
+
+
+def build_placement_simulator(before: RackScheduler) -> Simulate:
+    """Return a function that places the new VMs of pools, in order, from this start. `before` is the site
+    before the plan (it is copied, never changed). Spare capacity is counted for the largest of the pools'
+    SKUs.
+    """
+
+    def simulate(pools: Sequence[LintPool]) -> SimulationResult:
+        scheduler = before.copy()
+        unplaced = 0
+        for pool in pools:
+            answers = _place_new_vms(scheduler, pool)
+            unplaced += sum(isinstance(answer, CapacityShortage) for answer in answers)
+        return _build_result(scheduler, unplaced, pools)
+
+    return simulate
+
+
+def _place_new_vms(scheduler: RackScheduler, pool: LintPool) -> Iterator[object]:
+    """Place the new VMs of a pool; those replaced in batches by an upgrade are removed in between."""
+    demands = [pool.build_demand(number) for number in pool.new_numbers]
+    placed_count = 0
+    for count in sorted({*pool.removals, len(demands)}):
+        yield from scheduler.place_all(demands[placed_count:count])
+        placed_count = count
+        for handle in pool.removals.get(count, ()):
+            scheduler.release(handle)
+
+
+def _build_result(scheduler: RackScheduler, unplaced: int, pools: Sequence[LintPool]) -> SimulationResult:
+    on_machine = Counter((vm.vm.owner, vm.placement.machine) for vm in scheduler.list_vms())
+    shared: Counter[str] = Counter()
+    maximum: dict[str, int] = {}
+    machines: Counter[str] = Counter()
+    vms: Counter[str] = Counter()
+    for (owner, _), count in on_machine.items():
+        machines[owner] += 1
+        vms[owner] += count
+        shared[owner] += count > 1
+        maximum[owner] = max(maximum.get(owner, 0), count)
+    name, free = "", 0
+    largest = find_largest_sku(pool.sku for pool in pools)
+    if largest is not None:
+        constraints = find_common_constraints(pool.constraints for pool in pools if pool.sku == largest)
+        name, free = (largest.name, scheduler.count_free_slots(build_standalone_demand(largest, constraints)).minimum)
+    return SimulationResult(unplaced, dict(shared), maximum, dict(machines), dict(vms), name, free)

@@ -1,0 +1,212 @@
+"""Journal of one apply together with the resulting state. `build_opening_records` returns the records written
+before any provider call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from nexusform.applying.provider_calls import (
+    ProviderCall,
+    build_object_state,
+    compute_deposed_key,
+    get_provider_name,
+    replace_current_object,
+)
+from nexusform.interfaces.plugins import ObjectKey
+from nexusform.interfaces.state_storage import BatchJournal, CheckpointBackend, StateBackend
+from nexusform.json_data.plain_data import replace_unknown
+from nexusform.plans.plan import Action, Change, Plan, StepKind
+from nexusform.resources.address import Address
+from nexusform.state import state_codec
+from nexusform.state.journal import (
+    NO_STEP,
+    ApplyStart,
+    InstanceMoves,
+    InstanceOutcome,
+    Intent,
+    Record,
+    RunningOperation,
+    encode_record,
+)
+from nexusform.state.objects import InstanceState, State
+from nexusform.state.state_draft import StateDraft, UnfinishedApply
+
+
+class ApplyRecorder:
+    """Recorder of records one by one; `flush` makes all of them durable at once. A step may start only after
+    a flush that follows its intent. Outcomes may wait for the next flush: the journal is ordered, so nothing
+    can follow an outcome that is not on disk.
+    """
+
+    def __init__(self, backend: StateBackend, base: State, remaining: UnfinishedApply | None = None) -> None:
+        self._backend = backend
+        self._draft = StateDraft(base, remaining)
+        self._lines: list[bytes] = []
+        self.has_written = False  # whether anything may follow the previous content
+
+    def get_state(self) -> State:
+        """Return the current state."""
+        return self._draft.build_state()
+
+    def get_unfinished_apply(self) -> UnfinishedApply | None:
+        """Return the remaining part of the plan."""
+        return self._draft.build_unfinished_apply()
+
+    def get_instance(self, address: Address) -> InstanceState | None:
+        """Return the current instance at an address."""
+        return self._draft.get_instance(address)
+
+    def add_record(self, record: Record) -> None:
+        """Add one record; it is durable after the next flush."""
+        self._draft.apply_record(record)
+        self._lines.append(encode_record(record))
+
+    def record_intent(self, call: ProviderCall) -> None:
+        """Record that a step is about to start. Written before the provider call: an intent without an effect
+        costs one read after a crash, an effect without an intent would be an unknown object.
+        """
+        change, step = call.change, call.step
+        planned = None
+        if step.kind is not StepKind.DELETE:
+            # Values known only afterwards are null; resolving an intent takes the attributes from the
+            # provider.
+            planned = build_object_state(change, replace_unknown(step.planned or {}))
+        self.add_record(
+            Intent(
+                change.address,
+                step.kind.value,
+                call.key.type,
+                call.key.id,
+                call.key.creation,
+                planned,
+                self._compute_deposed_key(call),
+                step.id,
+            )
+        )
+
+    def record_operation(self, call: ProviderCall, operation: str) -> None:
+        """Record the provider's operation of a running step, to find it again if this run ends first."""
+        self.add_record(RunningOperation(call.step.id, operation))
+
+    def list_open_intents(self) -> list[Record]:
+        """Return the intents of steps without an outcome, which a journal must keep."""
+        return [open_intent.intent for open_intent in self._draft.list_open_intents()]
+
+    def list_operations(self) -> Mapping[int, str]:
+        """Return the operations of unfinished steps started by an earlier run, by step id."""
+        remaining = self._draft.build_unfinished_apply()
+        return remaining.running_operations if remaining else {}
+
+    def record_outcome(self, call: ProviderCall, instance: InstanceState | None, error: str) -> None:
+        """Record the end of a step and the instance at its address. The whole instance is written, not the
+        difference: replaying an outcome twice gives the same state.
+        """
+        number = NO_STEP if error else call.step.id
+        self.add_record(InstanceOutcome(call.change.address, call.key.creation, instance, error, number))
+
+    def flush(self) -> None:
+        """Make all records durable. Raises BackendProblem; the records are kept then. The order is kept, too:
+        a journal cut off by a crash contains a prefix of the events.
+        """
+        if not self._lines:
+            return
+        if isinstance(self._backend, BatchJournal):
+            self._backend.append_all(self._lines)
+        else:
+            for line in self._lines:
+                self._backend.append(line)
+        self._lines = []
+        self.has_written = True
+        if isinstance(self._backend, CheckpointBackend) and self._backend.needs_checkpoint():
+            # Servers keep a version per serial: some reject two documents with one serial.
+            state = self.get_state()
+            remaining = self._draft.build_unfinished_apply()
+            kept_records = self.list_open_intents()
+            kept_records += remaining.replace_serial(state.serial + 1).build_records() if remaining else []
+            self._backend.write_checkpoint(
+                state_codec.encode_state(state), [encode_record(record) for record in kept_records]
+            )
+            next_serial = ApplyStart(
+                state.lineage, state.serial + 1, state.nexusform_version, state.catalogue, providers=state.providers
+            )
+            self.add_record(next_serial)
+
+    def _compute_deposed_key(self, call: ProviderCall) -> str:
+        """Return the key of the deposed object that a step creates or removes."""
+        if not call.keeps_old:
+            return call.deposed
+        instance = self._draft.get_instance(call.change.address)
+        if instance is None or instance.current is None:
+            return ""
+        # The key derives from the object, so that the run which resolves this intent uses the same key.
+        old = instance.current
+        return compute_deposed_key(ObjectKey(call.key.type, str(old.attributes.get("id", "")), old.creation))
+
+
+def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: str = "") -> list[Record]:
+    """Return the records written before any provider call, in order. `lineage` is for a new state;
+    `plan_digest` is that of the saved plan, "" for none.
+    """
+    draft = StateDraft(state)
+    records: list[Record] = [
+        ApplyStart(
+            state.lineage or lineage,
+            state.serial + 1,
+            plan.nexusform_version,
+            plan.catalogue,
+            plan_digest,
+            state.providers,
+        )
+    ]
+    pairs = dict.fromkeys(plan.address_moves)
+    for change in plan.changes:
+        if change.previous_address:
+            pairs[change.previous_address, change.address] = None
+    moves = tuple((old, new) for old, new in pairs if old in state.instances and old != new)
+    if moves:
+        records.append(InstanceMoves(moves))
+        draft.apply_record(records[-1])
+    # Under their new addresses: the old ones are empty.
+    renamed = dict(moves)
+    for observed, current in plan.refreshed_objects.items():
+        address = renamed.get(observed, observed)
+        instance = draft.get_instance(address)
+        if instance is None or current != instance.current:
+            creation = current.creation if current else _get_creation_number(instance)
+            records.append(InstanceOutcome(address, creation, replace_current_object(instance, current)))
+            draft.apply_record(records[-1])
+    for change in plan.changes:
+        updated = _apply_metadata_change(change, draft.get_instance(change.address))
+        if updated is not None:
+            records.append(InstanceOutcome(change.address, change.creation, updated))
+    return records
+
+
+def _get_creation_number(instance: InstanceState | None) -> int:
+    return instance.current.creation if instance and instance.current else 0
+
+
+def _apply_metadata_change(change: Change, instance: InstanceState | None) -> InstanceState | None:
+    """Return the instance after a change that needs no provider, or None if nothing changes."""
+    if change.deposed:
+        return None
+    current = instance.current if instance else None
+    has_other_provider = current is not None and current.provider != get_provider_name(change)
+    if change.importing and change.before is not None and (current is None or has_other_provider):
+        # An object to replace at once is imported first.
+        imported = replace(build_object_state(change, change.before), creation=change.prior_creation)
+        return replace_current_object(instance, imported)
+    if current is None or change.action is not Action.NO_OP:
+        return None
+    updated = replace(
+        current,
+        sensitive=change.sensitive_after,
+        dependencies=change.dependencies,
+        create_before_destroy=change.create_before_destroy,
+        skip_destroy=change.skip_destroy,
+        private=change.private if change.private is not None else current.private,
+    )
+    return replace_current_object(instance, updated) if updated != current else None

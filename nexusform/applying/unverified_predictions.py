@@ -1,0 +1,210 @@
+"""Unverified predictions of plans, in the private note of the object with the VMs. A pool is one line of JSON
+with a row per rack, and in it a column per attribute: one value if it is the same for all VMs there. That
+needs about 20 bytes per VM, compared to 80 with a row per VM.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from nexusform.scheduling.placement_decision import PlacementCertainty
+from nexusform.scheduling.racks.vms import Placement
+
+OPEN_PREDICTIONS_KEY: Final = "open_claims"  # their key in an object's private note
+OpenPredictions: TypeAlias = "Mapping[str, tuple[PredictedVm, ...]]"  # by pool
+
+
+class PredictedVm(Struct, frozen=True):
+    """VM placed by a plan: the predicted rack and machine with their certainty, and the observed placement,
+    None if unobserved. `is_machine_certain` and `is_count_certain`: the plan reported certainty over all
+    samples. `tied_machines`: machines allowed by the rule for the pool.
+    """
+
+    number: int | str
+    rack: str
+    machine: str
+    certainty: PlacementCertainty
+    is_machine_certain: bool
+    is_count_certain: bool
+    object: str = ""
+    tied_machines: tuple[str, ...] = ()
+    is_tie_certain: bool = False
+    observed_placement: Placement | None = None
+
+
+_Shares: TypeAlias = "float | list[float]"
+_Ties: TypeAlias = "int | list[int]"
+
+
+class _RackVms(Struct, frozen=True, array_like=True):
+    """VMs of a pool on one rack. `machines` are the suffixes after `prefix`, separated by commas, or a list
+    if a name has a comma; `certain` flags and count figures apply to the whole rack. `ties` of the first row apply to
+    the pool: whether they are certain, and the machines, consecutive ones as `rack1-bm01..16`.
+    """
+
+    rack: str
+    certain: tuple[bool, bool]
+    count_share: float
+    count_tied: int
+    numbers: list[int | str]
+    prefix: str
+    machines: str | list[str]
+    rack_share: _Shares
+    machine_share: _Shares
+    rack_tied: _Ties
+    machine_tied: _Ties
+    measured: tuple[_Shares, _Shares, _Shares] | None = None
+    ties: tuple[bool, list[str]] | None = None
+
+
+_T = TypeVar("_T")
+
+
+def read_unverified_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
+    """Return the open predictions of a private note; none if the entry is invalid."""
+    recorded = (private or {}).get(OPEN_PREDICTIONS_KEY)
+    predictions: dict[str, tuple[PredictedVm, ...]] = {}
+    for pool, text in recorded.items() if isinstance(recorded, Mapping) else ():
+        with suppress(msgspec.DecodeError, ValueError):
+            rack_rows: list[PredictedVm] = []
+            rows = msgspec.json.decode(str(text), type=list[_RackVms])
+            is_tie_certain, texts = (rows[0].ties if rows else None) or (False, [])
+            tied_machines = tuple(_expand_name_ranges(texts))
+            for row in rows:
+                rack_rows.extend(_build_predictions(row, tied_machines, is_tie_certain))
+            predictions[str(pool)] = tuple(rack_rows)
+    return predictions
+
+
+def set_open_predictions(private: Mapping[str, Any] | None, predictions: OpenPredictions) -> Mapping[str, Any] | None:
+    """Return a private note with these open predictions instead of its previous ones, one line per pool."""
+    other_entries = {name: value for name, value in (private or {}).items() if name != OPEN_PREDICTIONS_KEY}
+    rows = {pool: msgspec.json.encode(list(_build_rows(predictions[pool]))).decode() for pool in sorted(predictions)}
+    return ({**other_entries, OPEN_PREDICTIONS_KEY: rows} if rows else other_entries) or None
+
+
+def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
+    """Yield rows of predictions with common values for all their VMs."""
+    by_row: dict[tuple[Any, ...], list[PredictedVm]] = {}
+    for item in predictions:
+        certainty, certain = item.certainty, (item.is_machine_certain, item.is_count_certain)
+        key = (item.rack, certain, certainty.rack_count, certainty.tied[2], certainty.measured is None)
+        by_row.setdefault(key, []).append(item)
+    tied_vm = next((members[-1] for members in by_row.values() if members[-1].tied_machines), None)
+    ties = (tied_vm.is_tie_certain, list(_fold_names(tied_vm.tied_machines))) if tied_vm is not None else None
+    for (rack, certain, count_share, count_tied, _), members in by_row.items():
+        machines = [item.machine for item in members]
+        first, last = min(machines), max(machines)
+        length = next(
+            (index for index, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), len(first)
+        )
+        prefix = first[:length]
+        suffixes = [machine[len(prefix) :] for machine in machines]
+        certainties = [item.certainty for item in members]
+        measured = [item.measured for item in certainties if item.measured is not None]
+        yield _RackVms(
+            rack,
+            certain,
+            count_share,
+            count_tied,
+            [item.number for item in members],
+            prefix,
+            suffixes if any("," in end for end in suffixes) else ",".join(suffixes),
+            _collapse_equal_values([item.rack for item in certainties]),
+            _collapse_equal_values([item.machine for item in certainties]),
+            _collapse_equal_values([item.tied[0] for item in certainties]),
+            _collapse_equal_values([item.tied[1] for item in certainties]),
+            _build_prediction_triple([_collapse_equal_values([item[part] for item in measured]) for part in range(3)])
+            if measured
+            else None,
+            ties,
+        )
+        ties = None
+
+
+_MAX_RUN: Final = 100_000  # names of one run
+_FOLDED_NAMES: Final = re.compile(r"(.*?)([0-9]+)\.\.([0-9]+)")
+
+
+def _fold_names(names: Iterable[str]) -> Iterator[str]:
+    """Yield names, consecutive numbers of one width as one text: `rack1-bm01..16`."""
+    runs: list[list[str]] = []
+    for name in names:
+        if runs and _is_next_number(runs[-1][-1], name):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    for first, *others in runs:
+        yield f"{first}..{_get_final_number(others[-1])}" if others else first
+
+
+def _get_final_number(name: str) -> str:
+    return name[len(name.rstrip("0123456789")) :]
+
+
+def _is_next_number(name: str, following: str) -> bool:
+    """Return whether the names differ by one in their final numbers of the same width."""
+    number, next_number = _get_final_number(name), _get_final_number(following)
+    is_similar = len(name) == len(following) and name.removesuffix(number) == following.removesuffix(next_number)
+    return is_similar and bool(number) and int(next_number) == int(number) + 1
+
+
+def _expand_name_ranges(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the names of folded texts. Raises ValueError for more names than any site has."""
+    for text in texts:
+        match = _FOLDED_NAMES.fullmatch(text)
+        if match is None:
+            yield text
+            continue
+        prefix, first, last = match.groups()
+        if int(last) - int(first) > _MAX_RUN:
+            raise ValueError(f"{text} has too many names")
+        yield from (f"{prefix}{number:0{len(first)}}" for number in range(int(first), int(last) + 1))
+
+
+def _build_prediction_triple(values: Sequence[_T]) -> tuple[_T, _T, _T]:
+    first, second, third = values
+    return first, second, third
+
+
+def _collapse_equal_values(values: list[_T]) -> _T | list[_T]:
+    """Return a column as one value if all values are equal."""
+    return values[0] if values.count(values[0]) == len(values) else values
+
+
+def _expand_column(column: list[_T] | _T, length: int) -> list[_T]:
+    """Return a column with a value per VM; ValueError for a wrong number of values."""
+    values = column if isinstance(column, list) else [column] * length
+    if len(values) != length:
+        raise ValueError("a column of open predictions has another length than its VMs")
+    return values
+
+
+def _build_predictions(row: _RackVms, tied_machines: tuple[str, ...], is_tie_certain: bool) -> Iterator[PredictedVm]:
+    length = len(row.numbers)
+    suffixes = row.machines.split(",") if isinstance(row.machines, str) else row.machines
+    machines: list[str] = _expand_column(suffixes, length)
+    stated = zip(_expand_column(row.rack_share, length), _expand_column(row.machine_share, length), strict=True)
+    tied = zip(_expand_column(row.rack_tied, length), _expand_column(row.machine_tied, length), strict=True)
+    parts = [_expand_column(part, length) for part in row.measured or ()]
+    columns = zip(row.numbers, machines, stated, tied, strict=True)
+    for index, (number, machine, (rack_share, machine_share), (racks, machine_ties)) in enumerate(columns):
+        measured = _build_prediction_triple([part[index] for part in parts]) if parts else None
+        certainty = PlacementCertainty(
+            rack_share, machine_share, row.count_share, (racks, machine_ties, row.count_tied), measured
+        )
+        yield PredictedVm(
+            number,
+            row.rack,
+            row.prefix + machine,
+            certainty,
+            *row.certain,
+            tied_machines=tied_machines,
+            is_tie_certain=is_tie_certain,
+        )

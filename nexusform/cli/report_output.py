@@ -1,0 +1,114 @@
+"""Output of answers of `simulate` and `advise` to the screen and to files: -plan, -format, -report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from nexusform.cli.arguments import declare_choice, declare_reports, declare_text
+from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
+from nexusform.cli.terminal_screen import Screen
+from nexusform.rendering.report.report_tree import Report
+
+if TYPE_CHECKING:  # only pages have maps
+    from nexusform.rendering.page.page_data import Playback
+
+EXIT_FINDING: Final = 2  # exit code for a finding
+_PAGE_WIDTH = 100
+
+
+class Answer(Struct, frozen=True):
+    """One answer as a report and as data. `text` (colour, width) renders terminal text if the report is not
+    sufficient, `page` the HTML page if it has other pictures than the steps of `plays` on a map.
+    """
+
+    question: str
+    origin: str
+    report: Report
+    document: Mapping[str, Any]
+    text: Callable[[bool, int], str] | None = None
+    page: Callable[[], str] | None = None
+    plays: Callable[[], Sequence[Playback]] = tuple
+
+    def render_text(self, *, colour: bool, width: int) -> str:
+        """Render the answer as terminal text."""
+        if self.text is not None:
+            return self.text(colour, width)
+        from nexusform.rendering.text.report_text import render_report_text
+
+        return render_report_text(self.report, colour=colour, width=width)
+
+
+class AnswerFormFlags(Struct, frozen=True, kw_only=True):
+    """Output flags of an answer."""
+
+    format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
+    report: tuple[str, ...] = declare_reports()
+
+
+class AnswerFlags(Struct, frozen=True, kw_only=True):
+    """Plan and output flags of an answer."""
+
+    plan: str = declare_text("Start from the result of a saved plan", metavar="FILE")
+    format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
+    report: tuple[str, ...] = declare_reports()
+
+    @property
+    def is_document(self) -> bool:
+        """Whether stdout is for a document only."""
+        return self.format != "text" or has_stdout_report(parse_reports(self.report, FORMATS.keys()))
+
+
+def write_answer(answer: Answer, flags: AnswerFlags | AnswerFormFlags, screen: Screen) -> int:
+    """Print the answer, write the reports, and return the exit code."""
+    reports = parse_reports(flags.report, FORMATS.keys())
+    if not has_stdout_report(reports):
+        if flags.format == "text":
+            screen.print_text(answer.render_text(colour=screen.colour, width=screen.width), end="")
+        else:
+            write_to_stdout(FORMATS[flags.format](answer), flags.format)
+    for report in reports:
+        write_report(FORMATS[report.format](answer), report)
+    return EXIT_FINDING if answer.report.is_finding else 0
+
+
+def _render_text(answer: Answer) -> bytes:
+    return answer.render_text(colour=False, width=_PAGE_WIDTH).encode()
+
+
+def _render_markdown(answer: Answer) -> bytes:
+    from nexusform.rendering.pull_request.report_markdown import render_report_markdown
+
+    return render_report_markdown(answer.report).encode()
+
+
+def _render_page(answer: Answer) -> bytes:
+    if answer.page is not None:
+        return answer.page().encode()
+    from nexusform.rendering.page.report_page import render_report_page
+
+    return render_report_page(answer.report, plays=answer.plays()).encode()
+
+
+def _render_json(answer: Answer) -> bytes:
+    from nexusform.rendering.notation.json_values import encode_document
+
+    document = {
+        "format_version": "1.0",
+        "question": answer.question,
+        "of": answer.origin,
+        "finding": answer.report.is_finding,
+        "verdict": answer.report.verdict,
+        **answer.document,
+    }
+    return encode_document(document, pretty=True)
+
+
+FORMATS: Final[Mapping[str, Callable[[Answer], bytes]]] = {
+    "text": _render_text,
+    "markdown": _render_markdown,
+    "json": _render_json,
+    "html": _render_page,
+}

@@ -1,0 +1,185 @@
+"""Validation of a block's body against its schema: once, for any number of evaluated instances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import AnyBody, ResourceBlock
+from nexusform.configuration.prepared_body import (
+    Argument,
+    BlockGroup,
+    PreparedBody,
+    RepeatedBlock,
+    StaticBlock,
+    check_block_count,
+    report_missing_argument,
+)
+from nexusform.configuration.resource_blocks import META_NAMES
+from nexusform.configuration.static_arguments import EMPTY_SCOPE, is_constant
+from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_error
+from nexusform.language.body_decoding import BodySchema, decode_body
+from nexusform.language.syntax.syntax_nodes import Attribute, Block
+from nexusform.schemas.block_schema import BlockSchema, Nesting
+from nexusform.values.typed_value import UNKNOWN
+
+__all__ = ["PreparedBody", "build_prepared_body", "build_prepared_resource"]
+
+
+def build_prepared_body(
+    body: AnyBody, schema: BlockSchema, header: Span | None = None
+) -> tuple[PreparedBody, list[Diagnostic]]:
+    """Validate everything that is independent of values, once per block.
+
+    `header` is the position of missing-argument errors; without it, the start of the body.
+    """
+    problems: list[Diagnostic] = []
+    prepared = _prepare_body_once(body, schema, header or _get_start_span(body), problems, build_body_schema(schema))
+    return prepared, problems
+
+
+def build_prepared_resource(block: ResourceBlock, schema: BlockSchema) -> tuple[PreparedBody, list[Diagnostic]]:
+    """Prepare a resource or data block, as `build_prepared_body`; problems name their block."""
+    problems: list[Diagnostic] = []
+    body_schema = replace(build_body_schema(schema), extra_names=META_NAMES)
+    prepared = _prepare_body_once(block.body, schema, block.header_span, problems, body_schema)
+    return prepared, [problem if problem.block else replace(problem, block=block.header) for problem in problems]
+
+
+def _get_start_span(body: AnyBody) -> Span:
+    start = body.span.start
+    return Span(body.span.filename, start, Position(start.line, start.column + 1, start.byte + 1))
+
+
+def _prepare_body_once(
+    body: AnyBody, schema: BlockSchema, location: Span, problems: list[Diagnostic], body_schema: BodySchema
+) -> PreparedBody:
+    """Prepare a body: validate it against its schema once, for evaluation per instance."""
+    parts, new_problems = decode_body(body, body_schema)
+    problems.extend(new_problems)
+    # Values of every instance; computed attributes only if they are configured.
+    template: dict[str, Any] = {
+        n: a.default for n, a in schema.attributes.items() if not a.computed or a.default is not None
+    }
+    arguments = _collect_configurable_arguments(parts.attributes, schema, location, template, problems)
+    varying = []
+    for argument in arguments.values():
+        if is_constant(argument.attribute.expression):
+            _evaluate_constant_once(argument, template, problems)
+        else:
+            varying.append(argument)
+    items: dict[str, list[StaticBlock | RepeatedBlock]] = {name: [] for name in schema.blocks}
+    for block in parts.blocks:
+        _add_block(block, schema, items, problems)
+    for name, nested in schema.blocks.items():
+        static_items = [(item.label, item.span) for item in items[name] if isinstance(item, StaticBlock)]
+        if len(static_items) == len(items[name]):
+            # The number of blocks is known only if none of them is dynamic.
+            problems.extend(check_block_count(nested, name, static_items, location))
+    blocks = [BlockGroup(name, nested, items[name], location) for name, nested in schema.blocks.items()]
+    secret = [n for n, a in schema.attributes.items() if a.sensitive]
+    return PreparedBody(
+        location,
+        arguments,
+        template=template,
+        varying=varying,
+        blocks=blocks,
+        sensitive_names=secret,
+        lengths={
+            count_name: list_name
+            for count_name, list_name in schema.lengths.items()
+            if _is_argument_set(arguments.get(count_name)) and _is_argument_set(arguments.get(list_name))
+        },
+    )
+
+
+def _is_argument_set(argument: Argument | None) -> bool:
+    """Check whether an argument is set to something other than null."""
+    if argument is None:
+        return False
+    return not is_constant(argument.attribute.expression) or argument.evaluate(EMPTY_SCOPE)[0] is not None
+
+
+@lru_cache(maxsize=1024)
+def build_body_schema(schema: BlockSchema) -> BodySchema:
+    """Build the syntax schema of a block schema: names, and the blocks with a label."""
+    blocks: dict[str, tuple[str, ...]] = {
+        name: (nested.label or "name",) if nested.nesting is Nesting.MAP else ()
+        for name, nested in schema.blocks.items()
+    }
+    if blocks:
+        blocks["dynamic"] = ("type",)
+    computed = frozenset(
+        name
+        for name, attribute_schema in schema.attributes.items()
+        if not attribute_schema.required and not attribute_schema.optional
+    )
+    return BodySchema(dict.fromkeys(schema.attributes, False), blocks, computed)
+
+
+def _collect_configurable_arguments(
+    attributes: Mapping[str, Attribute],
+    schema: BlockSchema,
+    location: Span,
+    template: dict[str, Any],
+    problems: list[Diagnostic],
+) -> dict[str, Argument]:
+    """Collect the configurable arguments of the body, in the schema's order."""
+    arguments: dict[str, Argument] = {}
+    for name, attribute_schema in schema.attributes.items():
+        attribute = attributes.get(name)
+        if attribute is None:
+            if attribute_schema.required:
+                problems.append(report_missing_argument(name, location))
+                template[name] = UNKNOWN
+        elif attribute_schema.is_configurable:
+            arguments[name] = Argument(attribute, attribute_schema)
+        else:
+            remedy = (
+                f"Delete this line. {attribute_schema.instead}" if attribute_schema.instead else "Remove the argument."
+            )
+            detail = f'Can\'t configure a value for "{name}": nexusform decides it. {remedy}'
+            problems.append(build_error("value-for-unconfigurable-attribute", detail, attribute.name_span))
+    return arguments
+
+
+def _evaluate_constant_once(argument: Argument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
+    """Evaluate a constant now; its errors are reported once, not per instance."""
+    plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)
+    problems.extend(new_problems)
+    name = argument.attribute.name
+    if plain_value is not None:
+        template[name] = plain_value
+    elif argument.schema.required:
+        problems.append(report_missing_argument(name, argument.span))
+        template[name] = UNKNOWN
+
+
+def _add_block(
+    block: Block, schema: BlockSchema, items: dict[str, list[StaticBlock | RepeatedBlock]], problems: list[Diagnostic]
+) -> None:
+    """Add a static or dynamic block under its type."""
+    if block.type != "dynamic":
+        inner = schema.blocks[block.type].schema
+        label = block.labels[0].value if block.labels else ""
+        body = _prepare_body_once(block.body, inner, block.header_span, problems, build_body_schema(inner))
+        items[block.type].append(StaticBlock(label, body, block.header_span))
+        return
+    from nexusform.configuration.dynamic_blocks import read_dynamic_block
+
+    labels = {
+        name: nested.label or "name" if nested.nesting is Nesting.MAP else "" for name, nested in schema.blocks.items()
+    }
+    dynamic = read_dynamic_block(block, labels, problems)
+    if dynamic is not None:
+        inner = schema.blocks[dynamic.type].schema
+        body_schema = build_body_schema(inner)
+        if dynamic.lacks_label:
+            # The label as an argument of the content is the same mistake.
+            misplaced_label = {labels[dynamic.type]: False}
+            body_schema = replace(body_schema, attributes={**body_schema.attributes, **misplaced_label})
+        body = _prepare_body_once(dynamic.content, inner, block.header_span, problems, body_schema)
+        items[dynamic.type].append(RepeatedBlock(dynamic, body))

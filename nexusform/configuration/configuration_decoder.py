@@ -1,0 +1,542 @@
+"""Conversion of syntax trees and schemas to a Configuration: decodes every block of every module.
+
+The files of a called module are requested through a function, so that this module reads none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import (
+    AnyBody,
+    Check,
+    Configuration,
+    ImportBlock,
+    Local,
+    Module,
+    ModuleCall,
+    MovedBlock,
+    Output,
+    ProviderBlock,
+    RemovedBlock,
+    ResourceBlock,
+    Settings,
+    Variable,
+)
+from nexusform.configuration.resource_blocks import BlockLocation, KnownTypes, decode_resource
+from nexusform.configuration.static_arguments import (
+    EMPTY_SCOPE,
+    check_name,
+    describe_duplicate,
+    find_single_block,
+    format_block_header,
+    sort_by_position,
+)
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, suggest_name
+from nexusform.language.body_decoding import BodySchema, decode_body
+from nexusform.language.evaluation_run import Scope
+from nexusform.language.syntax.scanner import describe_span
+from nexusform.language.syntax.syntax_nodes import Block
+from nexusform.resources.address import ConfigAddress, Mode
+from nexusform.values.typed_value import Value
+
+if TYPE_CHECKING:
+    from nexusform.configuration.module_blocks import CallHeader
+
+
+def _find_advice(name: str) -> str:
+    from nexusform.configuration.unsupported_words import ROOT_WORDS
+
+    return ROOT_WORDS.get(name, "")
+
+
+ROOT_SCHEMA = BodySchema(
+    blocks={
+        "nexusform": (),
+        "variable": ("name",),
+        "locals": (),
+        "output": ("name",),
+        "resource": ("type", "name"),
+        "data": ("type", "name"),
+        "module": ("name",),
+        "provider": ("name",),
+        "moved": (),
+        "removed": (),
+        "import": (),
+        "check": ("name",),
+    },
+    advise=_find_advice,
+)
+_CHECK_SCHEMA = BodySchema(blocks={"data": ("type", "name"), "assert": ()})
+MAX_MODULE_DEPTH = 100  # levels of modules: far above regular use, and low enough for recursion
+MAX_MODULE_CALLS = 10_000  # module calls in total: far above regular use, and low enough to end in a message
+
+
+class ParsedFile(Struct, frozen=True):
+    """File of a module: its own name, text, tree, and the lint ids of comments by line.
+
+    `has_syntax_errors`: missing parts of the file are then not reported.
+    """
+
+    name: str
+    source: SourceFile
+    body: AnyBody
+    is_override: bool
+    ignored_rules: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    has_syntax_errors: bool = False
+
+
+class ModuleFiles(Struct, frozen=True):
+    """Files of one directory, by name.
+
+    `directory` is the path displayed to the user; `identity` is equal for two spellings of one directory.
+    """
+
+    directory: str
+    identity: str
+    files: tuple[ParsedFile, ...]
+
+
+# The files of the called directory, relative to the caller's directory; None with an error if unreadable.
+ReadModule: TypeAlias = "Callable[[str, CallHeader], ModuleFiles | None]"
+
+
+# Values of the constant variables of the root module.
+ReadConstants: TypeAlias = Callable[[Mapping[str, Variable]], tuple[Mapping[str, Value], list[Diagnostic]]]
+
+
+def decode_configuration(
+    root: ModuleFiles, read_module: ReadModule, known_types: KnownTypes, read_constants: ReadConstants
+) -> tuple[Configuration, list[Diagnostic]]:
+    """Decode the configuration of a module tree. Return it with all problems, in the order of the text.
+
+    With errors the configuration contains the decodable parts. If a file has syntax errors the root module is
+    empty and has no directory, because references cannot be checked.
+    """
+    tree = _DecoderState(read_module, known_types, read_constants)
+    module, settings = _Decoder(tree, root, (), (), (root.identity,)).decode_module()
+    if tree.files_with_errors:
+        module = Module((), "")
+    # A module that is called twice reports everything twice.
+    unique_problems = {(problem.id, problem.detail, problem.subject): problem for problem in tree.problems}
+    problems = (
+        problem
+        for problem in unique_problems.values()
+        if problem.subject is None or problem.subject.filename not in tree.files_with_errors
+    )
+    return Configuration(module, settings, tree.files, tree.constants), sort_by_position(problems)
+
+
+class _DuplicateError(NamedTuple):
+    """Error about a second block of one name: its id, and the names of the block and the rule."""
+
+    diagnostic_id: str
+    description: str
+    rule: str
+
+
+_VARIABLE: Final = _DuplicateError(
+    "duplicate-variable-declaration", "A variable named", "Variable names must be unique within a module."
+)
+_LOCAL: Final = _DuplicateError(
+    "duplicate-local-value-definition", "A local value named", "Local value names must be unique within a module."
+)
+_OUTPUT: Final = _DuplicateError(
+    "duplicate-output-definition", "An output named", "Output names must be unique within a module."
+)
+_CHECK: Final = _DuplicateError(
+    "duplicate-check", "A check block named", "Check blocks must be unique within each module."
+)
+_Named = TypeVar("_Named", Variable, Local, Output, Check)
+
+
+class _DecoderState:
+    """State shared by the decoders of all modules."""
+
+    def __init__(self, read_module: ReadModule, known_types: KnownTypes, read_constants: ReadConstants) -> None:
+        self.read_constants = read_constants
+        self.read_module = read_module
+        self.known_types = known_types
+        self.constants: Mapping[str, Value] = {}
+        self.problems: list[Diagnostic] = []
+        self.files: dict[str, SourceFile] = {}
+        self.files_with_errors: set[str] = set()
+        self.call_count = 0
+
+
+class _Decoder:
+    """Decoder of one module; `chain` are the identities of the directories from the root to it."""
+
+    def __init__(
+        self,
+        shared: _DecoderState,
+        source: ModuleFiles,
+        path: tuple[str, ...],
+        prefix: tuple[tuple[str, int], ...],
+        chain: tuple[str, ...],
+        call: tuple[CallHeader, Scope] | None = None,
+    ) -> None:
+        self.call = call  # the call of the module, with the names of its caller
+        self.constants: Scope = EMPTY_SCOPE
+        self.shared = shared
+        self.source = source
+        self.path = path
+        self.prefix = prefix
+        self.chain = chain
+        self.problems = shared.problems
+        self.has_syntax_errors = any(file.has_syntax_errors for file in source.files)
+        self.variables: dict[str, Variable] = {}
+        self.locals: dict[str, Local] = {}
+        self.outputs: dict[str, Output] = {}
+        self.resources: dict[tuple[Mode, str, str], ResourceBlock] = {}
+        self.calls: dict[str, ModuleCall] = {}
+        self.providers: dict[str, ProviderBlock] = {}
+        self.checks: dict[str, Check] = {}
+        self.check_data_blocks: dict[ConfigAddress, ResourceBlock] = {}  # the data blocks of checks
+        self.moved_blocks: list[MovedBlock] = []
+        self.removed_blocks: list[RemovedBlock] = []
+        self.imports: list[ImportBlock] = []
+
+    def decode_module(self) -> tuple[Module, Settings]:
+        """Decode the module and its settings."""
+        blocks, override_blocks = self._collect_blocks()
+        settings_blocks = [b for b, _ in blocks if b.type == "nexusform"]
+        settings_overrides = [b for b in override_blocks if b.type == "nexusform"]
+        settings = Settings()
+        if settings_blocks or settings_overrides:
+            from nexusform.configuration.settings_block import decode_settings
+
+            previous_count = len(self.problems)
+            settings = decode_settings(settings_blocks, settings_overrides, self.problems, is_root=not self.path)
+            self.problems[previous_count:] = [replace(p, block="nexusform") for p in self.problems[previous_count:]]
+        locals_blocks: list[Block] = []
+        if override_blocks and not self.has_syntax_errors:
+            from nexusform.configuration.override_files import apply_overrides
+
+            blocks, locals_blocks = apply_overrides(blocks, override_blocks, self.shared.known_types, self.problems)
+        calls = [(block, location) for block, location in blocks if block.type == "module"]
+        self._read_blocks((block, location) for block, location in blocks if block.type != "module")
+        for block in locals_blocks:
+            self._override_locals(block)
+        if calls or any(variable.const for variable in self.variables.values()):
+            self.constants = self._read_constants()
+        self._read_blocks(calls)
+        return self._build_module(), settings
+
+    def _read_blocks(self, blocks: Iterable[tuple[Block, BlockLocation]]) -> None:
+        """Read blocks, and add their headers to their problems."""
+        for block, location in blocks:
+            previous_count = len(self.problems)
+            _READERS[block.type](self, block, location)
+            header = format_block_header(block)
+            for index in range(previous_count, len(self.problems)):
+                problem = self.problems[index]
+                if not problem.block and (block.type != "module" or _is_about_block(problem, block)):
+                    self.problems[index] = replace(problem, block=header)
+
+    def _read_constants(self) -> Scope:
+        """Return the names for module sources: constant variables, and locals."""
+        from nexusform.configuration.constant_variables import ConstantScope, evaluate_constant_variables
+
+        variables = {name: variable for name, variable in self.variables.items() if variable.const}
+        values: Mapping[str, Value] = {}
+        if self.call is not None:
+            values = evaluate_constant_variables(*self.call, variables, self.problems)
+        elif variables:
+            values, new_problems = self.shared.read_constants(variables)
+            self.problems += new_problems
+            self.shared.constants = values
+        return ConstantScope(self.variables, self.locals, values)
+
+    def _build_module(self) -> Module:
+        return Module(
+            path=self.path,
+            directory=self.source.directory,
+            variables=self.variables,
+            locals=self.locals,
+            outputs=self.outputs,
+            resources=self.resources,
+            calls=self.calls,
+            providers=self.providers,
+            moved_blocks=tuple(self.moved_blocks),
+            removed_blocks=tuple(self.removed_blocks),
+            imports=tuple(self.imports),
+            checks=tuple(self.checks.values()),
+        )
+
+    def _collect_blocks(self) -> tuple[list[tuple[Block, BlockLocation]], list[Block]]:
+        """Collect all blocks of the ordinary files with their locations, and those of override files."""
+        blocks: list[tuple[Block, BlockLocation]] = []
+        override_blocks: list[Block] = []
+        for file in self.source.files:
+            self.shared.files[file.source.name] = file.source
+            if file.has_syntax_errors:
+                self.shared.files_with_errors.add(file.source.name)
+            parts, new_problems = decode_body(file.body, ROOT_SCHEMA)
+            self.problems.extend(new_problems)
+            if file.is_override:
+                override_blocks.extend(parts.blocks)
+            else:
+                location = BlockLocation(self.path, self.prefix, file.name, file.ignored_rules)
+                blocks.extend((block, location) for block in parts.blocks)
+        return blocks, override_blocks
+
+    def _add_error(self, diagnostic_id: str, detail: str, span: Span, headline: str = "") -> None:
+        self.problems.append(build_error(diagnostic_id, detail, span, headline=headline))
+
+    # --- one reader per block type -------------------------------------------------------------
+
+    def skip_settings(self, block: Block, location: BlockLocation) -> None:
+        """Skip the block: settings are decoded first."""
+
+    def read_variable(self, block: Block, _location: BlockLocation) -> None:
+        """Read a `variable` block."""
+        from nexusform.configuration.value_blocks import decode_variable  # loaded on first use
+
+        variable = decode_variable(block, self.problems)
+        if variable is not None:
+            self._add_unique_declaration(self.variables, variable, _VARIABLE)
+
+    def read_locals(self, block: Block, _location: BlockLocation) -> None:
+        """Read a `locals` block."""
+        from nexusform.configuration.value_blocks import decode_locals  # loaded on first use
+
+        for local in decode_locals(block, self.problems):
+            self._add_unique_declaration(self.locals, local, _LOCAL)
+
+    def _override_locals(self, block: Block) -> None:
+        from nexusform.configuration.value_blocks import decode_locals  # loaded on first use
+
+        for local in decode_locals(block, self.problems):
+            if local.name in self.locals:
+                self.locals[local.name] = local
+                continue
+            detail = (
+                f'There is no local value named "{local.name}". An override file can only override a local value '
+                "that was already defined in a primary configuration file."
+            )
+            self._add_error("missing-base-local-value-definition-to-override", detail, local.span)
+
+    def read_output(self, block: Block, _location: BlockLocation) -> None:
+        """Read an `output` block."""
+        from nexusform.configuration.value_blocks import decode_output  # loaded on first use
+
+        output = decode_output(block, self.problems)
+        if output is not None:
+            self._add_unique_declaration(self.outputs, output, _OUTPUT)
+
+    def _add_unique_declaration(
+        self, items: dict[str, _Named], item: _Named, duplicate_error: _DuplicateError, headline: str = ""
+    ) -> None:
+        """Add the first item of each name; a later one is an error."""
+        earlier = items.setdefault(item.name, item)
+        if earlier is not item:
+            detail = describe_duplicate(duplicate_error.description, item.name, earlier.span, duplicate_error.rule)
+            self._add_error(duplicate_error.diagnostic_id, detail, item.span, headline)
+
+    def read_resource(self, block: Block, location: BlockLocation) -> None:
+        """Read a `resource` or `data` block."""
+        mode: Mode = "managed" if block.type == "resource" else "data"
+        resource = decode_resource(block, mode, location, self.shared.known_types, self.problems)
+        if resource is not None:
+            self._check_unique_resource(resource)
+            self.resources.setdefault((mode, resource.type, resource.name), resource)
+
+    def _check_unique_resource(self, resource: ResourceBlock) -> None:
+        duplicate = self.resources.get((resource.mode, resource.type, resource.name))
+        earlier = duplicate or self.check_data_blocks.get(resource.address)
+        if earlier is None:
+            return
+        position = describe_span(earlier.header_span)
+        word, noun = ("resource", "resource") if resource.mode == "managed" else ("data", "data resource")
+        detail = (
+            f'A {resource.type} {noun} named "{resource.name}" was already declared at {position}. '
+            "Resource names must be unique per type in each module."
+        )
+        headline = f'Duplicate {word} "{resource.type}" configuration'
+        self._add_error("duplicate-resource", detail, resource.header_span, headline)
+
+    def read_provider(self, block: Block, _location: BlockLocation) -> None:
+        """Read a `provider` block."""
+        from nexusform.configuration.module_blocks import decode_provider  # loaded on first use
+
+        provider = decode_provider(block, self.problems)
+        if provider is None:
+            return
+        earlier = self.providers.setdefault(provider.key, provider)
+        if earlier is provider:
+            return
+        position = describe_span(earlier.span)
+        if provider.alias:
+            detail = (
+                f'A provider configuration for "{provider.name}" with alias "{provider.alias}" was already '
+                f"given at {position}. Each configuration for the same provider must have a distinct alias."
+            )
+        else:
+            detail = (
+                f'A default (non-aliased) provider configuration for "{provider.name}" was already given '
+                f'at {position}. If multiple configurations are required, set the "alias" argument for '
+                "alternative configurations."
+            )
+        self._add_error("duplicate-provider-configuration", detail, provider.span)
+
+    def read_moved(self, block: Block, _location: BlockLocation) -> None:
+        """Read a `moved` block."""
+        from nexusform.configuration.refactoring_blocks import decode_moved  # loaded on first use
+
+        moved_block = decode_moved(block, self.problems)
+        if moved_block is not None:
+            self.moved_blocks.append(moved_block)
+
+    def read_removed(self, block: Block, _location: BlockLocation) -> None:
+        """Read a `removed` block."""
+        from nexusform.configuration.refactoring_blocks import decode_removed  # loaded on first use
+
+        removed_block = decode_removed(block, self.problems)
+        if removed_block is not None:
+            self.removed_blocks.append(removed_block)
+
+    def read_import(self, block: Block, _location: BlockLocation) -> None:
+        """Read an `import` block."""
+        if self.path:
+            detail = "Import blocks are valid only in the root module. Move this block there."
+            self._add_error("invalid-import-configuration", detail, block.header_span)
+            return
+        from nexusform.configuration.refactoring_blocks import decode_import  # loaded on first use
+
+        import_block = decode_import(block, self.problems)
+        if import_block is not None:
+            self.imports.append(import_block)
+
+    def read_check(self, block: Block, location: BlockLocation) -> None:
+        """Read a `check` block."""
+        from nexusform.configuration.value_blocks import decode_conditions  # loaded on first use
+
+        label = block.labels[0]
+        if not check_name(label, "invalid-check-block-name", self.problems):
+            return
+        parts, new_problems = decode_body(block.body, _CHECK_SCHEMA)
+        self.problems.extend(new_problems)
+        asserts = decode_conditions(parts.blocks, "assert", self.problems)
+        if not any(b.type == "assert" for b in parts.blocks):
+            detail = "Check blocks must have at least one assert block."
+            self._add_error("zero-assert-blocks", detail, block.header_span)
+        data = self._read_check_data(find_single_block(parts.blocks, "data", self.problems), location)
+        check = Check(label.value, data, asserts, block.header_span)
+        self._add_unique_declaration(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
+
+    def _read_check_data(self, block: Block | None, location: BlockLocation) -> ResourceBlock | None:
+        """Read the data block of a check; only the asserts of the check can refer to it."""
+        if block is None:
+            return None
+        data = decode_resource(block, "data", location, self.shared.known_types, self.problems)
+        if data is not None:
+            self._check_unique_resource(data)
+            self.check_data_blocks.setdefault(data.address, data)
+        return data
+
+    def read_module(self, block: Block, location: BlockLocation) -> None:
+        """Read a `module` block, and the whole called module."""
+        from nexusform.configuration.module_blocks import decode_module_call  # loaded on first use
+
+        header = decode_module_call(block, self.problems, self.constants)
+        if header is None:
+            return
+        if header.name in self.calls:
+            rule = "Module calls must have unique names within a module."
+            detail = describe_duplicate("A module call named", header.name, self.calls[header.name].header_span, rule)
+            self._add_error("duplicate-module-call", detail, header.header_span)
+            return
+        self.calls[header.name] = ModuleCall(
+            name=header.name,
+            source=header.source,
+            module=self._decode_called_module(header, location, block),
+            inputs=header.inputs,
+            count=header.count,
+            enabled=header.enabled,
+            for_each=header.for_each,
+            depends_on=header.depends_on,
+            span=header.span,
+            header_span=header.header_span,
+        )
+
+    def _decode_called_module(self, header: CallHeader, location: BlockLocation, block: Block) -> Module:
+        """Decode the called module; an empty one without a directory if it cannot be read."""
+        path = (*self.path, header.name)
+        files = self._read_called_module_files(header)
+        if files is None:
+            return Module(path, "")
+        prefix = (*self.prefix, (location.file, block.span.start.byte))
+        child = _Decoder(self.shared, files, path, prefix, (*self.chain, files.identity), (header, self.constants))
+        module = child.decode_module()[0]
+        if not child.has_syntax_errors:
+            self._check_inputs(header, module)
+        return module
+
+    def _check_inputs(self, header: CallHeader, module: Module) -> None:
+        """Report unknown, deprecated and missing inputs of a call."""
+        from nexusform.configuration.module_blocks import MODULE_SCHEMA
+        from nexusform.configuration.value_blocks import report_deprecated_variable
+
+        for name, (_, span) in header.inputs.items():
+            if name not in module.variables:
+                hint = suggest_name(name, [*module.variables, *MODULE_SCHEMA.attributes])
+                detail = f'An argument named "{name}" is not expected here.{hint}'
+                self.problems.append(build_error("unsupported-argument", detail, span))
+            elif module.variables[name].deprecated:
+                self.problems.append(report_deprecated_variable(module.variables[name], span))
+        for name, variable in module.variables.items():
+            if variable.default is None and name not in header.inputs:
+                detail = f'The argument "{name}" is required, but no definition was found.'
+                self.problems.append(build_error("missing-required-argument", detail, header.header_span))
+
+    def _read_called_module_files(self, header: CallHeader) -> ModuleFiles | None:
+        """Return the files of a called module; None if it calls itself or there are too many."""
+        shared = self.shared
+        shared.call_count += 1
+        if shared.call_count > MAX_MODULE_CALLS:
+            if shared.call_count == MAX_MODULE_CALLS + 1:
+                detail = f"The modules call each other more than {MAX_MODULE_CALLS:,} times in all."
+                self._add_error("too-many-modules", detail, header.header_span)
+            return None
+        if len(self.path) >= MAX_MODULE_DEPTH:
+            detail = f"The modules nest deeper than {MAX_MODULE_DEPTH} levels."
+            self._add_error("too-many-modules", detail, header.header_span)
+            return None
+        files = shared.read_module(self.source.directory, header) if header.source else None
+        if files is None or files.identity not in self.chain:
+            return files
+        detail = (
+            f'The module in "{files.directory}" calls itself, directly or through other modules: '
+            f"module.{'.module.'.join([*self.path, header.name])}."
+        )
+        self._add_error("module-cycle", detail, header.source_span)
+        return None
+
+
+_READERS: Mapping[str, Callable[[_Decoder, Block, BlockLocation], None]] = {
+    "nexusform": _Decoder.skip_settings,
+    "variable": _Decoder.read_variable,
+    "locals": _Decoder.read_locals,
+    "output": _Decoder.read_output,
+    "resource": _Decoder.read_resource,
+    "data": _Decoder.read_resource,
+    "provider": _Decoder.read_provider,
+    "moved": _Decoder.read_moved,
+    "removed": _Decoder.read_removed,
+    "import": _Decoder.read_import,
+    "check": _Decoder.read_check,
+    "module": _Decoder.read_module,
+}
+
+
+def _is_about_block(problem: Diagnostic, block: Block) -> bool:
+    """Check whether the problem is about the block's own text, and not about the called module."""
+    subject, span = problem.subject, block.span
+    if subject is None or subject.filename != span.filename:
+        return False
+    return span.start.byte <= subject.start.byte <= span.end.byte

@@ -1,0 +1,216 @@
+"""Shapes of fields of foreign data: the kind and the allowed values of a field, for every table of fields;
+and lenient access.
+
+JSON and YAML may contain anything. Strict readers have a table of shapes, and check each value with
+`validate_value`. Lenient readers take the value at a path; a value of another kind counts as absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.json_data.plain_data import PathStep, get_part
+
+_NATURAL: Final = (2**31 - 1, 2**63 - 1)  # the largest int32 and int64
+
+
+class FieldKind(Enum):
+    """Kind of a field's value. AMOUNT is a whole number or a text, ANY is unrestricted."""
+
+    OBJECT = "a mapping"
+    LIST = "a list"
+    TEXTS = "a mapping of texts"
+    TEXT = "a text"
+    WHOLE = "a whole number"
+    NUMBER = "a number"
+    FLAG = "true or false"
+    AMOUNT = "a whole number or a text"
+    QUANTITY = "a quantity such as 500m or 2Gi"
+    ANY = "anything"
+
+    def is_valid(self, data: Any) -> bool:
+        """Check whether data is of this kind, without its parts. A flag is not a number."""
+        classes = _CLASSES[self]
+        return isinstance(data, classes) and (not isinstance(data, bool) or bool in classes)
+
+
+_CLASSES: Final[Mapping[FieldKind, tuple[type, ...]]] = {
+    FieldKind.OBJECT: (Mapping,),
+    FieldKind.LIST: (list,),
+    FieldKind.TEXTS: (Mapping,),
+    FieldKind.TEXT: (str,),
+    FieldKind.WHOLE: (int,),
+    FieldKind.NUMBER: (int, float),
+    FieldKind.FLAG: (bool,),
+    FieldKind.AMOUNT: (int, str),
+    FieldKind.QUANTITY: (int, float, str),
+    FieldKind.ANY: (object, bool),
+}
+
+
+class RuleViolation(Struct, frozen=True):
+    """Violation of a rule by an object: at a key of it ("" = all of it).
+
+    `correction` is the id of the correction for lenient readers.
+    """
+
+    key: str
+    detail: str
+    correction: str = ""
+
+
+Rule: TypeAlias = Callable[[Mapping[str, Any]], Iterator[RuleViolation]]
+
+
+class FieldShape(Struct, frozen=True, eq=False):
+    """Field of a foreign document.
+
+    `fields` are those of a mapping; if types refer to each other, `type` names the type with the fields.
+    `items` are those of a list, and of a mapping with free keys. `minimum` and `maximum` bound a number, the
+    items of a list, the keys of a mapping, or the characters of a text. `pattern` must match a text;
+    `check_form` returns why a value has an invalid form, as a clause ("" if valid). `is_defaulted`: null
+    counts as absent. `versions`: the only ones with this field.
+    """
+
+    kind: FieldKind
+    fields: Mapping[str, FieldShape] = field(default_factory=dict)
+    items: FieldShape | None = None
+    type: str = ""
+    is_required: bool = False
+    is_defaulted: bool = False
+    choices: tuple[str, ...] = ()
+    minimum: int | None = None
+    maximum: int | None = None
+    pattern: str = ""
+    check_form: Callable[[Any], str] | None = None
+    versions: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+
+class ShapeViolation(Struct, frozen=True):
+    """Violation of a shape by a value, as the end of a sentence that starts with its name.
+
+    `intended_text` is the text of a scalar without quotes, if a text is required.
+    """
+
+    detail: str
+    intended_text: str = ""
+
+
+# --- strict validation ---------------------------------------------------------------------------
+
+
+def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> ShapeViolation | None:
+    """Validate a value against its shape; None if it is valid. Parts of a mapping or a list are not
+    validated.
+
+    `source_text` is the text of a scalar in the document.
+    """
+    if not shape.kind.is_valid(data):
+        return _describe_wrong_kind(data, shape.kind, source_text)
+    detail = _validate_text_content(data, shape) or validate_value_size(data, shape)
+    return ShapeViolation(detail) if detail else None
+
+
+def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> ShapeViolation:
+    """Describe a value of another kind; it may be valid with or without quotes."""
+    if kind is FieldKind.TEXT and data is None:
+        return ShapeViolation("must be a text; write quotes.")
+    if kind is FieldKind.TEXT and not isinstance(data, Mapping | list):
+        intended_text = str(data).lower() if isinstance(data, bool) else str(data)
+        return ShapeViolation(f'must be a text; write "{source_text or intended_text}", with quotes.', intended_text)
+    if not isinstance(data, str):
+        return ShapeViolation(f"must be {kind.value}.")
+    if kind.is_valid(_parse_unquoted_scalar(data)):
+        return ShapeViolation(f"must be {kind.value}; write {data}, without quotes.")
+    return ShapeViolation(f'must be {kind.value}, not "{data}".')
+
+
+def _parse_unquoted_scalar(text: str) -> bool | int | None:
+    """Return the flag or the whole number of a text without its quotes; None for neither."""
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.removeprefix("-").isdecimal() else None
+
+
+def validate_value_size(data: Any, shape: FieldShape) -> str:
+    """Return why the size of a value is out of bounds, or "": of a number its value, else its length."""
+    low, high = shape.minimum, shape.maximum
+    is_number = FieldKind.NUMBER.is_valid(data)
+    if (low is None and high is None) or (shape.kind is FieldKind.AMOUNT and not is_number):
+        return ""
+    size = data if is_number else len(data)
+    if (low is None or size >= low) and (high is None or size <= high):
+        return ""
+    if is_number:
+        return f"must be {_describe_size_bounds(low, high, size)}, not {size}."
+    unit = "characters" if isinstance(data, str) else "items"
+    return f"must have {_describe_size_bounds(low, high, size)} {unit}, not {size}."
+
+
+def _describe_size_bounds(low: int | None, high: int | None, size: int) -> str:
+    """Describe the bounds. Bounds of integer types are only mentioned if they are exceeded."""
+    is_natural = high is None or high in _NATURAL
+    if low is not None and is_natural and size < low:
+        return f"{low} or more"
+    return f"at most {high}" if low is None or is_natural else f"{low} to {high}"
+
+
+def _validate_text_content(data: Any, shape: FieldShape) -> str:
+    """Return why a value is not among the choices, does not match, or has an invalid form."""
+    if shape.choices and data not in shape.choices:
+        choice_list = ", ".join(choice for choice in shape.choices if choice)
+        return f'is "{data}"; it must be one of {choice_list}.{suggest_name(data, shape.choices)}'
+    if shape.pattern and isinstance(data, str) and not re.fullmatch(shape.pattern, data, re.ASCII):
+        is_amount = shape.kind is FieldKind.AMOUNT and data.isdecimal()
+        number_hint = f", or a number, without quotes: {data}" if is_amount else ""
+        return f'is "{data}"; it must match {shape.pattern}{number_hint}.'
+    reason = shape.check_form(data) if shape.check_form is not None else ""
+    return f'is "{data}": {reason}.' if reason else ""
+
+
+# --- lenient access: values of another kind count as absent --------------------------------------
+
+
+def get_value(data: Any, *path: PathStep) -> Any:
+    """Return the value at a path, or None."""
+    return get_part(data, path)
+
+
+def get_mapping(data: Any, *path: PathStep) -> Mapping[str, Any]:
+    """Return the mapping at a path."""
+    value = get_value(data, *path)
+    return value if isinstance(value, Mapping) else {}
+
+
+def get_list(data: Any, *path: PathStep) -> list[Any]:
+    """Return the items of the list at a path."""
+    value = get_value(data, *path)
+    return value if isinstance(value, list) else []
+
+
+def list_mappings(data: Any, *path: PathStep) -> list[Mapping[str, Any]]:
+    """Return the items of the list at a path that are mappings."""
+    return [item for item in get_list(data, *path) if isinstance(item, Mapping)]
+
+
+def list_objects(data: Any, *path: PathStep) -> list[dict[str, Any]]:
+    """Return the items of the list at a path that are dictionaries, to be changed in place."""
+    return [item for item in get_list(data, *path) if isinstance(item, dict)]
+
+
+def get_text(data: Any, *path: PathStep) -> str:
+    """Return the text at a path."""
+    value = get_value(data, *path)
+    return value if isinstance(value, str) else ""
+
+
+def list_texts(data: Any, *path: PathStep) -> list[str]:
+    """Return the items of the list at a path that are texts."""
+    return [item for item in get_list(data, *path) if isinstance(item, str)]

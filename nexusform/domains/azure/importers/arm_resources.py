@@ -1,0 +1,261 @@
+"""Azure Resource Manager documents: ids, times and lists of resources. `az ... list` prints a bare list with
+`properties` flattened into each item; the REST API returns `{"value": [{..., "properties": {...}}],
+"nextLink": ...}`. Both forms are read alike. The age of an export is its newest recorded change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.documents.field_validation import FieldKind, get_text, get_value
+from nexusform.documents.times import parse_time
+from nexusform.json_data.plain_data import Path
+
+SHAPE: Final = "unexpected-shape"
+MAX_NUMBER: Final = 10**9
+# Path in the finding for a document without a list.
+_TOP_LEVEL: Final[Path] = ("top level",)
+
+
+def normalize_id(arm_id: str) -> str:
+    """Return an ARM id in lower case without a trailing slash, for comparison."""
+    return arm_id.strip().rstrip("/").lower()
+
+
+def extract_name(arm_id: str) -> str:
+    """Return the last segment of an ARM id."""
+    return arm_id.strip().rstrip("/").rpartition("/")[2]
+
+
+class ArmItem:
+    """One JSON object of a document, read field by field. A field of the wrong type adds a finding with its
+    JSON path and reads as absent, like an explicit null. `properties` take precedence over fields next to
+    them.
+    """
+
+    __slots__ = ("_fields", "_findings", "_properties", "file", "path")
+
+    def __init__(self, file: str, path: Path, fields: Mapping[str, Any], findings: list[Problem]) -> None:
+        self.file = file
+        self.path = path
+        self._fields = fields
+        self._findings = findings
+        self._properties: Mapping[str, Any] = {}
+        properties = fields.get("properties")
+        if isinstance(properties, Mapping):
+            self._properties = properties
+        elif properties is not None:
+            self._report_wrong_type("properties", "an object", properties)
+
+    def build_path(self, key: str) -> Path:
+        """Return the path of a field in the document."""
+        inside = ("properties", key) if key in self._properties else (key,)
+        return (*self.path, *inside)
+
+    def report(self, key: str, kind: str, detail: str, severity: Severity = Severity.ERROR) -> None:
+        """Add a finding about a field."""
+        self._findings.append(Problem(self.build_path(key), kind, detail, severity, file=self.file))
+
+    def read_value(self, key: str) -> Any:
+        """Return the raw value of a field, None if absent."""
+        if key in self._properties:
+            return self._properties[key]
+        return self._fields.get(key)
+
+    def read_text(self, key: str) -> str | None:
+        """Return a string field, None if absent or empty."""
+        value = self.read_value(key)
+        if value is None or _is_text(value):
+            return value or None
+        self._report_wrong_type(key, "a string", value)
+        return None
+
+    def read_required_text(self, key: str) -> str | None:
+        """Return a string field; add a finding if it is absent."""
+        value = self.read_text(key)
+        if value is None and (self.read_value(key) is None or self.read_value(key) == ""):
+            self.report(key, "missing-field", f'"{key}" is missing.')
+        return value
+
+    def read_number(self, key: str) -> int | None:
+        """Return a whole number from 0 to MAX_NUMBER, None if absent."""
+        value = self.read_value(key)
+        if value is None:
+            return None
+        if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_NUMBER:
+            value = int(value)
+        if not FieldKind.WHOLE.is_valid(value) or not 0 <= value <= MAX_NUMBER:
+            self._report_wrong_type(key, "a whole number, 0 or more", value)
+            return None
+        return int(value)
+
+    def read_required_number(self, key: str) -> int | None:
+        """Return a whole number; add a finding if it is absent."""
+        value = self.read_number(key)
+        if value is None and self.read_value(key) is None:
+            self.report(key, "missing-field", f'"{key}" is missing.')
+        return value
+
+    def read_texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of strings, () if absent."""
+        value = self.read_value(key)
+        if value is None:
+            return ()
+        if not FieldKind.LIST.is_valid(value) or not all(_is_text(part) for part in value):
+            self._report_wrong_type(key, "a list of strings", value)
+            return ()
+        return tuple(value)
+
+    def read_object(self, key: str) -> ArmItem | None:
+        """Return an object field as an item, None if absent."""
+        value = self._read_field_of_type(key, FieldKind.OBJECT, "an object")
+        return None if value is None else ArmItem(self.file, self.build_path(key), value, self._findings)
+
+    def read_objects(self, key: str) -> list[ArmItem]:
+        """Return a list of objects as items, [] if absent."""
+        value = self._read_field_of_type(key, FieldKind.LIST, "a list of objects")
+        return _wrap_objects(self.file, self.build_path(key), value or [], self._findings)
+
+    def _read_field_of_type(self, key: str, shape: FieldKind, expected: str) -> Any:
+        """Return a field of the expected shape; otherwise add a finding and return None."""
+        value = self.read_value(key)
+        if value is None or shape.is_valid(value):
+            return value
+        self._report_wrong_type(key, expected, value)
+        return None
+
+    def is_equal(self, other: ArmItem) -> bool:
+        """Return True if both items have the same fields."""
+        return self._fields == other._fields
+
+    def merge_properties(self, file: str, path: Path, properties: Mapping[str, Any]) -> ArmItem:
+        """Return a copy at another path with these properties merged over its own."""
+        merged = {**self._fields, "properties": {**self._properties, **properties}}
+        return ArmItem(file, path, merged, self._findings)
+
+    def _report_wrong_type(self, key: str, expected: str, value: Any) -> None:
+        """Add a finding about a field of the wrong type."""
+        self.report(key, SHAPE, f"{expected} is needed here, not {describe_type(value)}.")
+
+
+# Keys of lists: REST pages, Resource Graph, ARM templates, kubectl.
+_LIST_KEYS: Final = ("value", "data", "resources", "items")
+_NEXT_PAGE_KEYS: Final = ("nextLink", "skip_token", "$skipToken", "skipToken")
+INCOMPLETE: Final = "incomplete-list"
+
+
+def read_resources(
+    file: str, document: Any, findings: list[Problem], path: Path = (), *, has_next_page: bool = False
+) -> list[ArmItem]:
+    """Read the resources of a document in any form; a single resource (`az ... show`) counts as a list of
+    one. Pages joined to one list are read in turn. `has_next_page`: the next page follows in the same list.
+    """
+    if isinstance(document, list):
+        return _read_list_entries(file, path, document, findings)
+    key = _find_list_key(document)
+    if key is not None:
+        if not has_next_page:
+            _warn_of_more_pages(file, document, findings, path)
+        inside = document[key]
+        if isinstance(inside, Mapping) and key == "resources":  # an ARM template with symbolic names
+            inside = list(inside.values())
+        if isinstance(inside, list):
+            return _read_list_entries(file, (*path, key), inside, findings)
+        detail = f"a list is needed here, not {describe_type(inside)}."
+        findings.append(Problem((*path, key), SHAPE, detail, file=file))
+        return []
+    if isinstance(document, Mapping) and "id" in document:
+        return [ArmItem(file, path, document, findings)]
+    parts = [get_value(document, "error", key) for key in ("code", "message")]
+    error_message = ": ".join(part.rstrip(".") for part in parts if _is_text(part))
+    detail = (
+        f"this is an Azure error, not a list of resources: {error_message}."
+        if error_message
+        else f'a list of resources or {{"value": [...]}} is needed, not {describe_type(document)}.'
+    )
+    findings.append(Problem(path or _TOP_LEVEL, SHAPE, detail, file=file))
+    return []
+
+
+def is_resource_list(document: Any) -> bool:
+    """Return True if a document is a list of resources, not a single one (`az ... show`)."""
+    return isinstance(document, list) or _find_list_key(document) is not None
+
+
+def _find_list_key(document: Any) -> str | None:
+    """Return the key of the resource list in a document, None if it has none."""
+    if not isinstance(document, Mapping) or "id" in document:
+        return None
+    return next((key for key in _LIST_KEYS if key in document), None)
+
+
+def _read_list_entries(file: str, path: Path, values: list[Any], findings: list[Problem]) -> list[ArmItem]:
+    """Read the entries of a list; an entry may be a page of its own."""
+    items: list[ArmItem] = []
+    for index, value in enumerate(values):
+        entry_path = (*path, index)
+        if isinstance(value, list) or _find_list_key(value) is not None:
+            items += read_resources(file, value, findings, entry_path, has_next_page=index + 1 < len(values))
+        else:
+            items += _wrap_objects(file, path, [value], findings, index)
+    return items
+
+
+def _warn_of_more_pages(file: str, document: Mapping[str, Any], findings: list[Problem], path: Path) -> None:
+    """Add a warning if a list links to a further page."""
+    key = next((key for key in _NEXT_PAGE_KEYS if document.get(key)), None)
+    if key is not None:
+        detail = (
+            "this is one page of several. Capture the list with `az` (it reads all pages), or join all "
+            "pages in one file."
+        )
+        findings.append(Problem((*path, key), INCOMPLETE, detail, Severity.WARNING, file=file))
+
+
+def _wrap_objects(file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0) -> list[ArmItem]:
+    """Wrap the objects of a list as items numbered from `first`; add a finding for anything else."""
+    items = []
+    for index, value in enumerate(values, first):
+        entry_path = (*path, index)
+        if isinstance(value, Mapping):
+            items.append(ArmItem(file, entry_path, value, findings))
+        else:
+            detail = f"an object is needed here, not {describe_type(value)}."
+            findings.append(Problem(entry_path, SHAPE, detail, file=file))
+    return items
+
+
+def _is_text(value: Any) -> bool:
+    """Return True for a string without unpaired surrogates."""
+    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
+
+
+def describe_type(value: Any) -> str:
+    """Describe the type and value of JSON data for messages."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        if not _is_text(value):
+            return "a string with half a character"
+        text = value if len(value) <= 40 else f"{value[:40]}..."
+        return f'the text "{text}"'
+    if isinstance(value, int | float):
+        text = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "a very large one"
+        return f"the number {text}"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+def find_newest_change_time(items: Iterable[ArmItem]) -> datetime | None:
+    """Find the newest createdAt or lastModifiedAt of the resources."""
+    newest: datetime | None = None
+    for item in items:
+        for key in ("createdAt", "lastModifiedAt"):
+            moment = parse_time(get_text(item.read_value("systemData"), key))
+            if moment is not None and (newest is None or moment > newest):
+                newest = moment
+    return newest

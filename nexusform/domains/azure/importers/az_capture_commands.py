@@ -1,0 +1,311 @@
+"""Capture of a site: the commands, the files of an export directory by kind, and warnings about kinds that
+were not captured. A missing file means unknown; an empty list means none.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.domains.azure.importers.az_documents import ANY, AzResources
+from nexusform.domains.azure.importers.az_records import STANDARD_FILES, AzCluster, AzInventory, StandardFile
+from nexusform.domains.azure.importers.site_separation import BASE_KINDS
+from nexusform.language.evaluation_run import FileProblem
+
+_SAFE_WORD: Final = re.compile(r"[A-Za-z0-9_./:@%+=-]+")
+
+_SCRIPT: Final = """\
+#!/usr/bin/env bash
+# Captures an Operator Nexus site for nexusform. Reads only; needs `az login` and the extension networkcloud.
+set -euo pipefail
+DIRECTORY={directory}
+LOCATION={location}
+mkdir -p "$DIRECTORY"
+cd "$DIRECTORY"
+
+# Keep only the sites at one extended location of the subscription.
+kept() {{ if [ -n "$LOCATION" ]; then echo "[?extendedLocation.name=='$LOCATION']"; else echo "[]"; fi; }}
+
+date -u +%Y-%m-%dT%H:%M:%SZ > exported_at
+az networkcloud cluster list --output json > clusters.json
+az networkcloud rack list --query "$(kept)" --output json > racks.json
+az networkcloud baremetalmachine list --query "$(kept)" --output json > bare_metal_machines.json
+az networkcloud virtualmachine list --query "$(kept)" --output json > virtual_machines.json
+az networkcloud kubernetescluster list --query "$(kept)" --output json > kubernetes_clusters.json
+az networkcloud racksku list --output json > rack_skus.json
+
+# Addresses, storage and versions.
+az networkcloud l3network list --query "$(kept)" --output json > l3_networks.json
+az networkcloud l2network list --query "$(kept)" --output json > l2_networks.json
+az networkcloud trunkednetwork list --query "$(kept)" --output json > trunked_networks.json
+az networkcloud storageappliance list --query "$(kept)" --output json > storage_appliances.json
+az networkcloud volume list --query "$(kept)" --output json > volumes.json
+az networkcloud kubernetesversion list --query "$(kept)" --output json > kubernetes_versions.json
+
+# Agent pools are listed cluster by cluster.
+az networkcloud kubernetescluster list --query "$(kept).[name, resourceGroup]" --output tsv |
+  while read -r CLUSTER GROUP; do
+    az networkcloud kubernetescluster agentpool list \\
+      --kubernetes-cluster-name "$CLUSTER" --resource-group "$GROUP" \\
+      --output json > "agent_pools.$CLUSTER.json" < /dev/null
+    # Creation times of nodes. Skip clusters that cannot be reached:
+    # kubectl --context "$CLUSTER" get nodes --output json > "nodes.$CLUSTER.json"
+  done
+"""
+
+
+def build_capture_script(directory: str, location: str) -> str:
+    """Build a shell script that captures a site; `location` "" captures the whole subscription."""
+    return _SCRIPT.format(directory=_quote(directory), location=_quote(location))
+
+
+def _quote(text: str) -> str:
+    """Quote a word for the shell."""
+    return text if _SAFE_WORD.fullmatch(text) else "'" + text.replace("'", "'\\''") + "'"
+
+
+# --- the files of a directory -------------------------------------------------------------------
+
+
+# Files with other names are read too; the type of each resource gives its kind.
+_EXPORT_SUFFIXES: Final = (".json", ".jsonl", ".yaml", ".yml")
+# Configuration files in the same directory.
+_CONFIGURATION_SUFFIXES: Final = (".nf.json", ".nfvars.json", ".tf.json", ".tfvars.json")
+
+
+class AzExport(Struct, frozen=True):
+    """Documents of an export by kind, and the files that could not be read."""
+
+    documents: dict[str, list[tuple[str, bytes]]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def read_file(self, read: Callable[[str], bytes], name: str, kind: str, argument: tuple[str, ...] = ()) -> None:
+        """Read one file; `argument` is the path of the argument that names it."""
+        try:
+            content = read(name)
+        except FileProblem as problem:
+            self.problems.append(Problem(argument, "unreadable-file", str(problem)))
+            return
+        self.documents.setdefault(kind, []).append((name, content))
+
+
+def read_export_directory(directory: str, names: Iterable[str], read: Callable[[str], bytes]) -> AzExport:
+    """Read every file of an export directory. `names` are the files in the directory; `read` may raise
+    FileProblem. Racks and machines must be in files of their own, in a file of mixed kinds, or in the
+    definition of a Nexus cluster.
+    """
+    export = AzExport()
+    base = directory.rstrip("/") or "/"
+    for name in sorted(names):
+        kind = _find_file_kind(name)
+        if kind is not None:
+            export.read_file(read, f"{base}/{name}", kind, ("directory",))
+    documents = set(export.documents)
+    is_planned = "clusters" in documents and documents.isdisjoint({"racks", "bare_metal_machines"})
+    if ANY not in documents and not is_planned and not export.problems:
+        missing = [standard for standard in STANDARD_FILES if standard.is_required and standard.kind not in documents]
+        export.problems.extend(_build_missing_file_problem(directory, standard) for standard in missing)
+    return export
+
+
+def is_export_file(name: str) -> bool:
+    """Return True for a standard file name of an export."""
+    return _find_file_kind(name) not in (None, ANY)
+
+
+def find_irregular_files(directory: str, names: Sequence[str], exists: Callable[[str], bool]) -> Iterator[str]:
+    """Find export files that are directories, pipes or other special files. `names` are the files in the
+    directory; `exists` raises FileProblem for a special file.
+    """
+    base = directory.rstrip("/") or "/"
+    for standard in STANDARD_FILES:
+        if standard.name not in names:
+            try:
+                exists(f"{base}/{standard.name}")
+            except FileProblem:
+                yield standard.name
+
+
+def _find_file_kind(name: str) -> str | None:
+    """Find the kind of a file by its name (also `agent_pools.core.json`); return ANY for other names, None
+    for files that are not read.
+    """
+    if name.endswith(_CONFIGURATION_SUFFIXES) or not (name.endswith(_EXPORT_SUFFIXES) or name == "exported_at"):
+        return None
+    stem = name.rpartition(".")[0] or name
+    for standard in STANDARD_FILES:
+        kind = standard.name.partition(".")[0]
+        if stem == kind or (standard.has_several_files and stem.startswith(f"{kind}.")):
+            return standard.kind
+    return ANY
+
+
+def _build_missing_file_problem(directory: str, standard: StandardFile) -> Problem:
+    return Problem(
+        ("directory",),
+        "missing-file",
+        f'There is no file "{standard.name}" in "{directory}" (a path is relative to where the '
+        'command runs; in a module write "${path.module}/..."). Capture it with: '
+        f"{standard.command} > {standard.name}",
+    )
+
+
+# --- kinds not captured ------------------------------------------------------------------------
+
+
+NOT_CAPTURED: Final = "not-captured"
+VMS_NOT_CAPTURED: Final = "vms-not-captured"  # capacity of unknown VMs counts as free
+_TIMES_NOT_CAPTURED: Final = "creation-times-not-captured"
+_MAX_NAMES: Final = 4
+_FILES: Final = {standard.kind: standard for standard in STANDARD_FILES}
+
+# Kinds that run on machines: plural, and consequence if not captured.
+WORKLOAD_KINDS: Final = {
+    "kubernetes_clusters": ("Kubernetes clusters", "the capacity of their nodes counts as free"),
+    "virtual_machines": ("virtual machines", "their capacity counts as free"),
+}
+
+
+def build_capture_command(kind: str) -> str:
+    """Build the command that captures a kind into its file."""
+    standard = _FILES[kind]
+    return f"{standard.command} > {standard.name}"
+
+
+CAPTURE_NODES: Final = (
+    f"Capture them with: {build_capture_command('kubernetes_clusters')} (where there are none, nodes is an empty list)."
+)
+
+
+def find_missing_base_kinds(items: AzResources) -> list[Problem]:
+    """Find errors for racks and machines missing in the export. A planned Nexus cluster defines both."""
+    missing = [
+        kind
+        for kind in BASE_KINDS
+        if not items.list_resources(kind) and kind not in items.listed_kinds | items.unreadable_kinds
+    ]
+    if len(missing) == len(BASE_KINDS) and items.list_resources("clusters"):
+        return []
+    return [
+        Problem(
+            (),
+            "missing-file",
+            f"No file of the export holds {kind.replace('bare_metal', 'bare-metal').replace('_', ' ')}. "
+            f"A site cannot be read without them. Capture them with: {build_capture_command(kind)}",
+        )
+        for kind in missing
+    ]
+
+
+def find_uncaptured_kind_warnings(
+    items: AzResources, inventories: Sequence[AzInventory], *, numbers_nodes: bool = True
+) -> Iterator[Problem]:
+    """Find warnings about other missing kinds if the site has machines. `numbers_nodes`: the reader numbers
+    nodes, so creation times matter.
+    """
+    if not any(inventory.machines for inventory in inventories) or not items.list_resources("bare_metal_machines"):
+        return
+    for kind, (plural, consequence) in WORKLOAD_KINDS.items():
+        is_contradicted = kind == "kubernetes_clusters" and items.unlisted_clusters
+        if kind not in items.listed_kinds and not is_contradicted:
+            yield from _find_missing_workloads(kind, plural, consequence, items)
+    clusters = list(chain.from_iterable(inventory.clusters for inventory in inventories))
+    if items.unlisted_clusters:
+        yield _build_warning(describe_missing_clusters(items.unlisted_clusters), VMS_NOT_CAPTURED)
+    without_pools = [cluster for cluster in clusters if not cluster.has_pool_list]
+    if without_pools:
+        yield _build_warning(_describe_missing_pools(without_pools))
+    without_nodes = [cluster for cluster in clusters if not cluster.has_node_list]
+    if without_nodes:
+        yield _build_warning(
+            f"{describe_missing_nodes(without_nodes)} Their machines are unknown and their capacity "
+            f"counts as free. {CAPTURE_NODES}",
+            VMS_NOT_CAPTURED,
+        )
+    without_times = [cluster for cluster in clusters if numbers_nodes and _has_nodes_without_time(cluster)]
+    if without_times:
+        total = len(clusters)
+        names = format_first_items([cluster.name for cluster in without_times], _MAX_NAMES)
+        missing_times = (
+            f"Creation times of nodes are unknown for {len(without_times):,} of {format_count(total, 'cluster')} "
+            f"({names}): numbers follow their names, and the creation order is unknown. For reachable "
+            f"clusters run: kubectl --context {shlex.quote(without_times[0].name)} get nodes --output json > "
+            f"{shlex.quote(f'nodes.{without_times[0].name}.json')}"
+        )
+        yield _build_warning(missing_times, _TIMES_NOT_CAPTURED)
+
+
+def describe_missing_clusters(names: Sequence[str]) -> str:
+    """Describe clusters known only from their agent pools."""
+    themselves = select_word_form(len(names), "that cluster itself", "those clusters themselves")
+    return (
+        f"The agent pools of {format_first_items(names, _MAX_NAMES)} were captured, but not {themselves}: the "
+        "list of clusters is incomplete. Capacity of unknown nodes counts as free. Capture all "
+        f"clusters with: {build_capture_command('kubernetes_clusters')} (for a deleted cluster, delete "
+        "its file of agent pools)."
+    )
+
+
+def _find_missing_workloads(kind: str, plural: str, consequence: str, items: AzResources) -> Iterator[Problem]:
+    """Find warnings about a kind of workload captured in part or not at all."""
+    command = build_capture_command(kind)
+    if not items.list_resources(kind):
+        name = _FILES[kind].name
+        yield _build_warning(
+            f"The export has no list of {plural} ({name}): none is read and {consequence}. Capture them "
+            f"with: {command} (where there are none, that is an empty list).",
+            VMS_NOT_CAPTURED,
+            brief=f"{plural}: not captured; {consequence}: {command}",
+        )
+    elif kind not in items.incomplete_kinds:  # a truncated list has a finding of its own
+        yield _build_warning(
+            f"The export contains single {plural}, but no list of them. Capacity of others counts as "
+            f"free. Capture them with: {command}",
+            VMS_NOT_CAPTURED,
+            brief=f"{plural}: some are not captured; their capacity counts as free: {command}",
+        )
+
+
+def _describe_missing_pools(clusters: Sequence[AzCluster]) -> str:
+    names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
+    clause = select_word_form(len(clusters), "it was", "they were")
+    return (
+        f"The agent pools of {format_count(len(clusters), 'cluster')} were not captured ({names}). "
+        f"Their mode, zones, labels and taints are taken from when {clause} created, or else from their "
+        "nodes. Pools with other values would be re-placed by a plan after the import. Capture them "
+        f"for each cluster: {build_pool_command(clusters[0])}"
+    )
+
+
+def describe_missing_nodes(clusters: Sequence[AzCluster]) -> str:
+    """Return the start of a message about clusters without captured nodes."""
+    names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
+    return f"The nodes of {format_count(len(clusters), 'cluster')} were not captured ({names}):"
+
+
+def build_pool_command(cluster: AzCluster) -> str:
+    """Build the command that captures the agent pools of a cluster."""
+    parts = cluster.id.split("/")
+    lowered = [part.lower() for part in parts]
+    group_index = lowered.index("resourcegroups") + 1 if "resourcegroups" in lowered[:-1] else 0
+    group = shlex.quote(parts[group_index]) if group_index else "RESOURCE_GROUP"
+    standard = _FILES["agent_pools"]
+    command = standard.command.replace("RESOURCE_GROUP", group).replace("CLUSTER", shlex.quote(cluster.name))
+    return f"{command} > {shlex.quote(f'agent_pools.{cluster.name}.json')}"
+
+
+def _has_nodes_without_time(cluster: AzCluster) -> bool:
+    """Return True if a pool has several nodes without a creation time."""
+    untimed = [node.pool for node in cluster.nodes if node.created_at is None]
+    return len(untimed) > len(set(untimed))
+
+
+def _build_warning(detail: str, kind: str = NOT_CAPTURED, *, brief: str = "") -> Problem:
+    return Problem((), kind, detail, Severity.WARNING, brief=brief)

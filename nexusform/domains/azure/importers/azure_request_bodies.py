@@ -1,0 +1,150 @@
+"""Azure request bodies of clusters, pools and VMs; the inverse of az_import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+
+# Page size in bytes and in Azure notation, largest first.
+_PAGE_SIZES: Final = {"hugepages-1Gi": (2**30, "1G"), "hugepages-2Mi": (2**21, "2M")}
+
+
+def build_cluster_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the `properties` of a cluster, with its initial agent pools."""
+    plane = values["control_plane"]
+    version = values.get("kubernetes_version")
+    pools = {name: build_new_pool_properties(pool) for name, pool in list_pools(values)}
+    return {
+        **({"kubernetesVersion": version} if version else {}),
+        "controlPlaneNodeConfiguration": {
+            "count": plane["count"],
+            "vmSkuName": plane["vm_sku_name"],
+            **_build_zones(plane),
+        },
+        "initialAgentPoolConfigurations": [{"name": name, **body} for name, body in pools.items()],
+    }
+
+
+def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """List the pools of a cluster in the order of their blocks."""
+    pools = values.get("agent_pool") or {}
+    for name in values.get("agent_pool_order") or sorted(pools):
+        if name in pools:
+            yield name, pools[name]
+
+
+def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the `properties` of an agent pool, given as a block (`count`) or a resource (`node_count`)."""
+    labels, taints = values.get("labels") or {}, values.get("taint") or []
+    settings = values.get("upgrade_settings") or {}
+    upgrade = {
+        "maxSurge": settings.get("max_surge"),
+        "maxUnavailable": settings.get("max_unavailable"),
+        "drainTimeout": settings.get("drain_timeout"),
+    }
+    body: dict[str, Any] = {
+        "count": values["count"] if "count" in values else values["node_count"],
+        "mode": values.get("mode") or "User",
+        "vmSkuName": values["vm_sku_name"],
+        **_build_zones(values),
+    }
+    if labels:
+        body["labels"] = [{"key": key, "value": labels[key]} for key in sorted(labels)]
+    if taints:
+        body["taints"] = [
+            {"key": taint["key"], "value": f"{taint.get('value') or ''}:{taint['effect']}"} for taint in taints
+        ]
+    if settings:
+        body["upgradeSettings"] = {name: value for name, value in upgrade.items() if value is not None}
+    return body
+
+
+def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the `properties` of a new pool, with the hugepages of its nodes: one size, accepted on creation only."""
+    declared = (values.get("kubelet") or {}).get("extended_resources") or {}
+    body = build_pool_properties(values)
+    for name, (size, azure_size) in _PAGE_SIZES.items():
+        amounts = declared.get(name)
+        count = sum(map(_parse_bytes, amounts if isinstance(amounts, list) else [amounts])) // size
+        if count:
+            return {**body, "agentOptions": {"hugepagesCount": count, "hugepagesSize": azure_size}}
+    return body
+
+
+def _parse_bytes(amount: Any) -> int:
+    quantity = parse_quantity(str(amount)) if amount is not None else None
+    return 0 if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.round_to_units()
+
+
+def build_vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the `properties` of a VM without placement hints."""
+    disk = {"createOption": "Ephemeral", "deleteOption": "Delete", "diskSizeGB": values["disk_gib"]}
+    return {"cpuCores": values["cpu_cores"], "memorySizeGB": values["memory_gib"], "storageProfile": {"osDisk": disk}}
+
+
+def build_placement_hints(values: Mapping[str, Any], resource_id: Callable[[str], Any]) -> list[dict[str, Any]]:
+    """Build the placement hints of a VM; `resource_id` maps a nexusform id to the value to write."""
+    return [
+        {
+            "hintType": hint["hint_type"],
+            "resourceId": resource_id(str(hint["resource_id"])),
+            "schedulingExecution": hint["scheduling_execution"],
+            "scope": hint["scope"],
+        }
+        for hint in values.get("placement_hint") or []
+    ]
+
+
+def _build_zones(values: Mapping[str, Any]) -> dict[str, Any]:
+    zones = values.get("availability_zones")
+    return {"availabilityZones": sorted(zones)} if zones else {}
+
+
+def read_opaque_body(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the opaque body of an azure block, {} if absent or unknown."""
+    body = (values.get("azure") or {}).get("body")
+    return dict(body) if isinstance(body, Mapping) else {}
+
+
+# --- merge and comparison of bodies ---------------------------------------------------------------
+
+
+def merge_bodies(base: Any, overlay: Any) -> Any:
+    """Merge one body over another; objects merge recursively, everything else is replaced."""
+    if isinstance(base, Mapping) and isinstance(overlay, Mapping):
+        return {**base, **{name: merge_bodies(base.get(name), part) for name, part in overlay.items()}}
+    return overlay
+
+
+def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a body that differs from the previous one, recursively."""
+    previous = before if isinstance(before, Mapping) else {}
+    changed: dict[str, Any] = {}
+    for name, part in after.items():
+        if name in previous and previous[name] == part:
+            continue
+        changed[name] = diff_request_bodies(previous.get(name), part) if isinstance(part, Mapping) else part
+    return changed
+
+
+def has_requested_values(observed: Any, requested: Any) -> bool:
+    """Return True if the observed value contains everything requested; lists compare without order."""
+    if isinstance(requested, Mapping):
+        return isinstance(observed, Mapping) and all(
+            has_requested_values(observed.get(name), part) for name, part in requested.items()
+        )
+    if isinstance(requested, list):
+        return (
+            isinstance(observed, list)
+            and len(observed) == len(requested)
+            and all(_contains_requested_value(observed, element) for element in requested)
+        )
+    if not requested and not observed:
+        return requested == observed or requested is None or observed is None
+    return bool(observed == requested)
+
+
+def _contains_requested_value(observed: list[Any], requested: Any) -> bool:
+    return any(has_requested_values(element, requested) for element in observed)

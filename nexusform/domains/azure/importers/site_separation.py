@@ -1,0 +1,202 @@
+"""Resources of a subscription, split by Operator Nexus instance. An instance is identified by its extended
+location (custom location). Its name is that of its Nexus cluster (clusterId of machines, racks, Kubernetes
+clusters and VMs), else of the location. A site in state keeps its recorded name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.documents.field_validation import get_text
+from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, normalize_id
+from nexusform.domains.azure.importers.az_documents import NODES, AzResources
+from nexusform.domains.azure.importers.az_records import AzSite
+
+DEFAULT_NAME: Final = "site"
+_SHARED_KINDS: Final = (NODES, "rack_skus")  # read with every site
+BASE_KINDS: Final = ("racks", "bare_metal_machines")  # required for every site
+_MAX_NAMES: Final = 4
+# Field with the parent's id, for kinds of resources without a site of their own.
+_PARENTS: Final = (("bare_metal_machines", "rackId", "racks"),)
+
+
+def split_by_site(items: AzResources, before: AzResources | None = None) -> dict[str, AzResources]:
+    """Split resources by site name. Resources without a site belong to the only one. Names are those of `before`."""
+    names = _collect_location_names(items)
+    default_name = DEFAULT_NAME
+    if before is not None:
+        names |= _collect_location_names(before)
+        default_name, *further_names = split_by_site(before) or (DEFAULT_NAME,)
+        default_name = DEFAULT_NAME if further_names else default_name
+    racks = _find_rack_sites(items, names)
+    sites: dict[str, dict[str, list[ArmItem]]] = {}
+    unassigned: list[tuple[str, ArmItem]] = []
+    site_of: dict[str, str] = {}  # id key of a rack or cluster -> its site
+    for kind, item in _list_parents_first(items):
+        site = _find_site(kind, item, names, site_of) or racks.get(normalize_id(str(item.read_value("id") or "")))
+        if site is None:
+            unassigned.append((kind, item))
+            continue
+        sites.setdefault(site, {}).setdefault(kind, []).append(item)
+        arm_id = item.read_value("id")
+        if isinstance(arm_id, str):
+            site_of[normalize_id(arm_id)] = site
+    _assign_resources_without_site(unassigned, sites, default_name)
+    shared = {kind: items.list_resources(kind) for kind in _SHARED_KINDS}
+    return {name: replace(items, by_kind={**site_resources, **shared}) for name, site_resources in sites.items()}
+
+
+def select_site(items: AzResources, name: str | None) -> tuple[AzResources, list[Problem]]:
+    """Select the resources of the named site or the only one; return a problem if the choice is open. Lists
+    of workloads and Nexus clusters cover a whole subscription, so sites without racks and machines do not
+    count if others have some.
+    """
+    sites = split_by_site(items)
+    candidates = [
+        site_name for site_name, site_items in sites.items() if any(map(site_items.list_resources, BASE_KINDS))
+    ]
+    candidates = candidates or [
+        site_name for site_name, site_items in sites.items() if site_items.list_resources("clusters")
+    ]
+    if name in candidates or (name is None and len(candidates) == 1):
+        return sites[name if name is not None else candidates[0]], []
+    if name is None and not candidates:
+        return items, []
+    choice = format_first_items(sorted(candidates), _MAX_NAMES)
+    detail = (
+        f"The export holds {format_count(len(candidates), 'site')} ({choice}). Select one of them."
+        if name is None
+        else f'The export does not contain the site "{name}", but {choice or "no site"}.'
+    )
+    return replace(items, by_kind={}), [Problem(("site",), "ambiguous-site", detail)]
+
+
+def _assign_resources_without_site(
+    unassigned: list[tuple[str, ArmItem]], sites: dict[str, dict[str, list[ArmItem]]], default: str
+) -> None:
+    """Assign resources without a site to the only one; with several sites, skip and report them."""
+    if len(sites) <= 1:
+        site_name = next(iter(sites), default)
+        for kind, item in unassigned:
+            sites.setdefault(site_name, {}).setdefault(kind, []).append(item)
+        return
+    for _, item in unassigned:
+        item.report(
+            "extendedLocation",
+            "unknown-site-assignment",
+            f'"{item.read_value("name")}" has no extendedLocation and no clusterId, and the export '
+            f"contains {len(sites)} sites: it is ignored.",
+            Severity.WARNING,
+        )
+
+
+def _list_parents_first(items: AzResources) -> Iterator[tuple[str, ArmItem]]:
+    """List the resources of sites with their kind, parents before children."""
+    first = ("clusters", "racks", "kubernetes_clusters")
+    other_kinds = (kind for kind in items.by_kind if kind not in (*first, *_SHARED_KINDS))
+    for kind in (*first, *other_kinds):
+        for item in items.list_resources(kind):
+            yield kind, item
+
+
+def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_of: Mapping[str, str]) -> str | None:
+    """Find the site of a resource by its location, cluster, parent or owning cluster."""
+    if kind == "clusters":
+        return item.read_text("name")
+    location = _read_location(item)
+    if location:
+        return names[location]
+    cluster = item.read_text("clusterId")
+    if cluster:
+        return extract_name(cluster)
+    for child_kind, field, _ in _PARENTS:
+        parent = item.read_text(field) if kind == child_kind else None
+        if parent and normalize_id(parent) in site_of:
+            return site_of[normalize_id(parent)]
+    owner = normalize_id(str(item.read_value("id") or "")).rpartition("/")[0].rpartition("/")[0]
+    return site_of.get(owner)
+
+
+def _find_rack_sites(items: AzResources, names: Mapping[str, str]) -> dict[str, str]:
+    """Find the site of each rack from its machines, by the rack's id key."""
+    sites: dict[str, str] = {}
+    for machine in items.list_resources("bare_metal_machines"):
+        rack_id = machine.read_text("rackId")
+        site = _find_site("", machine, names, {})
+        if rack_id and site:
+            sites[normalize_id(rack_id)] = site
+    return sites
+
+
+def _read_location(item: ArmItem, field: str = "extendedLocation") -> str:
+    """Return the id key of a resource's extended location, "" without one."""
+    return normalize_id(get_text(item.read_value(field), "name"))
+
+
+def _collect_location_names(items: AzResources) -> dict[str, str]:
+    """Collect the site name of each extended location: that of its Nexus cluster, else its own."""
+    clusters: dict[str, str] = {}
+    own_names: dict[str, str] = {}
+    for kind, kind_items in items.by_kind.items():
+        for item in kind_items:
+            name, cluster = item.read_value("name"), item.read_value("clusterId")
+            if kind == "clusters":
+                # A Nexus cluster's own location is the manager's; its tenants' is the other one.
+                clusters[_read_location(item, "clusterExtendedLocation")] = str(name)
+                continue
+            location = _read_location(item)
+            own_names[location] = extract_name(location)
+            if isinstance(cluster, str) and cluster:
+                clusters.setdefault(location, extract_name(cluster))
+    names = {**own_names, **clusters}
+    names.pop("", None)
+    return names
+
+
+# --- names recorded in state --------------------------------------------------------------------
+
+
+def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping[str, Any]]) -> tuple[AzSite, ...]:
+    """Rename sites to their recorded names in state. A site with an unrecorded name takes the recorded name
+    of a missing site if it has most of its machines and no other candidate exists.
+    """
+    recorded_machines = collect_machines_by_site(objects)
+    site_names = {site.name for site in sites}
+    candidates: dict[str, list[str]] = {}  # candidate names in state by new name
+    owners: dict[tuple[str, str], list[str]] = {}
+    for site in sites:
+        for machine in site.inventory.machines if site.name not in recorded_machines else ():
+            owners.setdefault((machine.rack, machine.name), []).append(site.name)
+    for name in sorted(recorded_machines.keys() - site_names):
+        counts = Counter(new for machine in recorded_machines[name] for new in owners.get(machine, ()))
+        matches = [new for new, count in counts.items() if 2 * count > len(recorded_machines[name])]
+        if len(matches) == 1:
+            candidates.setdefault(matches[0], []).append(name)
+    names = {new: old[0] for new, old in candidates.items() if len(old) == 1}
+    return tuple(replace(site, name=names.get(site.name, site.name)) for site in sites)
+
+
+def collect_machines_by_site(objects: Iterable[Mapping[str, Any]]) -> dict[str, set[tuple[str, str]]]:
+    """Collect the machines (rack and name) of each site from attributes in state: machines, and hosts of VMs."""
+    machines: dict[str, set[tuple[str, str]]] = {}
+    for attributes in objects:
+        rack_id, parent = attributes.get("rack_id"), attributes.get("kubernetes_cluster_id")
+        if rack_id:
+            site, _, rack = str(rack_id).partition("/")
+            machines.setdefault(site, set()).add((rack, str(attributes.get("name"))))
+            continue
+        site = str(attributes.get("site_id") or parent or "").partition("/")[0]
+        if not site:
+            continue
+        site_machines = machines.setdefault(site, set())
+        nodes = attributes.get("nodes")
+        for vm in (attributes, *(nodes.values() if isinstance(nodes, Mapping) else ())):
+            if vm.get("machine") and vm.get("rack"):
+                site_machines.add((str(vm["rack"]), str(vm["machine"])))
+    return machines

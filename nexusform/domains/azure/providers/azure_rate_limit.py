@@ -1,0 +1,93 @@
+"""Rate limit of requests to a subscription, shared by all processes through a directory. Azure Resource
+Manager counts requests per subscription, shared by all its sites. A sender reserves the next free time slot
+in a locked file and waits for it, so requests are spread evenly over all processes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.files.regular_files import PRIVATE
+from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.network.deadlines import pause_deadline
+
+BUDGET_VARIABLE: Final = "NF_AZURE_REQUESTS"
+_BUDGET_FORMAT: Final = re.compile(r"(\d{1,6}):(.+)")
+_MAX_BYTES: Final = 64  # length of a stored timestamp
+
+
+class RequestRateLimit(Struct, frozen=True):
+    """Maximum number of requests per minute; `directory` holds one file per subscription."""
+
+    requests_per_minute: int
+    directory: str
+    read_time: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+    def wait_for_slot(self, subscription_id: str) -> None:
+        """Wait until the next request may be sent. Raises OSError."""
+        slot_time = self._reserve_time_slot(subscription_id)
+        delay = slot_time - self.read_time()
+        if delay > 0:
+            self.sleep(delay)
+
+    def _reserve_time_slot(self, subscription_id: str) -> float:
+        """Reserve the next free time slot and return its time."""
+        path = Path(self.directory, f"{re.sub(r'[^A-Za-z0-9-]', '_', subscription_id.lower())}.next")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
+        try:
+            if sys.platform != "win32":
+                import fcntl
+
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            text = os.read(descriptor, _MAX_BYTES).decode(errors="replace")
+            now = self.read_time()
+            # A time far in the future is from another clock or damaged.
+            last_slot = float(text) if re.fullmatch(r"\d+\.\d+", text) else 0.0
+            slot_time = max(now, min(last_slot, now + 60.0))
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{slot_time + 60.0 / self.requests_per_minute:.6f}".encode())
+        finally:
+            os.close(descriptor)  # releases the lock
+        return slot_time
+
+
+def read_environment_rate_limit() -> RequestRateLimit | None:
+    """Read NF_AZURE_REQUESTS=N:DIRECTORY, None if unset. Raises ProviderProblem."""
+    text = os.environ.get(BUDGET_VARIABLE, "")
+    if not text:
+        return None
+    match = _BUDGET_FORMAT.fullmatch(text)
+    if match is None or not int(match[1]):
+        raise ProviderProblem(f'{BUDGET_VARIABLE} must be N:DIRECTORY (N requests per minute), not "{text}".')
+    return RequestRateLimit(int(match[1]), match[2])
+
+
+def build_rate_limit_policies(subscription_id: str) -> list[Any]:
+    """Build the SDK pipeline policies for the rate limit; they also apply to retries. Raises ProviderProblem."""
+    environment_budget = read_environment_rate_limit()
+    if environment_budget is None:
+        return []
+    budget: RequestRateLimit = environment_budget
+    from azure.core.pipeline.policies import SansIOHTTPPolicy
+
+    class RateLimitPolicy(SansIOHTTPPolicy[Any, Any]):
+        """Policy that waits for the next time slot."""
+
+        def on_request(self, request: Any) -> None:
+            """Wait before a request is sent."""
+            del request
+            with pause_deadline():
+                budget.wait_for_slot(subscription_id)
+
+    return [RateLimitPolicy()]

@@ -1,0 +1,168 @@
+"""Unfinished and failed changes of an earlier apply, as observed in Azure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from nexusform.diagnostics.phrases import format_count
+from nexusform.domains.azure.providers.azure_changes import POOL, SiteContext, build_azure_changes
+from nexusform.domains.azure.providers.azure_requests import (
+    FAILED_STATES,
+    FINAL_STATES,
+    NODES_MISSING,
+    ArmChange,
+    ArmOperation,
+    build_failure_record,
+    read_provisioning_state,
+    read_status_message,
+)
+from nexusform.domains.azure.providers.azure_subscription import Body, extract_resource_group
+from nexusform.interfaces.plugins import UNFINISHED_KEY, ChangeRequest, ProviderProblem, ReadRequest
+from nexusform.scheduling.racks.vms import CONTROL_PLANE
+
+
+class ChangeProgress(Struct, frozen=True):
+    """Progress of an object's changes: `is_settled` if none is in progress, and the record for state."""
+
+    is_settled: bool = True
+    note: Mapping[str, Any] = {}
+
+
+def determine_progress(
+    request: ReadRequest, observed: Mapping[str, Any], bodies: Sequence[Body], subscription_id: str
+) -> ChangeProgress:
+    """Determine the progress of an earlier apply's changes of an object. `bodies`: its own and those of its parts."""
+    missing_counts = _count_missing_nodes(request.key.type, observed)
+    busy = [body for body in bodies if read_provisioning_state(body) not in FINAL_STATES]
+    if request.planned is None and not request.is_being_deleted:
+        return ChangeProgress(not busy, _update_record(request.unfinished_change or {}, bodies, busy, missing_counts))
+    changes = _build_begun_changes(request, bodies, subscription_id)
+    if busy:
+        return ChangeProgress(is_settled=False, note={UNFINISHED_KEY: _build_progress_record(request, busy, changes)})
+    failure = _find_failure_record(request, bodies, changes, missing_counts)
+    if failure is None:
+        return ChangeProgress()
+    # the object exists
+    return ChangeProgress(is_settled=failure["code"] == NODES_MISSING, note={UNFINISHED_KEY: failure})
+
+
+def _update_record(
+    record: Mapping[str, Any], bodies: Sequence[Body], busy: Sequence[Body], missing_counts: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """Return the update of a recorded change, {} if the record stays."""
+    arm_id = str(record.get("id"))
+    body = next((body for body in bodies if _build_id_key(str(body.get("id"))) == _build_id_key(arm_id)), None)
+    if busy and record.get("in_progress"):
+        return {}
+    if body is None:  # a deleted pool is removed; a missing new pool is visible as drift
+        return {UNFINISHED_KEY: None} if record.get("in_progress") else {}
+    was_in_progress, failure = bool(record.get("in_progress")), _explain_failure(body, missing_counts)
+    # done by any manager; a failed deletion is visible by the object itself
+    if not failure or record.get("going"):
+        return {UNFINISHED_KEY: None}
+    if not was_in_progress:
+        return {}
+    kept_fields = {name: record[name] for name in ("id", "parts", "body")}
+    return {UNFINISHED_KEY: {**kept_fields, "code": failure[0], "times": 1, "words": failure[1], "looked_up": True}}
+
+
+def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return code and message of a failed change, None if it succeeded."""
+    state, names = read_provisioning_state(body), _extract_names_from_id(str(body.get("id")))
+    subject = f"A change from an earlier apply of {'/'.join(names)}"
+    if state in FAILED_STATES:
+        return state, f"{subject} ended {state}: {read_status_message(body) or 'Azure does not say why'}."
+    node_count_text = missing_counts.get(names[1] if len(names) > 1 else CONTROL_PLANE)
+    return (NODES_MISSING, (f"{subject} has ended, and Azure shows {node_count_text}.")) if node_count_text else None
+
+
+def _count_missing_nodes(kind: str, observed: Mapping[str, Any]) -> dict[str, str]:
+    """Describe by pool the present nodes if some are missing: "2 of 4 nodes"."""
+    nodes = observed.get("nodes") or {}
+    present = Counter(str(node["pool"]) for node in nodes.values() if node.get("platform_name"))
+    if not present:  # nodes not captured, or none exist yet
+        return {}
+    if kind == POOL:
+        requested = {str(observed["name"]): observed["node_count"]}
+    else:
+        requested = {CONTROL_PLANE: (observed.get("control_plane") or {}).get("count")}
+        requested |= {name: pool["count"] for name, pool in (observed.get("agent_pool") or {}).items()}
+    return {
+        name: f"{present[name]} of {format_count(count, 'node')}"
+        for name, count in requested.items()
+        if isinstance(count, int) and present[name] < count
+    }
+
+
+# --- after an interrupted apply --------------------------------------------------------------------
+
+
+def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscription_id: str) -> dict[str, ArmChange]:
+    """Build the changes of the interrupted step by id key of their resource."""
+    step = _build_step(request)
+    if request.is_being_deleted or not bodies:
+        return {}
+    context = SiteContext(extract_resource_group(str(bodies[0].get("id"))), {}, lambda object_id: object_id)
+    try:
+        changes = build_azure_changes(step, context)
+    except ProviderProblem:
+        return {}
+    return {_build_id_key(change.target.build_path(subscription_id)): change for change in changes}
+
+
+def _build_step(request: ReadRequest) -> ChangeRequest:
+    return ChangeRequest(
+        request.key,
+        request.address,
+        request.attributes or None,
+        request.planned,
+        unfinished_change=request.unfinished_change,
+    )
+
+
+def _build_progress_record(
+    request: ReadRequest, busy: Sequence[Body], changes: Mapping[str, ArmChange]
+) -> dict[str, Any]:
+    """Build the record of a change in progress."""
+    body = next((candidate for candidate in busy if _build_id_key(str(candidate.get("id"))) in changes), busy[0])
+    arm_id = str(body.get("id"))
+    change = changes.get(_build_id_key(arm_id))
+    verb = "delete" if request.is_being_deleted else "make" if not request.attributes else "change"
+    status = f"{'/'.join(_extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
+    message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
+    record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}
+    if change is not None:
+        record = build_failure_record(arm_id, "", "", change, _build_step(request))
+    extra_fields = {"going": True} if request.is_being_deleted else {}
+    return {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}
+
+
+def _find_failure_record(
+    request: ReadRequest, bodies: Sequence[Body], changes: Mapping[str, ArmChange], missing_counts: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """Find the record of a change that failed or lacks nodes. Changes not visible yet are pending as drift."""
+    from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values
+
+    for body in bodies:
+        arm_id, failure = str(body.get("id")), _explain_failure(body, missing_counts)
+        change = changes.get(_build_id_key(arm_id))
+        if failure is None or change is None or change.verb is ArmOperation.DELETE:
+            continue
+        if change.verb is ArmOperation.CREATE or has_requested_values(body.get("properties"), change.expected or {}):
+            return {**build_failure_record(arm_id, *failure, change, _build_step(request)), "looked_up": True}
+    return None
+
+
+def _build_id_key(arm_id: str) -> str:
+    from nexusform.domains.azure.importers.arm_resources import normalize_id
+
+    return normalize_id(arm_id)
+
+
+def _extract_names_from_id(arm_id: str) -> list[str]:
+    """Return the names in an ARM id: cluster, then pool if any."""
+    return arm_id.rpartition("/providers/")[2].split("/")[2::2]

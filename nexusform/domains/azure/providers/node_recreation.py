@@ -1,0 +1,234 @@
+"""Re-creation of single nodes of a cluster. Azure cannot delete a single node; after its deletion in the
+cluster (`kubectl delete node`) the platform creates a new one. With a directory of kubeconfigs
+(NF_KUBECONFIG_DIR, one file CLUSTER.yaml each) nexusform deletes it, otherwise it prints the commands for an
+operator.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import format_count
+from nexusform.domains.azure.providers.azure_changes import compute_max_unavailable
+from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmClient, ArmOperation, ArmTarget
+from nexusform.files.access_record import read_variable
+from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
+from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest
+from nexusform.network.json_answers import parse_json
+from nexusform.network.web_errors import WebError
+from nexusform.providers.exec_credential_plugin import PluginProblem
+from nexusform.providers.kubeconfig import TRUSTED, KubeconfigProblem, KubeconfigTrust, build_api_client, read_account
+from nexusform.scheduling.racks.vms import CONTROL_PLANE
+
+KUBECONFIGS_VARIABLE: Final = "NF_KUBECONFIG_DIR"
+_NOT_FOUND: Final = 404
+_MERGE_PATCH: Final = "application/merge-patch+json"
+
+
+class NodeRecreation(Struct, frozen=True):
+    """Nodes of one pool to re-create, by platform name: at most `at_once` at a time, then a wait until the
+    pool has `count` nodes on machines again.
+    """
+
+    pool: str
+    names: tuple[str, ...]
+    batch_size: int
+    count: int
+
+
+def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[NodeRecreation]:
+    """Plan the nodes to re-create in a step, without those of re-created pools or clusters."""
+    prior, aim = request.prior or {}, request.final_attributes or request.planned or {}
+    deleted_pools = {change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE}
+    if prior.get("kubernetes_version") != aim.get("kubernetes_version"):
+        return []  # the platform re-creates every node, in its own batches
+    prior_nodes, planned_nodes = prior.get("nodes") or {}, (request.planned or {}).get("nodes") or {}
+    final_nodes = aim.get("nodes") or {}
+    by_pool: dict[str, list[str]] = {}
+    for name, node in prior_nodes.items():
+        if node["pool"] in deleted_pools or not node.get("platform_name") or name not in final_nodes:
+            continue
+        is_recreated = (
+            name not in planned_nodes if request.is_release else _is_newly_placed_node(node, planned_nodes.get(name))
+        )
+        if is_recreated:
+            by_pool.setdefault(node["pool"], []).append(str(node["platform_name"]))
+    return [_build_node_recreation(pool, names, aim) for pool, names in by_pool.items()]
+
+
+def find_recreated_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[str]:
+    """Find the existing nodes with another node in their place in the plan, by platform name."""
+    prior, planned = request.prior or {}, request.planned or {}
+    deleted_pools = {change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE}
+    if prior.get("kubernetes_version") != planned.get("kubernetes_version"):
+        return []
+    planned_nodes = planned.get("nodes") or {}
+    return [
+        str(node["platform_name"])
+        for name, node in (prior.get("nodes") or {}).items()
+        if node.get("platform_name") and name in planned_nodes and node["pool"] not in deleted_pools
+        if planned_nodes[name].get("platform_name") != node["platform_name"]
+    ]
+
+
+def describe_node_deletion() -> str:
+    """Describe for messages how apply re-creates nodes."""
+    if read_variable(KUBECONFIGS_VARIABLE):
+        return f"apply cordons and deletes them without a drain ({KUBECONFIGS_VARIABLE})"
+    return "apply prints the kubectl commands, including drain, and waits until they are done"
+
+
+def _is_newly_placed_node(node: Mapping[str, Any], planned: Mapping[str, Any] | None) -> bool:
+    """Return True if a node without a machine is planned on one."""
+    return bool(not node.get("machine") and planned and planned.get("machine"))
+
+
+def _build_node_recreation(pool: str, names: Sequence[str], aim: Mapping[str, Any]) -> NodeRecreation:
+    nodes = [node for node in (aim.get("nodes") or {}).values() if node["pool"] == pool]
+    values = aim if "kubernetes_cluster_id" in aim else (aim.get("agent_pool") or {}).get(pool, {})
+    return NodeRecreation(pool, tuple(names), max(compute_max_unavailable(values, len(nodes)), 1), len(nodes))
+
+
+def recreate_nodes(
+    arm: ArmClient,
+    cluster: ArmTarget,
+    recreations: Sequence[NodeRecreation],
+    step: ChangeRequest,
+    trust: KubeconfigTrust = TRUSTED,
+) -> None:
+    """Recreate nodes batch by batch and wait for each. Raises ProviderProblem, and StepWaits if an operator
+    is needed and none is present.
+    """
+    for recreation in recreations:
+        requested: frozenset[str] = frozenset()
+        while remaining := _list_remaining_nodes(
+            recreation, existing := _read_pool_nodes(arm, cluster, recreation.pool)
+        ):
+            other_count = sum(
+                bool(node.get("bareMetalMachineId")) for node in existing if _read_name(node) not in remaining
+            )
+            batch = remaining[: recreation.batch_size]
+            if other_count >= recreation.count - len(remaining) and requested.isdisjoint(batch):
+                _delete_nodes(cluster, batch, step, trust)
+                requested = frozenset(batch)
+            verb = "is" if len(remaining) == 1 else "are"
+            arm.wait(None, step, f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to re-create")
+
+
+def _list_remaining_nodes(recreation: NodeRecreation, existing: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = {_read_name(node) for node in existing}
+    return [name for name in recreation.names if name in names]
+
+
+def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapping[str, Any]]:
+    """Read the current nodes of a pool."""
+    body = arm.get_body(cluster)
+    if body is None:
+        raise ProviderProblem(f"{cluster.title} was deleted: Azure does not show it.")
+    nodes = (body.get("properties") or {}).get("nodes") or ()
+    return [node for node in nodes if _read_pool(node) == pool]
+
+
+def _read_name(node: Mapping[str, Any]) -> str:
+    return str(node.get("name"))
+
+
+def _read_pool(node: Mapping[str, Any]) -> str:
+    pool_id = str(node.get("agentPoolId") or "")
+    return pool_id.rpartition("/")[2] if pool_id else CONTROL_PLANE
+
+
+def list_unverified_servers(trust: KubeconfigTrust) -> Iterator[Problem]:
+    """Yield a warning for each kubeconfig for node deletions on an unverified server."""
+    directory = read_variable(KUBECONFIGS_VARIABLE)
+    for path in sorted(Path(directory).glob("*.yaml")) if directory else ():
+        try:
+            detail = read_account([path], trust=trust).explain_unverified_server()
+        except KubeconfigProblem:  # an error of its step
+            continue
+        if detail:
+            yield Problem((), "unverified-server", f"{path.name}: {detail}", Severity.WARNING, brief=path.name)
+
+
+# --- deleting a node -----------------------------------------------------------------------------
+
+
+def _delete_nodes(cluster: ArmTarget, names: Sequence[str], step: ChangeRequest, trust: KubeconfigTrust) -> None:
+    """Delete nodes after a cordon, or print the commands for an operator. Raises StepWaits and ProviderProblem."""
+    directory = read_variable(KUBECONFIGS_VARIABLE)
+    if directory:
+        step.report_progress(StepProgress(message=f"Cordoning and deleting {', '.join(names)}"))
+        _delete_nodes_with_kubeconfig(Path(directory) / f"{cluster.names[0]}.yaml", names, trust)
+        return
+    message = f"Azure does not delete single nodes. To re-create it, delete it in {cluster.title}:\n" + "\n".join(
+        _build_node_deletion_commands(cluster.names[0], names)
+    )
+    if not step.has_operator:
+        raise StepPending(message)
+    step.report_progress(StepProgress(message=f"{message}\nWaiting for the deletion."))
+
+
+def _build_node_deletion_commands(cluster: str, names: Sequence[str]) -> list[str]:
+    """Build the commands for an operator to delete nodes. The context has the name of the cluster."""
+    kubectl = f"kubectl --context={shlex.quote(cluster)}"
+    commands: list[str] = []
+    for name in names:
+        quoted = shlex.quote(name)
+        commands.append(f"  {kubectl} cordon {quoted}")
+        commands.append(f"  {kubectl} drain {quoted} --ignore-daemonsets  # where its pods allow it")
+        commands.append(f"  {kubectl} delete node {quoted}")
+    return commands
+
+
+def _delete_nodes_with_kubeconfig(kubeconfig: Path, names: Sequence[str], trust: KubeconfigTrust) -> None:
+    """Delete nodes, after a cordon, through the cluster's API. Raises ProviderProblem."""
+    try:
+        client = build_api_client(read_account([kubeconfig], trust=trust))
+    except (KubeconfigProblem, BackendProblem) as problem:
+        raise ProviderProblem(str(problem)) from None
+    with closing(client):
+        for name in names:
+            _delete_node(client, name)
+
+
+def _delete_node(client: ApiClient, name: str) -> None:
+    """Delete one node after a cordon. Raises ProviderProblem."""
+    path = f"/api/v1/nodes/{quote(name, safe='')}"
+    cordon = json.dumps({"spec": {"unschedulable": True}}).encode()
+    try:
+        answer = client.send(ApiRequest("PATCH", path, content=cordon, headers={"Content-Type": _MERGE_PATCH}))
+        if answer.is_success and _is_node_answer(answer):
+            answer = client.send(ApiRequest("DELETE", path))
+    except (WebError, PluginProblem) as problem:
+        raise ProviderProblem(f"{name} cannot be deleted: {problem}.") from None
+    if answer.status != _NOT_FOUND and not (answer.is_success and _is_node_answer(answer)):
+        raise ProviderProblem(f"{name} cannot be deleted ({answer.status}): {_read_api_error_message(answer)}")
+
+
+def _is_node_answer(answer: ApiAnswer) -> bool:
+    """Return whether an answer is of the API server, and not of a proxy."""
+    try:
+        document = parse_json(answer.content)
+    except ValueError:
+        return False
+    return isinstance(document, dict) and document.get("kind") in ("Node", "Status")
+
+
+def _read_api_error_message(answer: ApiAnswer) -> str:
+    """Read the error message of an API server."""
+    try:
+        document = parse_json(answer.content)
+    except ValueError as problem:
+        return "it answers with a web page" if answer.is_web_page else f"unreadable answer: {problem}"
+    message = document.get("message") if isinstance(document, dict) else None
+    return str(message)[:200] if message else "the answer is not about a node"

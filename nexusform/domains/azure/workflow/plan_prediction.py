@@ -1,0 +1,375 @@
+"""Prediction of VM placement for another tool's plan on a captured site. The site is imported in memory, the
+tool's changes replace its blocks, and the result is planned. Nothing is written: state is in memory, and the
+configuration is in a temporary directory.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.backends.memory import MemoryBackend
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, SourceFile, build_error, convert_problem, has_errors
+from nexusform.domains.azure.importers.arm_resources import normalize_id
+from nexusform.domains.azure.importers.az_changes import AzChange, ChangedResources, NewPool
+from nexusform.domains.azure.importers.az_documents import Documents
+from nexusform.domains.azure.importers.az_import import (
+    ImportedSiteObject,
+    Reference,
+    build_imported_sites,
+    build_pool_arguments,
+)
+from nexusform.domains.azure.importers.az_inventory import read_changed_sites, read_sites
+from nexusform.domains.azure.importers.az_records import AzSite
+from nexusform.domains.azure.providers import azure
+from nexusform.domains.azure.providers.azure_export import read_files
+from nexusform.domains.azure.workflow.site_import import (
+    assign_addresses,
+    build_reference,
+    find_azure_settings,
+    is_azure_source,
+)
+from nexusform.files.regular_files import UNCONFINED, Confinement
+from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.language.evaluation_run import FileProblem
+from nexusform.planning.preparation.prior_state import normalize_imported_attributes
+from nexusform.plans.plan import Plan
+from nexusform.resource_types.machine_facts import CORDONED_STATUS
+from nexusform.resource_types.registry import build_registries
+from nexusform.resources.address import Address
+from nexusform.state import state_codec
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.project import Project
+from nexusform.workflow.opening.system_io import RealFiles, read_file
+from nexusform.workflow.runs.object_import import add_computed_attributes, render_resource_block
+from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run
+from nexusform.workflow.runs.state_locking import LockOptions
+
+ReadChanges: TypeAlias = Callable[[str, bytes], tuple[tuple[AzChange, ...], list[Problem]]]
+
+_VM: Final = "nexus_virtual_machine"
+_AZAPI_ADDRESS: Final = re.compile(r"azapi_resource\.([A-Za-z_][\w-]*)")  # without modules and keys
+_CHANGING_TYPES: Final = frozenset({"nexus_kubernetes_cluster", _VM})
+_MAX_BYTES: Final = 512 * 1024 * 1024  # bytes of another tool's plan
+_POOL: Final = "nexus_agent_pool"
+_CLUSTER: Final = "nexus_kubernetes_cluster"
+_FIRST_FILE: Final = "nexusform.nf.hcl"  # a configuration needs at least one file
+
+
+class SchedulerSettings(Struct, frozen=True):
+    """Settings of the platform scheduler; None means default."""
+
+    seed: int | None = None
+    rack_spread: str = ""
+
+    @property
+    def attributes(self) -> dict[str, Any] | None:
+        """Attributes of the scheduler block, None without settings."""
+        arguments = {"tie_break_seed": self.seed, "rack_spread": self.rack_spread or None}
+        return arguments if any(value is not None for value in arguments.values()) else None
+
+
+class Prediction(Struct, frozen=True):
+    """Input of a prediction: project in memory (None after errors), addresses of re-created objects, number
+    of objects changed by the other tool.
+    """
+
+    project: Project | None
+    recreated_addresses: tuple[str, ...] = ()
+    change_count: int = 0
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+class _SiteComparison(Struct, frozen=True):
+    """Site before and after the changes: objects by address, addresses by reference, name in the other tool
+    by new address, and execution order of changes.
+    """
+
+    before: Mapping[Address, ImportedSiteObject]
+    after: Mapping[Address, ImportedSiteObject]
+    addresses: Mapping[Reference, Address]
+    tool_names: Mapping[Address, str] = field(default_factory=dict)
+    order: tuple[Address, ...] = ()
+
+
+@contextmanager
+def open_prediction(
+    location: CommandContext, inventory: str, path: str, read_changes: ReadChanges, scheduler: SchedulerSettings
+) -> Iterator[Prediction]:
+    """Yield the prediction of another tool's plan on an inventory; it is valid inside the block."""
+    changes, problems = _read_plan_changes(path, read_changes, location.confinement)
+    if has_errors(problems):
+        yield Prediction(None, diagnostics=tuple(problems))
+        return
+    site, site_problems = _read_inventory(location, inventory)
+    problems += site_problems
+    if site is None:
+        yield Prediction(None, diagnostics=tuple(problems))
+        return
+    with tempfile.TemporaryDirectory(prefix="nexusform-") as directory:
+        yield _build_prediction(replace(location, directory=directory), site, changes, problems, scheduler)
+
+
+class _SiteInventory(Struct, frozen=True):
+    # Bodies of a site by kind; `name` for messages.
+    name: str
+    documents: Documents
+    machine_sku_by_id: Mapping[str, str] = {}
+
+
+def _read_inventory(location: CommandContext, inventory: str) -> tuple[_SiteInventory | None, list[Diagnostic]]:
+    """Read an exported directory, or `azure`: the subscription of its provider block or of the environment."""
+    if not is_azure_source(inventory):
+        export = read_files(inventory, location.confinement.get_operator_confinement(inventory))
+        problems = [convert_problem(problem) for problem in export.problems]
+        return (None, problems) if problems else (_SiteInventory(inventory, export.documents), [])
+    configuration, _ = load_project_configuration(location)
+    settings, diagnostics = find_azure_settings(
+        location, configuration.root.providers if configuration is not None else {}
+    )
+    if diagnostics:
+        return None, diagnostics
+    try:
+        documents = azure.read_documents(settings)
+    except ProviderProblem as problem:
+        return None, [build_error("refresh-failed", str(problem))]
+    return _SiteInventory(inventory, documents, settings.get("machine_sku_by_id") or {}), []
+
+
+def _read_input() -> bytes:
+    """Read another tool's plan from stdin. Raises FileProblem."""
+    content = sys.stdin.buffer.read(_MAX_BYTES + 1)
+    if not content:
+        raise FileProblem("There is no plan on stdin.")
+    if len(content) > _MAX_BYTES:
+        raise FileProblem(f"The plan on stdin has more than {_MAX_BYTES} bytes, the limit.")
+    return content
+
+
+def _read_plan_changes(
+    path: str, read_changes: ReadChanges, confinement: Confinement
+) -> tuple[tuple[AzChange, ...], list[Diagnostic]]:
+    """Read the changes of another tool's plan, with diagnostics."""
+    try:
+        content = (
+            _read_input() if path == "-" else read_file(path, _MAX_BYTES, confinement.get_operator_confinement(path))
+        )
+    except FileProblem as problem:
+        return (), [build_error("unreadable-file", str(problem))]
+    changes, findings = read_changes(path, content)
+    return changes, [convert_problem(finding) for finding in findings]
+
+
+def _build_prediction(
+    location: CommandContext,
+    inventory: _SiteInventory,
+    changes: Sequence[AzChange],
+    problems: list[Diagnostic],
+    scheduler: SchedulerSettings,
+) -> Prediction:
+    """Build the project of the site with the changes applied."""
+    skus = inventory.machine_sku_by_id
+    current_sites, findings = read_sites(inventory.documents, skus)
+    changed_sites, changed_items, change_findings = read_changed_sites(inventory.documents, changes, skus)
+    problems += [convert_problem(finding) for finding in dict.fromkeys([*findings, *change_findings])]
+    if has_errors(problems):
+        return Prediction(None, diagnostics=tuple(problems))
+    comparison = _compare_sites(current_sites, changed_sites, changed_items, scheduler)
+    # The temporary directory is trusted; confined files were read before.
+    project, project_problems = _build_project(replace(location, confinement=UNCONFINED), comparison, inventory.name)
+    problems += project_problems
+    by_key = _collect_references(changed_sites)
+    replaces = tuple(
+        str(comparison.addresses[by_key[key]]) for key in sorted(changed_items.recreated_ids) if key in by_key
+    )
+    return Prediction(project, replaces, len(changes), tuple(problems))
+
+
+# --- before and after --------------------------------------------------------------------------
+
+
+def _compare_sites(
+    current_sites: Sequence[AzSite],
+    changed_sites: Sequence[AzSite],
+    changed_items: ChangedResources,
+    scheduler: SchedulerSettings,
+) -> _SiteComparison:
+    """Build the comparison: changing objects from the changed site, all others from the current one."""
+    before = {(item.type, item.id): _convert_for_simulation(item, scheduler) for item in _list_objects(current_sites)}
+    changed = {(item.type, item.id): item for item in _list_objects(changed_sites)}
+    after: dict[Reference, ImportedSiteObject] = {}
+    for reference, item in before.items():
+        if reference[0] not in _CHANGING_TYPES:
+            after[reference] = item
+        elif reference in changed:
+            after[reference] = changed[reference]
+    by_key = _collect_references(changed_sites)
+    after |= {
+        reference_key: item
+        for reference_key, item in changed.items()
+        if reference_key not in after and reference_key[0] == "nexus_vm_sku"
+    }
+    new_names = {by_key[key]: tool_name for key, tool_name in changed_items.addresses.items() if key in by_key}
+    after |= {reference: changed[reference] for reference in new_names if reference in changed}
+    for pool in changed_items.pools:
+        item = _build_pool(pool, by_key[pool.cluster_id])
+        after[item.type, item.id] = item
+        new_names[item.type, item.id] = pool.address
+        by_key[f"{pool.cluster_id}/agentpools/{pool.pool.name.lower()}"] = (item.type, item.id)
+    addresses = assign_addresses({**before, **after}.values(), _assign_new_vm_names(new_names), EMPTY)
+    return _SiteComparison(
+        before={addresses[reference]: item for reference, item in before.items()},
+        after={addresses[reference]: item for reference, item in after.items()},
+        addresses=addresses,
+        tool_names={addresses[reference]: tool_name for reference, tool_name in new_names.items()},
+        order=tuple(addresses[by_key[key]] for key in changed_items.affected_ids if by_key.get(key) in after),
+    )
+
+
+def _assign_new_vm_names(new_names: Mapping[Reference, str]) -> dict[Reference, Address]:
+    """Assign the other tool's names to new VMs: samples of plain VMs depend on the name."""
+    names = {
+        reference: _AZAPI_ADDRESS.fullmatch(tool_name)
+        for reference, tool_name in new_names.items()
+        if reference[0] == _VM
+    }
+    return {ref: Address((), "managed", _VM, match[1]) for ref, match in names.items() if match is not None}
+
+
+def _list_objects(sites: Sequence[AzSite]) -> Iterator[ImportedSiteObject]:
+    for site in build_imported_sites(sites):
+        yield from site.objects
+
+
+def _convert_for_simulation(item: ImportedSiteObject, scheduler: SchedulerSettings) -> ImportedSiteObject:
+    """Return the object for the simulated provider: scheduler settings, and cordons as arguments."""
+    if item.type == "nexus_site":
+        return replace(item, attributes={**item.attributes, "scheduler": scheduler.attributes})
+    if item.attributes.get("cordon_status") == CORDONED_STATUS:
+        return replace(item, attributes={**item.attributes, "cordoned": True})
+    return item
+
+
+def _collect_references(sites: Sequence[AzSite]) -> dict[str, Reference]:
+    """Collect type and id of clusters and VMs by the id key of their ARM id."""
+    references: dict[str, Reference] = {}
+    for site in sites:
+        inventory = site.inventory
+        references |= {normalize_id(c.id): (_CLUSTER, f"{site.name}/{c.name}") for c in inventory.clusters}
+        references |= {normalize_id(vm.id): (_VM, f"{site.name}/{vm.name}") for vm in inventory.virtual_machines}
+    return references
+
+
+def _build_pool(pool: NewPool, cluster: Reference) -> ImportedSiteObject:
+    arguments = build_pool_arguments(pool.pool)
+    attributes = {
+        "id": f"{cluster[1]}/{pool.pool.name}",
+        "kubernetes_cluster_id": cluster[1],
+        "name": pool.pool.name,
+        "node_count": arguments.pop("count"),
+        **arguments,
+    }
+    return ImportedSiteObject(_POOL, str(attributes["id"]), attributes, {("kubernetes_cluster_id",): cluster})
+
+
+# --- the project -------------------------------------------------------------------------------
+
+
+def _build_project(
+    location: CommandContext, comparison: _SiteComparison, inventory: str
+) -> tuple[Project | None, list[Diagnostic]]:
+    """Build the project: configuration after the changes, state before them in memory."""
+    Path(location.directory, _FIRST_FILE).touch()
+    configuration, problems = load_project_configuration(location, _render_configuration_files(comparison, inventory))
+    if configuration is None or has_errors(problems):
+        return None, problems
+    backend = MemoryBackend()
+    backend.write(state_codec.encode_state(_build_state(comparison.before)))
+    project = Project(
+        context=location,
+        configuration=configuration,
+        variables={},
+        sources=dict(configuration.files),
+        registries=build_registries(),
+        files=RealFiles(location.confinement),
+        backend=backend,
+    )
+    return project, problems
+
+
+def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> list[SourceFile]:
+    """Render existing objects as one file, and each new object as a file under its name in the other tool.
+    Changes depend on one another in execution order; changed VMs are first.
+    """
+    types = build_registries().resource_types
+    changing = [
+        address
+        for address, item in comparison.before.items()
+        if address not in comparison.tool_names and comparison.after.get(address, item) != item
+    ]
+    clusters = {address for address in changing if address.type == _CLUSTER}
+    previous = [address for address in changing if address not in clusters]
+    dependencies: dict[Address, list[Address]] = {}
+    for address in comparison.order:
+        if address in comparison.tool_names or address in clusters:
+            dependencies[address] = previous
+            previous = [address]
+    existing_blocks: list[str] = []
+    new_files: dict[Address, SourceFile] = {}
+    for address, item in comparison.after.items():
+        references = {path: build_reference(comparison.addresses[target]) for path, target in item.references.items()}
+        text = render_resource_block(address, types[address.type].schema, item.attributes, references)
+        if dependencies.get(address):
+            address_list = ", ".join(map(str, dependencies[address]))
+            text = text.rstrip().removesuffix("}") + f"\n  depends_on = [{address_list}]\n}}\n"
+        if address in comparison.tool_names:
+            new_files[address] = SourceFile(comparison.tool_names[address], text)
+        else:
+            existing_blocks.append(text)
+    return [SourceFile(inventory, "\n".join(existing_blocks)), *new_files.values()]
+
+
+def _build_state(objects: Mapping[Address, ImportedSiteObject]) -> State:
+    """Build the state as an import of these objects writes it."""
+    tables = build_registries()
+    attributes = {
+        address: normalize_imported_attributes(tables.resource_types[address.type].schema, item.attributes, item.id)
+        for address, item in objects.items()
+    }
+    computed = add_computed_attributes(attributes, tables)
+    instances = {
+        address: InstanceState(ObjectState(computed[address], number, private=item.note))
+        for number, (address, item) in enumerate(objects.items(), 1)
+    }
+    return State(lineage="", serial=1, instances=instances, last_creation=len(instances))
+
+
+# --- the plan ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_run(project: Project, notices: RunCallbacks) -> Iterator[Run]:
+    """Yield a run on the project without locks and prompts."""
+    with begin_run(
+        project,
+        "OperationTypePlan",
+        LockOptions(enabled=False, is_exclusive=True),
+        notices=notices,
+        records_recovery=False,
+    ) as run:
+        yield run
+
+
+def plan_prediction(run: Run, options: PlanOptions, prediction: Prediction) -> Plan:
+    """Plan the other tool's changes; diagnostics of the prediction are part of the plan."""
+    plan = run.plan(replace(options, refresh=False, replaces=prediction.recreated_addresses)).plan
+    return replace(plan, diagnostics=(*prediction.diagnostics, *plan.diagnostics))

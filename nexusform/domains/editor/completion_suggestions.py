@@ -1,0 +1,168 @@
+"""Completion suggestions: types, arguments, blocks, values and references."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.domains.editor import schema_lookup
+from nexusform.domains.editor.module_files import ModuleText, Symbol
+from nexusform.language.syntax.syntax_nodes import Block, Body
+from nexusform.resource_types.registry import build_registries
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting
+from nexusform.schemas.value_types import describe_type
+
+
+class Suggestion(Struct, frozen=True):
+    """Completion suggestion: `label` is displayed, `insert` is inserted (with `$1` for the cursor);
+    `typed_length` bytes before the cursor are replaced.
+    """
+
+    label: str
+    kind: str  # type, argument, block, value, reference, function
+    insert: str
+    typed_length: int
+    detail: str = ""
+    text: str = ""
+
+
+_LABEL: Final = re.compile(r'^\s*(resource|data)\s+"(\w*)$')
+_NAME: Final = re.compile(r"^\s*([\w-]*)$")
+_QUOTED: Final = re.compile(r'"([^"$%{}]*)$')
+_REFERENCE: Final = re.compile(r"[\w.-]*$")
+_ASSIGNED: Final = re.compile(r"^\s*([\w-]+)\s*=")
+
+
+def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggestion]:
+    """Return the suggestions at a byte of a file, based on the text before it."""
+    text = module.files[path].text.encode()
+    line_prefix = text[text.rfind(b"\n", 0, offset) + 1 : offset].decode(errors="replace")
+    blocks = module.find_blocks(path, offset)
+    label = _LABEL.match(line_prefix)
+    if label is not None:
+        return list(_suggest_types(label[1], label[2]))
+    name = _NAME.match(line_prefix)
+    # The argument of the value being typed: on this line, or in open brackets above.
+    assignment = _ASSIGNED.match(line_prefix)
+    if assignment is not None:
+        argument = assignment[1]
+    else:
+        enclosing_attribute = module.find_attribute(path, offset)
+        argument = (
+            enclosing_attribute.name
+            if enclosing_attribute is not None and enclosing_attribute.expression.span.start.byte < offset
+            else None
+        )
+    if name is not None and argument is None:
+        proposals = _suggest_block_content(blocks, name[1]) if blocks else _suggest_top_level_blocks(name[1])
+        return list(proposals)
+    if argument is None:
+        return []
+    schema = schema_lookup.find_schema(blocks)
+    attribute = schema.attributes.get(argument) if schema is not None else None
+    quoted_match = _QUOTED.search(line_prefix)
+    if quoted_match is not None and line_prefix.count('"') % 2:
+        return list(_suggest_values(argument, attribute, module, quoted_match[1]))
+    reference_match = _REFERENCE.search(line_prefix)
+    return list(_suggest_references(module, attribute, reference_match[0] if reference_match is not None else ""))
+
+
+def _suggest_types(keyword: str, typed_text: str) -> Iterator[Suggestion]:
+    schema_by_type = build_registries().schemas["managed" if keyword == "resource" else "data"]
+    for name in schema_by_type:
+        text = schema_by_type[name].description
+        yield Suggestion(name, "type", name, len(typed_text.encode()), text=text)
+
+
+def _suggest_top_level_blocks(typed_text: str) -> Iterator[Suggestion]:
+    for name, text in schema_lookup.TOP_LEVEL.items():
+        labels = {"resource": ' "$1" "$2"', "data": ' "$1" "$2"'}.get(name, "")
+        if name in ("variable", "output", "module", "provider", "check"):
+            labels = ' "$1"'
+        yield Suggestion(name, "block", f"{name}{labels} {{\n  $0\n}}", len(typed_text.encode()), text=text)
+
+
+def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Suggestion]:
+    """Yield suggestions for the arguments and blocks of a block."""
+    schema = schema_lookup.find_schema(blocks)
+    if schema is None:
+        return
+    body = blocks[-1].body
+    set_names = {attribute.name for attribute in body.attributes} if isinstance(body, Body) else set()
+    length = len(typed_text.encode())
+    # Suggestions for arguments not set yet, required ones first.
+    for name, attribute in sorted(schema_lookup.list_settable(schema), key=lambda item: not item[1].required):
+        if name not in set_names:
+            detail = describe_type(attribute.type) + (", required" if attribute.required else "")
+            text = schema_lookup.describe_attribute(name, attribute)
+            yield Suggestion(name, "argument", f"{name} = ", length, detail, text)
+    for name, nested in schema.blocks.items():
+        label = ' "$1"' if nested.nesting is Nesting.MAP else ""
+        insert = f"{name}{label} {{\n  $0\n}}"
+        yield Suggestion(name, "block", insert, length, "block", schema_lookup.describe_block(name, nested))
+    if len(blocks) == 1:
+        for name, text in schema_lookup.META_ARGUMENTS.items():
+            if name not in set_names:
+                yield Suggestion(name, "argument", f"{name} = ", length, "every resource", text)
+        insert = "lifecycle {\n  $0\n}"
+        yield Suggestion("lifecycle", "block", insert, length, text=schema_lookup.META_BLOCKS["lifecycle"])
+
+
+def _suggest_values(
+    name: str, attribute: AttributeSchema | None, module: ModuleText, typed_text: str
+) -> Iterator[Suggestion]:
+    for choice in schema_lookup.list_argument_choices(name, attribute, module):
+        yield Suggestion(choice.value, "value", choice.value, len(typed_text.encode()), choice.meaning)
+
+
+# --- references ----------------------------------------------------------------------------------
+
+
+def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, typed_text: str) -> Iterator[Suggestion]:
+    """Yield suggestions for references after the typed part: targets of the argument are first."""
+    length = len(typed_text.encode())
+    parent, dot, _ = typed_text.rpartition(".")
+    if dot:
+        yield from (
+            Suggestion(name, "reference", f"{parent}.{name}", length, detail)
+            for name, detail in _list_members(module, parent)
+        )
+        return
+    referred_types = attribute.refers_to.types if attribute is not None and attribute.refers_to is not None else ()
+    symbols = sorted(_list_referable_blocks(module), key=lambda symbol: symbol.type not in referred_types)
+    for symbol in symbols:
+        insert = (
+            f"{symbol.reference}.id"
+            if symbol.type in referred_types and symbol.kind == "resource"
+            else symbol.reference
+        )
+        yield Suggestion(insert, "reference", insert, length, symbol.kind)
+
+
+def _list_referable_blocks(module: ModuleText) -> Iterable[Symbol]:
+    kinds = ("variable", "local", "module", "resource", "data")
+    return [symbol for symbol in module.list_symbols() if symbol.kind in kinds]
+
+
+def _list_members(module: ModuleText, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield the names after `prefix.`: names of a kind or a type, or the attributes of a resource."""
+    for symbol in _list_referable_blocks(module):
+        symbol_parent, _, name = symbol.reference.rpartition(".")
+        if symbol_parent == prefix:
+            yield name, symbol.kind
+        elif symbol.reference == prefix:
+            yield from _list_attributes(symbol)
+
+
+def _list_attributes(symbol: Symbol) -> Iterator[tuple[str, str]]:
+    """Yield the attributes of a resource or data block with their types."""
+    modes = {"resource": "managed", "data": "data"}
+    if symbol.kind not in modes:
+        return
+    schema_by_type = build_registries().schemas["managed" if symbol.kind == "resource" else "data"]
+    schema: BlockSchema | None = schema_by_type.get(symbol.type)
+    for name, attribute in schema.attributes.items() if schema is not None else ():
+        yield name, describe_type(attribute.type)

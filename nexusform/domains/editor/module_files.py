@@ -1,0 +1,269 @@
+"""Files of one directory as in the editor: declarations, their occurrences, and renaming. Works on syntax
+trees, not on a checked configuration, since text being edited is often invalid.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from nexusform.configuration.loader import NATIVE
+from nexusform.diagnostics.diagnostic import SourceFile, Span
+from nexusform.files.regular_files import Confinement, read_regular
+from nexusform.language.parser import parse_file
+from nexusform.language.references import list_traversals
+from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, Traversal, TraverseAttribute
+from nexusform.resources.address import render_moved_block
+
+_MAX_FILE_BYTES: Final = 16 * 1024 * 1024  # bytes
+
+
+class FileRange(NamedTuple):
+    """Part of a file in bytes of its UTF-8 form; `end` is exclusive."""
+
+    path: str
+    start: int
+    end: int
+
+
+class Symbol(NamedTuple):
+    """Declaration of a module: `kind` is variable, local, output, module, provider, resource or data; `type`
+    is that of a resource or data source, "" otherwise.
+    """
+
+    kind: str
+    type: str
+    name: str
+
+    @property
+    def reference(self) -> str:
+        """Reference to the symbol in expressions."""
+        if self.kind in ("resource", "data"):
+            return f"{'data.' if self.kind == 'data' else ''}{self.type}.{self.name}"
+        return f"{_ROOTS.get(self.kind, self.kind)}.{self.name}"
+
+
+class Occurrence(NamedTuple):
+    """Occurrence of a symbol; `is_declaration`: it is the declaration."""
+
+    symbol: Symbol
+    range: FileRange
+    is_declaration: bool = False
+
+
+class ModuleText(Struct, frozen=True):
+    """Native files of a directory by absolute path, with their syntax trees."""
+
+    files: Mapping[str, SourceFile]
+    trees: Mapping[str, Body]
+
+    def list_occurrences(self) -> Iterator[Occurrence]:
+        """Yield every occurrence of a symbol of the module, declared or not."""
+        for path, tree in self.trees.items():
+            text = self.files[path].text.encode()
+            for block in tree.blocks:
+                yield from _list_declarations(path, text, block)
+                for traversal in _list_traversals(block):
+                    occurrence = _find_reference(path, text, traversal)
+                    # `from` of a moved block names a former address.
+                    if occurrence is not None and not (block.type == "moved" and _is_module_source(block, traversal)):
+                        yield occurrence
+
+    def list_symbols(self) -> dict[Symbol, FileRange]:
+        """Return the declarations of the module with their ranges, in the order of the files."""
+        return {
+            occurrence.symbol: occurrence.range for occurrence in self.list_occurrences() if occurrence.is_declaration
+        }
+
+    def find_occurrence(self, path: str, offset: int) -> Occurrence | None:
+        """Return the occurrence at a byte of a file, including the end of the name."""
+        for occurrence in self.list_occurrences():
+            if occurrence.range.path == path and occurrence.range.start <= offset <= occurrence.range.end:
+                return occurrence
+        return None
+
+    def find_blocks(self, path: str, offset: int) -> list[Block]:
+        """Return the blocks around a byte of a file, outermost first."""
+        blocks: list[Block] = []
+        body: object = self.trees.get(path)
+        while isinstance(body, Body):
+            enclosing_block = next((b for b in body.blocks if _is_in_block(b, offset)), None)
+            if enclosing_block is None:
+                break
+            blocks.append(enclosing_block)
+            body = enclosing_block.body
+        return blocks
+
+    def find_attribute(self, path: str, offset: int) -> Attribute | None:
+        """Return the argument at a byte of a file."""
+        blocks = self.find_blocks(path, offset)
+        body: object = blocks[-1].body if blocks else self.trees.get(path)
+        if not isinstance(body, Body):
+            return None
+        return next(
+            (
+                attribute
+                for attribute in body.attributes
+                if _is_within(attribute.span.start.byte, offset, attribute.span.end.byte)
+            ),
+            None,
+        )
+
+    def find_declaration_block(self, symbol: Symbol) -> Block | None:
+        """Return the block that declares a symbol; for a local the `locals` block."""
+        range_in_file = self.list_symbols().get(symbol)
+        blocks = self.find_blocks(range_in_file.path, range_in_file.start) if range_in_file is not None else []
+        return blocks[0] if blocks else None
+
+
+def read_module(directory: str, unsaved_texts: Mapping[str, str], confinement: Confinement) -> ModuleText:
+    """Read the files of a directory; those in `unsaved_texts` (by absolute path) as in the editor."""
+    paths = {str(path) for path in Path(directory).glob(f"*{NATIVE}")}
+    paths |= {path for path in unsaved_texts if path.endswith(NATIVE) and str(Path(path).parent) == directory}
+    files = {}
+    for path in sorted(paths):
+        text = unsaved_texts[path] if path in unsaved_texts else _read_text(path, confinement)
+        if text is not None:
+            files[path] = SourceFile(path, text)
+    trees = {path: _parse_tree(path, source.text) for path, source in files.items()}
+    return ModuleText(files, trees)
+
+
+def _read_text(path: str, confinement: Confinement) -> str | None:
+    try:
+        return read_regular(confinement.resolve_path_of_operator(path), _MAX_FILE_BYTES).decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+@lru_cache(maxsize=256)
+def _parse_tree(path: str, text: str) -> Body:
+    return parse_file(SourceFile(path, text))[0]
+
+
+def _is_in_block(block: Block, offset: int) -> bool:
+    return isinstance(block.body, Body) and _is_within(block.span.start.byte, offset, block.span.end.byte - 1)
+
+
+def _is_within(start: int, offset: int, end: int) -> bool:
+    return start <= offset <= end
+
+
+# --- declarations and references -----------------------------------------------------------------
+
+_SINGLE_LABEL_BLOCKS: Final = ("variable", "output", "module", "provider")
+_ROOTS: Final = {"variable": "var", "local": "local", "module": "module"}
+_KINDS: Final = {root: kind for kind, root in _ROOTS.items()}
+# Root names of expressions other than resource types.
+_RESERVED_ROOTS: Final = frozenset({"each", "count", "self", "path", "terraform", "nexusform", "run"})
+
+
+def _list_declarations(path: str, text: bytes, block: Block) -> Iterator[Occurrence]:
+    """Yield the declarations of a block."""
+    labels = block.labels
+    if block.type in _SINGLE_LABEL_BLOCKS and len(labels) == 1:
+        yield Occurrence(
+            Symbol(block.type, "", labels[0].value), _get_label_range(path, text, labels[0].span), is_declaration=True
+        )
+    elif block.type in ("resource", "data") and len(labels) == 2:
+        symbol = Symbol(block.type, labels[0].value, labels[1].value)
+        yield Occurrence(symbol, _get_label_range(path, text, labels[1].span), is_declaration=True)
+    elif block.type == "locals" and isinstance(block.body, Body):
+        for local in block.body.attributes:
+            yield Occurrence(Symbol("local", "", local.name), _create_range(path, local.name_span), is_declaration=True)
+
+
+def _list_traversals(block: Block) -> Iterator[Traversal]:
+    if not isinstance(block.body, Body):
+        return
+    for attribute in block.body.attributes:
+        yield from list_traversals(attribute.expression)
+    for inner in block.body.blocks:
+        yield from _list_traversals(inner)
+
+
+def _is_module_source(block: Block, traversal: Traversal) -> bool:
+    assert isinstance(block.body, Body), "native files only"
+    source = next((attribute for attribute in block.body.attributes if attribute.name == "from"), None)
+    return source is not None and source.span.start <= traversal.span.start < source.span.end
+
+
+def _find_reference(path: str, text: bytes, traversal: Traversal) -> Occurrence | None:
+    """Return the symbol referenced by a traversal; None for names without a declaration."""
+    names = [step for step in traversal.steps[:2] if isinstance(step, TraverseAttribute)]
+    root = traversal.root.name
+    if root in _KINDS and names:
+        return Occurrence(Symbol(_KINDS[root], "", names[0].name), _get_step_range(path, text, names[0]))
+    if root == "data" and len(names) == 2:
+        return Occurrence(Symbol("data", names[0].name, names[1].name), _get_step_range(path, text, names[1]))
+    if root not in _RESERVED_ROOTS and root not in _KINDS and root != "data" and names:
+        return Occurrence(Symbol("resource", root, names[0].name), _get_step_range(path, text, names[0]))
+    return None
+
+
+def _get_step_range(path: str, text: bytes, step: TraverseAttribute) -> FileRange:
+    start, end = step.span.start.byte, step.span.end.byte
+    while start < end and text[start : start + 1] in (b".", b" ", b"\t", b"\n", b"\r"):
+        start += 1
+    return FileRange(path, start, end)
+
+
+def _get_label_range(path: str, text: bytes, span: Span) -> FileRange:
+    full_range = _create_range(path, span)
+    quote_length = text[full_range.start : full_range.start + 1] == b'"'
+    return FileRange(path, full_range.start + quote_length, full_range.end - quote_length)
+
+
+def _create_range(path: str, span: Span) -> FileRange:
+    return FileRange(path, span.start.byte, span.end.byte)
+
+
+# --- renaming -----------------------------------------------------------------------------------
+
+
+_IDENTIFIER: Final = re.compile(r"[^\W\d][\w-]*")
+
+
+class TextChange(NamedTuple):
+    """Replacement of a range of a file by `text`."""
+
+    range: FileRange
+    text: str
+
+
+class RenameError(ValueError):
+    """Reason why a symbol cannot be renamed, for the user."""
+
+
+def rename_symbol(module: ModuleText, occurrence: Occurrence, name: str) -> list[TextChange]:
+    """Return the text changes that rename a symbol. Raises RenameError. A resource also gets a `moved` block:
+    without one its objects would be destroyed and re-created elsewhere.
+    """
+    symbol = occurrence.symbol
+    if not _IDENTIFIER.fullmatch(name):
+        raise RenameError(f'"{name}" is not a valid name. Use letters, digits, _ and -, starting with a letter.')
+    if symbol.kind == "provider":
+        raise RenameError("Providers cannot be renamed.")
+    new_symbol = symbol._replace(name=name)
+    declarations = module.list_symbols()
+    if symbol not in declarations:
+        raise RenameError(f"{symbol.reference} is not declared in this module.")
+    if new_symbol in declarations and new_symbol != symbol:
+        raise RenameError(f"{new_symbol.reference} is already declared.")
+    changes = [TextChange(item.range, name) for item in module.list_occurrences() if item.symbol == symbol]
+    if symbol.kind == "resource" and new_symbol != symbol:
+        block = module.find_declaration_block(symbol)
+        assert block is not None, "it is declared"
+        changes.append(create_moved_block(block, symbol.reference, new_symbol.reference))
+    return changes
+
+
+def create_moved_block(block: Block, old: str, new: str) -> TextChange:
+    """Return a `moved` block after another block."""
+    path, end = block.span.filename, block.span.end.byte
+    return TextChange(FileRange(path, end, end), f"\n\n{render_moved_block(old, new)}")

@@ -1,0 +1,271 @@
+"""Interactive exploration of a configuration: changed counts, and racks lost, activated or added, each
+planned again. Nothing is applied, locked or recorded. Literal values can be written back to the files.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.literal_edits import TextEdit, apply_edits, build_literal_edit
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
+from nexusform.files.regular_files import write_file
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import Path as ValuePath
+from nexusform.planning.conclusion.site_records import add_site_capacity
+from nexusform.planning.plan_request import ArgumentAdjustment
+from nexusform.planning.planner import make_plan
+from nexusform.plans.plan import Plan
+from nexusform.rendering.notation.hcl_text import quote_string
+from nexusform.resources.address import Address, parse_address
+from nexusform.scheduling.racks.vms import CONTROL_PLANE
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.project import Project, open_project
+from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
+from nexusform.workflow.runs.state_locking import LockOptions
+
+MAX_ADDED_RACKS: Final = 50  # racks
+MAX_VMS: Final = 10_000  # of one pool
+
+
+class PoolCountControl(Struct, frozen=True):
+    """Pool with a changeable count: its key, names, and configured count."""
+
+    key: str
+    cluster: str
+    pool: str
+    sku: str
+    count: int
+
+
+class RackStateControl(Struct, frozen=True):
+    """Rack that can be lost or, if planned, activated."""
+
+    key: str
+    site: str
+    name: str
+    machines: int
+    planned: bool
+
+
+class ExplorationRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Requested changes: counts of pools by key, racks lost and activated by key, racks added by the key of a model."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
+    active: tuple[str, ...] = ()
+    added: dict[str, int] = field(default_factory=dict)
+
+
+class ExplorationRequestError(ValueError):
+    """Invalid request; the message states the reason."""
+
+
+class FileChanges(Struct, frozen=True):
+    """File changes of a request: a unified diff, its digest, and changes that cannot be written."""
+
+    difference: str
+    digest: str
+    left_out: tuple[str, ...]
+
+
+class PlanExploration:
+    """Project planned repeatedly with changes."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.base = self._plan_configuration(self.configuration, ())
+        # The configuration path of each pool's count.
+        count_paths: list[tuple[str, tuple[Address, ValuePath]]] = []
+        for table in self.base.placement_tables:
+            path: ValuePath | None = None
+            if table.address.type == "nexus_agent_pool":
+                path = ("node_count",)
+            elif table.address.type == "nexus_kubernetes_cluster":
+                is_control_plane = table.pool == CONTROL_PLANE
+                path = ("control_plane", "count") if is_control_plane else ("agent_pool", table.pool, "count")
+            if path is not None:
+                count_paths.append((_format_pool_key(table.address, table.pool), (table.address, path)))
+        self._count_paths = dict(count_paths)
+        self._racks = dict(_list_racks(self.base, self.project))
+
+    @property
+    def project(self) -> Project:
+        """Explored project."""
+        return self._run.project
+
+    @property
+    def configuration(self) -> Configuration:
+        """Configuration as in the files."""
+        return self._run.project.configuration
+
+    def list_pools(self) -> list[PoolCountControl]:
+        """Return the pools in planning order."""
+        tables = {_format_pool_key(t.address, t.pool): t for t in self.base.placement_tables}
+        return [
+            PoolCountControl(
+                key=key,
+                cluster=tables[key].cluster,
+                pool=tables[key].pool,
+                sku=tables[key].vm_sku_name,
+                count=tables[key].total_count,
+            )
+            for key in self._count_paths
+        ]
+
+    def list_racks(self) -> list[RackStateControl]:
+        """Return the racks in planning order."""
+        return list(self._racks.values())
+
+    def plan_request(self, request: ExplorationRequest) -> Plan:
+        """Return the plan of a request. Raises ExplorationRequestError."""
+        self._check_request(request)
+        configuration = self.configuration
+        if request.added:
+            text = "".join(self._render_added_racks(request.added))
+            extra_files = [SourceFile("explored.nf.hcl", text)]
+            configuration = load_project_configuration(self.project.context, extra_files)[0] or configuration
+        return self._plan_configuration(configuration, self._list_requested_adjustments(request))
+
+    def compute_file_changes(self, request: ExplorationRequest) -> FileChanges:
+        """Return the file changes of a request. Raises ExplorationRequestError."""
+        texts, unwritable = self._compute_changed_files(request)
+        difference = self._format_file_diff(texts)
+        return FileChanges(difference, _compute_digest(difference), tuple(unwritable))
+
+    def write_files(self, request: ExplorationRequest, digest: str) -> tuple[str, ...]:
+        """Write the displayed change, identified by its digest, and return the names of the files. Raises
+        ExplorationRequestError, OSError.
+        """
+        texts, _ = self._compute_changed_files(request)
+        if _compute_digest(self._format_file_diff(texts)) != digest:
+            raise ExplorationRequestError("The change differs from the one shown. Review it again.")
+        for name in texts:
+            if Path(name).read_text(encoding="utf-8") != self.configuration.files[name].text:
+                raise ExplorationRequestError(f"{name} has changed. Restart explore.")
+        for name, text in texts.items():
+            write_file(Path(name), text.encode(), 0o666)
+        return tuple(texts)
+
+    # --- implementation ---
+
+    def _plan_configuration(self, configuration: Configuration, adjustments: Sequence[ArgumentAdjustment]) -> Plan:
+        """Return the plan of a changed configuration, without reading providers."""
+        options = PlanOptions(refresh=False, samples=0)
+        request = replace(
+            self._run.build_request(options),
+            configuration=configuration,
+            adjustments=tuple(adjustments),
+            includes_remedies=False,
+            lint=False,
+        )
+        return add_site_capacity(make_plan(request), self.project.registries).plan
+
+    def _check_request(self, request: ExplorationRequest) -> None:
+        """Check a request. Raises ExplorationRequestError."""
+        unknown_keys = [key for key in request.counts if key not in self._count_paths]
+        unknown_keys += [key for key in (*request.lost, *request.active, *request.added) if key not in self._racks]
+        if unknown_keys:
+            raise ExplorationRequestError(f'Unknown pool or rack "{unknown_keys[0]}".')
+        if any(not 0 <= count <= MAX_VMS for count in request.counts.values()):
+            raise ExplorationRequestError(f"A pool can have 0 to {MAX_VMS:,} VMs.")
+        if any(not 0 <= count <= MAX_ADDED_RACKS for count in request.added.values()):
+            raise ExplorationRequestError(f"At most {MAX_ADDED_RACKS} racks can be added at a time.")
+
+    def _list_requested_adjustments(self, request: ExplorationRequest) -> list[ArgumentAdjustment]:
+        counts = [ArgumentAdjustment(*self._count_paths[key], count) for key, count in request.counts.items()]
+        lost_racks = [ArgumentAdjustment(parse_address(key), ("machine_count",), 0) for key in request.lost]
+        activated_racks = [ArgumentAdjustment(parse_address(key), ("status",), "active") for key in request.active]
+        return [*counts, *lost_racks, *activated_racks]
+
+    def _render_added_racks(self, counts_by_rack: Mapping[str, int]) -> Iterator[str]:
+        """Yield the configuration of racks like existing ones."""
+        planned_values = {str(change.address): change.after or {} for change in self.base.changes}
+        for key, count in counts_by_rack.items():
+            model_rack = planned_values[key]
+            for number in range(1, count + 1):
+                name = f"{model_rack['name']}-like-{number}"
+                arguments = {"site_id": model_rack["site_id"], "name": name, "machine_sku": model_rack["machine_sku"]}
+                lines = [f"  {argument} = {quote_string(value)}" for argument, value in arguments.items()]
+                lines.append(f"  machine_count = {model_rack['machine_count']}")
+                body = "\n".join(lines)
+                yield f'resource "nexus_rack" {quote_string(name)} {{\n{body}\n}}\n'
+
+    def _compute_changed_files(self, request: ExplorationRequest) -> tuple[dict[str, str], list[str]]:
+        """Return the new texts of files, and changes without a literal value to edit."""
+        self._check_request(request)
+        edits: list[TextEdit] = []
+        unwritable = [
+            f"{count} x {self._racks[key].name}: added racks cannot be written."
+            for key, count in request.added.items()
+            if count
+        ]
+        for adjustment in self._list_requested_adjustments(request):
+            edit = build_literal_edit(self.configuration, adjustment.address, adjustment.path, adjustment.value)
+            if edit is not None:
+                edits.append(edit)
+            else:
+                path = ".".join(str(step) for step in adjustment.path)
+                unwritable.append(f"{adjustment.address}: {path} is not a literal value of this object.")
+        changed_edits = [edit for edit in edits if edit.before != edit.after]
+        return apply_edits(self.configuration.files, changed_edits), unwritable
+
+    def _format_file_diff(self, texts: Mapping[str, str]) -> str:
+        """Return the new texts as a unified diff."""
+        lines: list[str] = []
+        for name, text in sorted(texts.items()):
+            old_lines = self.configuration.files[name].text.splitlines(keepends=True)
+            lines += difflib.unified_diff(old_lines, text.splitlines(keepends=True), name, name, n=1)
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def _compute_digest(difference: str) -> str:
+    return sha256(difference.encode()).hexdigest()
+
+
+@contextmanager
+def open_exploration(
+    location: CommandContext,
+) -> Iterator[tuple[PlanExploration | None, tuple[Diagnostic, ...], Mapping[str, SourceFile]]]:
+    """Yield the exploration of a directory on the recorded state; None with diagnostics if it cannot be opened."""
+    opening = open_project(location)
+    if opening.project is None:
+        yield None, opening.diagnostics, opening.sources
+        return
+    with begin_run(
+        opening.project, "OperationTypePlan", LockOptions(enabled=False, is_exclusive=True), records_recovery=False
+    ) as run:
+        diagnostics = (*opening.diagnostics, *run.diagnostics)
+        yield (PlanExploration(run) if run.is_ready else None), diagnostics, opening.sources
+
+
+def _format_pool_key(address: Address, pool: str) -> str:
+    return f"{address}:{pool}"
+
+
+def _list_racks(plan: Plan, project: Project) -> Iterator[tuple[str, RackStateControl]]:
+    """Yield the racks of a plan with their possible changes."""
+    for change in plan.changes:
+        rack = change.after
+        if rack is None or project.registries.get_kind(change.address.type) is not PlanningKind.RACK:
+            continue
+        key = str(change.address)
+        planned = rack.get("status") == "planned"
+        yield (
+            key,
+            RackStateControl(
+                key=key,
+                site=str(rack["site_id"]),
+                name=str(rack["name"]),
+                machines=int(rack["machine_count"]),
+                planned=planned,
+            ),
+        )

@@ -1,0 +1,274 @@
+"""Configured fleet objects as frozen records: members, placements, and objects that act on them. Built by
+domains/fleet/types/fleet_arguments.py, planned by domains/fleet/planning/placement_phase.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Struct, field, json
+
+from nexusform.domains.fleet.scheduling.bindings import Health, PlacementType, Policy, ResourceUsage
+from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
+from nexusform.domains.fleet.scheduling.rolling_update import RollingUpdate
+from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage
+from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.kubernetes.matching import LabelSelector, Taint
+
+ROLLING_UPDATE, EXTERNAL = "RollingUpdate", "External"
+SERVER_SIDE_APPLY = "ServerSideApply"
+REPORT_DIFF = "ReportDiff"
+IF_NO_DIFF, NEVER = "IfNoDiff", "Never"
+CLUSTER_SCOPE_ONLY, NAMESPACE_ACCESSIBLE = "ClusterScopeOnly", "NamespaceAccessible"
+DELETE, ABANDON = "Delete", "Abandon"
+MIRROR = "Mirror"
+WITH_RESOURCES = "NamespaceWithResources"
+NAMESPACE_ONLY = "NamespaceOnly"
+WITH_SELECTED = "NamespaceWithResourceSelectors"
+
+
+class FleetMember(Struct, frozen=True):
+    """Configured member cluster. With `cluster_id` its figures derive from that cluster's nodes, plus
+    `properties` (including its costs); without, `properties` and `resources` are configured. `apply_fails`:
+    resources fail to apply there.
+    """
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    health: Health = Health.HEALTHY
+    namespaces: frozenset[str] | None = None
+    cluster_id: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    resources: ResourceUsage = field(default_factory=ResourceUsage)
+    apply_fails: bool = False
+
+
+class ObjectSelector(Struct, frozen=True):
+    """Selector of objects of one kind: by name, by labels, or all ("" and None)."""
+
+    group: str
+    version: str
+    kind: str
+    name: str = ""
+    labels: LabelSelector | None = None
+    scope: str = WITH_RESOURCES
+
+    @property
+    def title(self) -> str:
+        """Display name: version, kind and name."""
+        version = f"{self.group}/{self.version}" if self.group else self.version
+        return f"{version} {self.kind} {self.name}".rstrip()
+
+
+class ApplyStrategy(Struct, frozen=True):
+    """Apply strategy, with the API's terms."""
+
+    type: str = "ClientSideApply"
+    comparison_option: str = "PartialComparison"
+    when_to_apply: str = "Always"
+    when_to_take_over: str = "Always"
+    allow_co_ownership: bool = False
+    force: bool = False
+
+
+class FleetPlacement(Struct, frozen=True):
+    """Configured placement. `namespace` is "" for a cluster resource placement; `policy` None: not set
+    (PickAll). `report_back_to`: destination of mirrored object status ("": none). `accepts_old_names`:
+    kubernetes.azure.com/node-count counts as the current name.
+    """
+
+    name: str
+    namespace: str = ""
+    policy: Policy | None = None
+    selectors: tuple[ObjectSelector, ...] = ()
+    strategy: str = ROLLING_UPDATE
+    rolling_update: RollingUpdate = field(default_factory=RollingUpdate)
+    apply: ApplyStrategy = ApplyStrategy()
+    revision_history_limit: int = 10
+    status_reporting_scope: str = CLUSTER_SCOPE_ONLY
+    propagation_policy: str = DELETE
+    report_back_to: str = ""
+    accepts_old_names: bool = True
+
+    @property
+    def is_report_only(self) -> bool:
+        """Whether differences are reported and nothing is applied."""
+        return self.apply.type == REPORT_DIFF
+
+    @property
+    def key(self) -> str:
+        """Id: `<name>` or `<namespace>/<name>`."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def placement_type(self) -> PlacementType:
+        """Selection of clusters."""
+        return self.policy.placement_type if self.policy else PlacementType.PICK_ALL
+
+    @property
+    def number_of_clusters(self) -> int | None:
+        """N of a PickN."""
+        return self.policy.number_of_clusters if self.policy else None
+
+
+class HubObjects(Struct, frozen=True):
+    """Hub objects in text order. With `cluster_id` they are applied to that cluster directly."""
+
+    manifests: tuple[Manifest, ...]
+    cluster_id: str = ""
+
+
+class JsonPatch(Struct, frozen=True):
+    """Operation (add, remove or replace) at a JSON pointer; `value` is plain data."""
+
+    operation: str
+    path: str
+    value: Any = None
+
+
+class OverrideRule(Struct, frozen=True):
+    """Changes for the clusters selected by any of `clusters`; an empty tuple selects every cluster, None
+    none. `delete`: the object is omitted there.
+    """
+
+    clusters: tuple[LabelSelector | None, ...] | None
+    patches: tuple[JsonPatch, ...] = ()
+    delete: bool = False
+
+
+class FleetOverride(Struct, frozen=True):
+    """Override. `namespace` is "" for cluster objects; `placement` is the key of a placement ("": all).
+    `snapshot` is the number of its snapshot on a hub.
+    """
+
+    name: str
+    namespace: str
+    placement: str
+    selectors: tuple[ObjectSelector, ...]
+    rules: tuple[OverrideRule, ...]
+    snapshot: int = 0
+
+    @property
+    def kind(self) -> str:
+        """Kind in the API."""
+        return "ResourceOverride" if self.namespace else "ClusterResourceOverride"
+
+    @property
+    def key(self) -> str:
+        """Id: `<name>` or `<namespace>/<name>`."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def snapshot_name(self) -> str:
+        """Name of the snapshot in bindings, with its namespace if namespaced."""
+        return f"{self.key}-{self.snapshot}"
+
+    @property
+    def snapshot_title(self) -> str:
+        """Name of the snapshot in a hub's messages."""
+        return f'{self.kind}Snapshot "{self.name}-{self.snapshot}"'
+
+
+class FleetBudget(Struct, frozen=True):
+    """Disruption budget; `placement` is the placement of the same name."""
+
+    placement: str
+    budget: DisruptionBudget
+
+
+class FleetEviction(Struct, frozen=True):
+    """Request to evict a placement from a cluster, once."""
+
+    name: str
+    placement: str
+    cluster: str
+
+
+class FleetStrategy(Struct, frozen=True):
+    """Staged update strategy; `namespace` is "" for those of cluster resource placements."""
+
+    name: str
+    stages: tuple[Stage, ...]
+    namespace: str = ""
+
+    @property
+    def key(self) -> str:
+        """Id: `<name>` or `<namespace>/<name>`."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class FleetRun(Struct, frozen=True):
+    """Staged update run. `resource_index` None: the latest snapshot. `approvals` are the granted approval
+    requests (`<run>-before-<stage>`, `<run>-after-<stage>`). Placement and strategy are in its `namespace`
+    ("": cluster-scoped).
+    """
+
+    name: str
+    placement: str
+    strategy: str
+    resource_index: int | None = None
+    state: RunState = RunState.INITIALIZE
+    approvals: frozenset[str] = frozenset()
+    namespace: str = ""
+
+    def build_key(self, name: str) -> str:
+        """Return the key of an object in the run's namespace."""
+        return f"{self.namespace}/{name}" if self.namespace else name
+
+
+class RunRecord(Struct, frozen=True):
+    """Values fixed at the start of a run, recorded in state or read from a hub; None if missing in older
+    records. `picked` maps a cluster to positions in `overrides`. `done` are its finished clusters, `ended`:
+    it does not continue. `objects` are the titles of its objects. Source: KubeFleet
+    pkg/controllers/updaterun/initialization.go.
+    """
+
+    policy_snapshot: int | None = None
+    cluster_count: int | None = None
+    resource_snapshot: int | None = None
+    strategy: tuple[Stage, ...] | None = None
+    stages: tuple[tuple[str, tuple[str, ...]], ...] | None = None
+    apply: ApplyStrategy | None = None
+    overrides: tuple[FleetOverride, ...] | None = None
+    picked: dict[str, tuple[int, ...]] | None = None
+    done: tuple[str, ...] = ()
+    ended: bool = False
+    objects: tuple[str, ...] = ()
+
+    def build_note(self) -> dict[str, Any]:
+        """Return the record as plain data, without unknown values."""
+        fields: dict[str, Any] = json.decode(json.encode(self))
+        # Empty overrides are information; empty progress is not.
+        defaults = {"done": [], "ended": False, "objects": []}
+        known_items = (item for item in fields.items() if item[1] is not None)
+        return {name: value for name, value in known_items if name not in defaults or value != defaults[name]}
+
+
+class FleetApproval(Struct, frozen=True):
+    """Approval request for a stage of a run."""
+
+    name: str
+    namespace: str
+    run: str
+    stage: str
+    is_approved: bool = True
+
+    @property
+    def run_key(self) -> str:
+        """Key of the run."""
+        return f"{self.namespace}/{self.run}" if self.namespace else self.run
+
+
+FleetObject: TypeAlias = (
+    FleetMember
+    | FleetPlacement
+    | HubObjects
+    | FleetOverride
+    | FleetBudget
+    | FleetEviction
+    | FleetStrategy
+    | FleetRun
+    | FleetApproval
+)

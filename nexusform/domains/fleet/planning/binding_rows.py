@@ -1,0 +1,358 @@
+"""Placement rows of fleet bindings, and rollout timelines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.phrases import format_duration
+from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.placement_records import read_bindings
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementRequest, PlacementType, Policy
+from nexusform.domains.fleet.scheduling.decisions import build_selected_decision
+from nexusform.domains.fleet.scheduling.rolling_update import RolloutWave
+from nexusform.domains.fleet.scheduling.staged_update import RunOutcome, RunStep, StepKind
+from nexusform.domains.fleet.scheduling.watcher import Trigger, find_member_observations, find_queue_trigger
+from nexusform.planning.instances.instance import Instance
+from nexusform.plans.plan import FORGOTTEN_REASON, Action, PlacementAction, PlacementChange, Rollout, RolloutStep
+from nexusform.resources.address import Address
+from nexusform.scheduling.placement_decision import Rejection
+
+KIND: Final = "binding"
+_OBSERVED, _PREDICTED = "observed", "predicted"
+REAPPLIED_REASON: Final = "the apply strategy changed: all clusters are updated at once, regardless of max_unavailable"
+KEPT_REASONS: Final[Mapping[PlacementType, str]] = {
+    PlacementType.PICK_N: "a fulfilled PickN is not re-evaluated",
+    PlacementType.PICK_ALL: "a PickAll re-evaluates its bindings only if its policy changes",
+    PlacementType.PICK_FIXED: "a PickFixed keeps its listed clusters",
+}
+NOT_MOVED_REASON: Final = "existing bindings are not rescheduled"
+CHANGE_REASONS: Final[Mapping[Trigger, str]] = {
+    Trigger.RESOURCES_CHANGED: "the selected resources changed",
+    Trigger.OVERRIDES_CHANGED: "overrides changed",
+}
+TRIGGER_REASONS: Final[Mapping[Trigger, str]] = {
+    Trigger.PLACEMENT_CREATED: "the placement is new",
+    Trigger.POLICY_CHANGED: "the policy changed",
+    Trigger.NUMBER_INCREASED: "number_of_clusters increased",
+    Trigger.NUMBER_DECREASED: "number_of_clusters decreased",
+    Trigger.CLUSTER_JOINED: "a cluster joined the fleet",
+    Trigger.CLUSTER_BECAME_ELIGIBLE: "a cluster became eligible",
+    Trigger.CLUSTER_LABELS_CHANGED: "a cluster's labels changed",
+    Trigger.CLUSTER_PROPERTIES_CHANGED: "a cluster's properties changed",
+    Trigger.TAINT_REMOVED: "a taint was removed from a cluster",
+    Trigger.CLUSTER_LEFT: "a cluster left the fleet",
+    Trigger.EVICTED: "an eviction was executed",
+    Trigger.BINDING_DELETED: "a binding was deleted on the hub",
+    Trigger.PLACEMENT_REMOVED: "the placement is removed",
+    Trigger.RESOURCES_CHANGED: "the selected resources changed; nothing is rescheduled",
+    Trigger.STRATEGY_CHANGED: "the rollout strategy changed; nothing is rescheduled",
+    Trigger.OVERRIDES_CHANGED: "overrides changed; nothing is rescheduled",
+    Trigger.STAGED_RUN: "a staged run rolls it out",
+}
+
+
+def build_binding_rows(
+    placement: PlacementPlan, members: Mapping[str, FleetMemberState], rejected: tuple[Rejection, ...] = ()
+) -> Iterator[PlacementChange]:
+    """Build the rows of one placement: removed bindings, then added and changed, then kept ones."""
+    prior_bindings = {binding.cluster: binding for binding in placement.spec.prior_bindings}
+    planned = {binding.cluster: binding for binding in placement.bindings}
+    for cluster in sorted(prior_bindings):
+        if cluster not in planned or cluster in placement.released_clusters:
+            trigger, step = _find_removal_trigger(placement, cluster), placement.find_rollout_step(cluster)
+            yield _build_removed_row(placement.spec.instance.address, prior_bindings[cluster], trigger, step)
+    for cluster in placement.clusters_moved_by_hub[1]:
+        if cluster not in planned:
+            yield _build_departed_row(placement.spec.instance.address, cluster)
+    kept_rows = []
+    for cluster, binding in sorted(planned.items()):
+        prior = prior_bindings.get(cluster) if cluster not in placement.released_clusters else None
+        row = _build_current_binding_row(placement, prior, binding, members, rejected)
+        if row.action is PlacementAction.KEEP:
+            kept_rows.append(row)
+        else:
+            yield row
+    yield from kept_rows
+
+
+def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
+    """Build the rows of a removed or replaced placement's bindings; those of a forgotten one stay on the hub."""
+    for binding in read_bindings(instance.before or {}):
+        row = _build_removed_row(instance.address, binding, Trigger.PLACEMENT_REMOVED)
+        if instance.action is Action.FORGET:
+            row = replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
+        yield row
+
+
+def _build_departed_row(address: Address, cluster: str) -> PlacementChange:
+    """Build the row of a cluster removed on the hub since the last apply: nothing is there to change."""
+    return PlacementChange(
+        address=address,
+        kind=KIND,
+        object=cluster,
+        action=PlacementAction.KEEP,
+        source=None,
+        target=None,
+        trigger=str(Trigger.MOVED_ON_THE_HUB),
+        cluster=cluster,
+        reason="removed on the hub",
+        provenance=_OBSERVED,
+    )
+
+
+def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:
+    """Return the trigger of a removed binding: eviction, scheduling cycle, staged run, or policy."""
+    if cluster in placement.evicted_clusters:
+        return Trigger.EVICTED
+    if cluster in placement.scheduling.release_triggers:
+        return placement.scheduling.release_triggers[cluster]
+    by_run = placement.spec.is_external and placement.find_rollout_step(cluster) is not None
+    return Trigger.STAGED_RUN if by_run else Trigger.POLICY_CHANGED
+
+
+def _build_removed_row(
+    address: Address, binding: Binding, trigger: Trigger, step: tuple[str, RolloutStep] | None = None
+) -> PlacementChange:
+    row = PlacementChange(
+        address=address,
+        kind=KIND,
+        object=binding.cluster,
+        action=PlacementAction.REMOVE,
+        source=binding,
+        target=None,
+        trigger=str(trigger),
+        cluster=binding.cluster,
+        reason=_format_binding_reason(TRIGGER_REASONS.get(trigger, ""), step),
+        scores=_get_scores(binding),
+    )
+    return _add_rollout_step(row, step)
+
+
+def _add_rollout_step(row: PlacementChange, rollout_step: tuple[str, RolloutStep] | None) -> PlacementChange:
+    if rollout_step is None:
+        return row
+    step = rollout_step[1]
+    return replace(row, stage=step.stage, group=step.group, waits_for=step.waits_for)
+
+
+def _format_binding_reason(reason: str, rollout_step: tuple[str, RolloutStep] | None) -> str:
+    """Return the reason with the rollout step: `wave 2, after 60s`, `staged run r, stage prod, group 1`."""
+    if rollout_step is None:
+        return reason
+    cause, step = rollout_step
+    location = f"{cause}, stage {step.stage}, group {step.group}" if step.stage else f"wave {step.group}"
+    wait = f", after {step.waits_for}" if step.waits_for else ""
+    return f"{reason}; {location}{wait}" if reason else f"{location}{wait}"
+
+
+def _get_scores(binding: Binding) -> dict[str, int]:
+    if binding.affinity_score is None or binding.topology_spread_score is None:
+        return {}
+    return {"topology_spread_score": binding.topology_spread_score, "affinity_score": binding.affinity_score}
+
+
+def _build_current_binding_row(
+    placement: PlacementPlan,
+    prior: Binding | None,
+    binding: Binding,
+    members: Mapping[str, FleetMemberState],
+    rejected: tuple[Rejection, ...],
+) -> PlacementChange:
+    """Build the row of a binding after the plan; `prior` is None for a new one."""
+    action, trigger, reason = _determine_binding_action(placement, prior, binding, members)
+    step = placement.find_rollout_step(binding.cluster)
+    if action in (PlacementAction.PLACE, PlacementAction.UPDATE):
+        reason = _format_binding_reason(reason, step)
+    row = PlacementChange(
+        address=placement.spec.instance.address,
+        kind=KIND,
+        object=binding.cluster,
+        action=action,
+        source=prior,
+        target=binding,
+        trigger=trigger,
+        cluster=binding.cluster,
+        reason=reason,
+        scores=_get_scores(binding),
+        rejections=rejected,
+        provenance=_OBSERVED if trigger == Trigger.MOVED_ON_THE_HUB else _PREDICTED,
+    )
+    return _add_rollout_step(row, step)
+
+
+def _determine_binding_action(
+    placement: PlacementPlan, prior: Binding | None, binding: Binding, members: Mapping[str, FleetMemberState]
+) -> tuple[PlacementAction, str, str]:
+    """Return the action on a binding, its trigger and the reason as text."""
+    cluster = binding.cluster
+    if prior is None:
+        trigger = placement.scheduling.pick_triggers.get(cluster, Trigger.PLACEMENT_CREATED)
+        return (
+            PlacementAction.PLACE,
+            str(trigger),
+            f"{TRIGGER_REASONS.get(trigger, '')}: {build_selected_decision(binding).reason}",
+        )
+    rolled_overrides = cluster in placement.rollout.clusters and placement.has_override_change(binding)
+    new_resources = prior.resource_snapshot != binding.resource_snapshot
+    if prior.state is not binding.state or new_resources or rolled_overrides:
+        # The trigger of a changed binding: unscheduled, picked again, or other resources.
+        if binding.state is BindingState.UNSCHEDULED:
+            trigger = _find_removal_trigger(placement, binding.cluster)
+        elif prior.state is BindingState.UNSCHEDULED and binding.cluster in placement.scheduling.pick_triggers:
+            trigger = placement.scheduling.pick_triggers[binding.cluster]
+        else:
+            trigger = Trigger.STAGED_RUN if placement.spec.is_external else placement.rollout_trigger
+        return PlacementAction.UPDATE, str(trigger), TRIGGER_REASONS.get(trigger, "")
+    if placement.spec.apply_strategy_changed and binding.has_resources:
+        return PlacementAction.UPDATE, str(Trigger.STRATEGY_CHANGED), REAPPLIED_REASON
+    if prior.policy_snapshot != binding.policy_snapshot:
+        return PlacementAction.KEEP, str(Trigger.POLICY_CHANGED), "picked again under the changed policy"
+    trigger_text, reason = _explain_kept(placement, binding, members.get(cluster))
+    return PlacementAction.KEEP, trigger_text, reason
+
+
+def _explain_kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
+    """Return the trigger and the reason of a kept binding. Triggers are member changes that must not move it,
+    and staged runs still to reach it; other reasons have none, and such rows are listed with all kept ones.
+    """
+    step = placement.find_rollout_step(binding.cluster) if placement.spec.is_external else None
+    if step is not None and step[1].status == LATER:
+        return str(Trigger.STAGED_RUN), f"{_format_binding_reason('', step)}: not reached by this plan"
+    if placement.current.staged_trigger is not None and binding.has_resources:
+        change = CHANGE_REASONS[placement.current.staged_trigger]
+        return "", f"{change}; kept: with External, only a staged run applies it"
+    replaced_cluster = placement.clusters_moved_by_hub[0].get(binding.cluster)
+    if replaced_cluster is not None:
+        move_text = (
+            f"moved on the hub: {replaced_cluster} -> {binding.cluster}" if replaced_cluster else "added on the hub"
+        )
+        return str(Trigger.MOVED_ON_THE_HUB), move_text
+    if (
+        binding.state is BindingState.UNSCHEDULED
+        and not placement.spec.is_external
+        and binding.cluster in placement.departed_clusters
+    ):
+        return "", "its member left; the rollout budget does not allow its removal yet"
+    if binding.cluster in placement.override_pending_clusters:
+        return "", "kept: overrides are applied with the next change of content or bindings"
+    if member is None or member.planned is None or member.previous is None or member.previous == member.planned:
+        return "", ""
+    request = PlacementRequest(placement.spec.configuration.policy or Policy(), placement.spec.configuration.namespace)
+    changes = find_member_observations(member.previous, member.planned, request)
+    if changes:
+        return str(changes[0].trigger), f"{changes[0].reason}; kept: {explain_kept_bindings(placement)}"
+    if find_queue_trigger(member.previous, member.planned) is not None and not placement.scheduling.has_run:
+        return "", f"kept: {explain_kept_bindings(placement)}"
+    return "", ""
+
+
+def explain_kept_bindings(placement: PlacementPlan) -> str:
+    """Return why a placement keeps its bindings although scheduling would differ now."""
+    kind = placement.spec.configuration.placement_type
+    is_unfulfilled = kind is PlacementType.PICK_N and not placement.scheduling.is_fulfilled
+    return NOT_MOVED_REASON if is_unfulfilled else KEPT_REASONS[kind]
+
+
+# --- timelines -----------------------------------------------------------------------------------
+
+DONE, PLANNED, WAITING, BLOCKED, LATER = "done", "planned", "waiting", "stuck", "later"
+_UPDATE: Final = str(StepKind.UPDATE)
+
+
+def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
+    """Build the timeline of a rolling update; None if one wave is enough."""
+    waves = placement.rollout.waves
+    if len(waves) <= 1:
+        return None
+    index = placement.snapshot_store.snapshots[-1].index if placement.snapshot_store.snapshots else None
+    steps = tuple(_build_wave_steps(waves, placement.failing_clusters))
+    return Rollout(placement.spec.instance.address, "rolling update", index, steps)
+
+
+def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> Iterator[RolloutStep]:
+    """Yield the steps of every wave with their start in seconds: delete, update, wait. Failing clusters get a
+    step of their own.
+    """
+    start_seconds: float = 0
+    waits_for = ""
+    for number, wave in enumerate(waves, 1):
+        updated = tuple(sorted((*wave.updated_clusters, *wave.bound_clusters)))
+        if wave.deleted_clusters:
+            yield RolloutStep(
+                str(StepKind.DELETE), "", number, wave.deleted_clusters, start_seconds, waits_for=waits_for
+            )
+        failing_updates = tuple(cluster for cluster in updated if cluster in failing)
+        working_updates = tuple(cluster for cluster in updated if cluster not in failing)
+        if working_updates:
+            yield RolloutStep(_UPDATE, "", number, working_updates, start_seconds, waits_for=waits_for)
+        if failing_updates:
+            yield RolloutStep(_UPDATE, "", number, failing_updates, start_seconds, waits_for=waits_for, status=BLOCKED)
+        waits_for = ""
+        if wave.wait_seconds and number < len(waves):
+            yield RolloutStep(str(StepKind.WAIT), "", number, (), start_seconds, wave.wait_seconds)
+            start_seconds += wave.wait_seconds
+            waits_for = format_duration(wave.wait_seconds)
+
+
+def build_run_timeline(
+    placement: PlacementPlan, run: str, resource_snapshot: int, steps: Sequence[RunStep], outcome: RunOutcome
+) -> Rollout:
+    """Build the timeline of a staged run; `outcome` is its progress in this plan. Call it before the run
+    changes the placement's bindings.
+    """
+    updated_clusters = {
+        binding.cluster
+        for binding in placement.bindings
+        if binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
+    }
+    timeline_steps = tuple(_build_run_steps(steps, frozenset(updated_clusters), outcome))
+    return Rollout(placement.spec.instance.address, f"staged run {run}", resource_snapshot, timeline_steps)
+
+
+def _build_run_steps(
+    steps: Sequence[RunStep], updated_clusters: frozenset[str], outcome: RunOutcome
+) -> Iterator[RolloutStep]:
+    """Yield every step with its start and its condition. `updated_clusters` are finished before."""
+    start_seconds: float = 0
+    pending: float = 0  # the tasks of a stage run in parallel
+    stage, group = "", 0
+    conditions: list[str] = []
+    for number, step in enumerate(steps):
+        if step.stage != stage:
+            stage, group = step.stage, 0
+        if step.kind is StepKind.APPROVAL:
+            conditions.append(step.task)
+        elif step.kind is StepKind.WAIT:
+            pending = max(pending, step.wait_seconds)
+            conditions.append(format_duration(step.wait_seconds))
+        else:
+            group += 1
+            start_seconds, pending = start_seconds + pending, 0
+        has_conditions = bool(step.clusters and conditions)
+        yield RolloutStep(
+            kind=str(step.kind),
+            stage=stage,
+            group=group if step.clusters else 0,
+            clusters=step.clusters,
+            start_seconds=start_seconds,
+            wait_seconds=step.wait_seconds,
+            waits_for=", ".join(conditions) if has_conditions else step.task,
+            status=_determine_step_status(step, number, updated_clusters, outcome),
+        )
+        if has_conditions:
+            conditions = []
+
+
+def _determine_step_status(step: RunStep, number: int, updated_clusters: frozenset[str], outcome: RunOutcome) -> str:
+    """Return the status of a step in this plan; `number` is its index in the run."""
+    steps_taken = len(outcome.steps)
+    if number >= steps_taken:
+        is_next_approval = step.kind is StepKind.APPROVAL and number == steps_taken
+        return WAITING if is_next_approval and outcome.pending_approval else LATER
+    if not set(step.clusters).isdisjoint(outcome.blocking_clusters):
+        return BLOCKED
+    return DONE if step.kind is StepKind.UPDATE and updated_clusters.issuperset(step.clusters) else PLANNED

@@ -1,0 +1,309 @@
+"""Bindings and pods outside the plan's targets: excluded by -target or -exclude, or forgotten. Their node or
+member may be removed, or missing already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.planning.binding_rows import KIND as BINDING
+from nexusform.domains.fleet.planning.placement_records import read_bindings
+from nexusform.domains.fleet.scheduling.watcher import Trigger
+from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.planning.object_pods import parse_pod_number
+from nexusform.domains.pods.planning.pod_rows import parse_pod_record
+from nexusform.domains.pods.pod_kind import PodLocation
+from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
+from nexusform.planning.instances.block_planner import BlockPlanner
+from nexusform.planning.preparation.prior_state import PriorState
+from nexusform.planning.vm_planning.site_plans import build_inventory, build_sites
+from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.plans.plan import FORGOTTEN_REASON, Action, PlacementAction, PlacementChange
+from nexusform.resources.address import Address
+from nexusform.state.objects import InstanceState
+
+_NODE_REMOVED: Final = "node_removed"
+_BINDING_REMOVED: Final = "binding_removed"
+_EXCLUDED_REASON: Final = "its resource is excluded from this plan"
+_FORGOTTEN_REASON: Final = "its resource is only removed from state"
+_MISSING_NODE_REASON: Final = "its node does not exist"
+_MISSING_MEMBER_REASON: Final = "its member is not in the fleet"
+
+
+class _ExclusionContext(Struct, frozen=True):
+    """Context of excluded objects: clusters by id, cluster ids by member, removed nodes and members, and
+    existing node names by cluster id. Clusters absent from `existing_nodes` are unknown. `is_member_missing`
+    is True for members missing from the fleet. `reason` explains the exclusion.
+    """
+
+    clusters: Mapping[str, NodeCluster]
+    members: Mapping[str, str]
+    removed_nodes: frozenset[tuple[str, str]]
+    removed_members: frozenset[str]
+    existing_nodes: Mapping[str, AbstractSet[str]]
+    is_member_missing: Callable[[str], bool]
+    reason: str = _EXCLUDED_REASON
+
+    def explain_lost_node(self, cluster_id: str, node: str) -> str:
+        """Return why a pod has lost its node or does so in this plan, "" if the node exists."""
+        if (cluster_id, node) in self.removed_nodes:
+            return f"its node is removed or re-created, and {self.reason}"
+        node_names = self.existing_nodes.get(cluster_id)
+        return _MISSING_NODE_REASON if node and node_names is not None and node not in node_names else ""
+
+    def explain_lost_member(self, member: str) -> str:
+        """Return why a binding has lost its member or does so in this plan, "" if the member exists."""
+        if member in self.removed_members:
+            return f"its member is removed from the fleet, and {self.reason}"
+        return _MISSING_MEMBER_REASON if self.is_member_missing(member) else ""
+
+
+def build_excluded_rows(
+    blocks: BlockPlanner,
+    vms: Iterable[VmObject],
+    clusters: Mapping[str, NodeCluster],
+    known_members: AbstractSet[str] | None,
+) -> Iterator[PlacementChange]:
+    """Build a row for every binding and pod outside the targets. `known_members` are those of the
+    configuration and of read hubs, None if unknown.
+    """
+    excluded = {
+        address: instance.current.attributes
+        for address, instance in blocks.prior.instances.items()
+        if instance.current is not None and not blocks.selection.has(address)
+    }
+    context = _build_exclusion_context(blocks, vms, clusters, known_members)
+    yield from _build_object_rows(excluded, blocks.request.registries, context)
+
+
+def list_forgotten_object_losses(
+    blocks: BlockPlanner, vms: Iterable[VmObject], clusters: Mapping[str, NodeCluster]
+) -> Iterator[PlacementChange]:
+    """Build a row for every forgotten binding and pod with a node or member that the plan removes or re-creates."""
+    forgotten = {
+        address: instance.before
+        for address, instance in blocks.instances.items()
+        if instance.action is Action.FORGET and instance.before is not None
+    }
+    if not forgotten:
+        return
+    context = _build_exclusion_context(blocks, vms, clusters, None, _FORGOTTEN_REASON)
+    for row in _build_object_rows(forgotten, blocks.request.registries, context):
+        if row.action is PlacementAction.LOSE:
+            yield row
+
+
+def forget_on_forgotten_members(
+    rows: Iterable[PlacementChange], blocks: BlockPlanner, vms: Iterable[VmObject], clusters: Mapping[str, NodeCluster]
+) -> Iterator[PlacementChange]:
+    """Return the rows with removals on forgotten members replaced by `forget`: their objects keep running
+    unmanaged. Pods on removed nodes are not kept.
+    """
+    # The names of forgotten members and of their clusters, each with the cluster id.
+    forgotten_members: list[tuple[str, str]] = []
+    for instance in blocks.instances.values():
+        if instance.type.kind is PlanningKind.MEMBER and instance.action is Action.FORGET and instance.before:
+            name = str(instance.before.get("name"))
+            cluster_id = str(instance.before.get("kubernetes_cluster_id") or name)
+            forgotten_members.append((name, cluster_id))
+            forgotten_members.append((cluster_id.rpartition("/")[2], cluster_id))
+    forgotten = dict(forgotten_members)
+    if not forgotten:
+        yield from rows
+        return
+    context = _build_exclusion_context(blocks, vms, clusters, None, _FORGOTTEN_REASON)
+    for row in rows:
+        if row.action is PlacementAction.REMOVE and _is_kept(row, forgotten, context):
+            yield replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
+        else:
+            yield row
+
+
+def _is_kept(row: PlacementChange, forgotten: Mapping[str, str], context: _ExclusionContext) -> bool:
+    """Return True if a removed binding or pod keeps running on a forgotten member."""
+    if isinstance(row.source, PodLocation):
+        cluster_id = forgotten.get(row.source.cluster, "")
+        is_member_forgotten = row.trigger == _BINDING_REMOVED and bool(cluster_id)
+        return is_member_forgotten and not context.explain_lost_node(cluster_id, row.source.node or "")
+    return row.trigger == Trigger.CLUSTER_LEFT and row.object in forgotten
+
+
+def _build_exclusion_context(
+    blocks: BlockPlanner,
+    vms: Iterable[VmObject],
+    clusters: Mapping[str, NodeCluster],
+    known_members: AbstractSet[str] | None,
+    reason: str = _EXCLUDED_REASON,
+) -> _ExclusionContext:
+    vms = tuple(vms)
+    instances, registries = blocks.prior.instances, blocks.request.registries
+    recorded_members = _collect_member_names(instances, registries)
+    # The node names before the plan, by cluster id.
+    nodes: dict[str, set[str]] = {}
+    for vm_object in vms:
+        if vm_object.prior.demand is not None:
+            names = nodes.setdefault(vm_object.prior.demand.owner.partition(":")[2], set())
+            for vm in vm_object.prior.existing.values():
+                names.update(vm.names)
+    return _ExclusionContext(
+        clusters,
+        collect_prior_members(instances, registries),
+        frozenset(_find_removed_nodes(vms)),
+        frozenset(_find_removed_members(blocks)),
+        nodes,
+        lambda member: known_members is not None and member not in known_members | recorded_members,
+        reason,
+    )
+
+
+def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[PlacementChange]:
+    """Build a row for every binding and pod in state with a member or node missing from the refreshed state."""
+    objects = {
+        address: instance.current.attributes
+        for address, instance in prior.instances.items()
+        if instance.current is not None
+    }
+    existing_nodes = _collect_refreshed_nodes(prior, objects, registries)
+    members = collect_prior_members(prior.instances, registries)
+    missing_members = find_missing_members(prior, registries)
+    context = _ExclusionContext({}, members, frozenset(), frozenset(), existing_nodes, missing_members.__contains__)
+    for row in _build_object_rows(objects, registries, context):
+        if row.action is PlacementAction.LOSE:
+            yield row
+
+
+def _build_object_rows(
+    objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries, context: _ExclusionContext
+) -> Iterator[PlacementChange]:
+    for address, attributes in objects.items():
+        workloads = attributes.get("workloads")
+        kind = registries.get_kind(address.type)
+        if kind is PlanningKind.PLACEMENT:
+            yield from _build_binding_rows(address, attributes, context)
+            for member, member_workloads in (workloads or {}).items():
+                cluster_id = context.members.get(member, member)
+                yield from _build_pod_rows(
+                    address, cluster_id, member_workloads, context, context.explain_lost_member(member)
+                )
+        elif kind is PlanningKind.MANIFEST and workloads:
+            cluster_id = str(attributes.get("cluster_id") or "")
+            yield from _build_pod_rows(address, cluster_id, workloads, context)
+
+
+def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
+    """Yield the nodes (cluster id, name) that this plan removes, or re-creates under the same name."""
+    for vm_object in vms:
+        demand = vm_object.prior.demand
+        if demand is None:
+            continue
+        cluster_id = demand.owner.partition(":")[2]
+        for key in (
+            *vm_object.request.actions.removals,
+            *vm_object.request.actions.recreations,
+            *vm_object.request.actions.losses,
+        ):
+            if key in vm_object.prior.existing:
+                yield cluster_id, vm_object.prior.existing[key].name
+
+
+def _collect_refreshed_nodes(
+    prior: PriorState, objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries
+) -> dict[str, set[str]]:
+    """Return the node names of refreshed objects by cluster id; none on missing machines, or of a missing cluster."""
+    types = registries.resource_types
+    sites = build_sites(build_inventory(objects.items(), types))[0]
+    nodes: dict[str, set[str]] = {}
+    for address, instance in prior.state.instances.items():
+        if registries.get_kind(address.type) is PlanningKind.CLUSTER and instance.current is not None:
+            nodes[str(instance.current.attributes.get("id"))] = set()
+    for address, attributes in objects.items():
+        resource_type = types.get(address.type)
+        if resource_type is None or resource_type.vms is None:
+            continue
+        own_id = str(attributes.get("id") or "")
+        names = nodes.setdefault(str(attributes.get("cluster_id") or own_id), set())
+        site = sites.get(own_id.partition("/")[0])
+        for vm in resource_type.vms.list_existing_vms(attributes):
+            if site is not None and vm.placement.machine in site.machines:
+                names.update(vm.names)
+    return nodes
+
+
+def _collect_member_names(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> frozenset[str]:
+    return frozenset(
+        str(instance.current.attributes.get("name"))
+        for address, instance in instances.items()
+        if registries.get_kind(address.type) is PlanningKind.MEMBER and instance.current is not None
+    )
+
+
+def find_missing_members(prior: PriorState, registries: PluginRegistries) -> frozenset[str]:
+    """Return the members of state that a provider did not find."""
+    return _collect_member_names(prior.state.instances, registries) - _collect_member_names(prior.instances, registries)
+
+
+def _find_removed_members(blocks: BlockPlanner) -> Iterator[str]:
+    """Yield the members removed from the fleet, re-created ones included. Forgotten members stay on the hub."""
+    for instance in blocks.instances.values():
+        if instance.type.kind is not PlanningKind.MEMBER or instance.action is Action.FORGET:
+            continue
+        if instance.is_removed or instance.is_replaced:
+            yield str((instance.before or {}).get("name"))
+
+
+def _build_binding_rows(
+    address: Address, attributes: Mapping[str, Any], context: _ExclusionContext
+) -> Iterator[PlacementChange]:
+    for binding in read_bindings(attributes):
+        reason = context.explain_lost_member(binding.cluster)
+        yield PlacementChange(
+            address=address,
+            kind=BINDING,
+            object=binding.cluster,
+            action=PlacementAction.LOSE if reason else PlacementAction.KEEP,
+            source=binding,
+            target=None if reason else binding,
+            trigger="cluster_left" if reason else "",
+            cluster=binding.cluster,
+            reason=reason or _EXCLUDED_REASON,
+        )
+
+
+def _build_pod_rows(
+    address: Address,
+    cluster_id: str,
+    workloads: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    context: _ExclusionContext,
+    member_reason: str = "",
+) -> Iterator[PlacementChange]:
+    """Build the rows of an object's pods on one cluster; `member_reason` explains a lost member."""
+    known_cluster = context.clusters.get(cluster_id)
+    cluster = known_cluster.name if known_cluster is not None else cluster_id.rpartition("/")[2]
+    for workload, pods in workloads.items():
+        for name, values in pods.items():
+            note = parse_pod_record(values)
+            if not note.node:
+                location = PodLocation(cluster, state=note.state)
+            else:
+                location = PodLocation(cluster, note.node, note.machine, note.availability_zone)
+            node_reason = context.explain_lost_node(cluster_id, note.node)
+            reason = node_reason or member_reason
+            yield PlacementChange(
+                address=address,
+                kind="pod",
+                object=name,
+                action=PlacementAction.LOSE if reason else PlacementAction.KEEP,
+                source=location,
+                target=None if reason else location,
+                trigger=_NODE_REMOVED if node_reason else _BINDING_REMOVED if member_reason else "",
+                pool=f"{cluster}/{workload}",
+                number=parse_pod_number(workload, name),
+                site_id=known_cluster.site_id if known_cluster is not None else "",
+                reason=reason or _EXCLUDED_REASON,
+            )

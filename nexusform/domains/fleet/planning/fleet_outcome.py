@@ -1,0 +1,467 @@
+"""Result of a fleet's plan: rows, computed attributes of placements, and warnings."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from msgspec import Struct, field, json
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
+from nexusform.domains.fleet.importers.fleet_export import READY
+from nexusform.domains.fleet.importers.fleet_records import ABANDON, FleetPlacement
+from nexusform.domains.fleet.planning.binding_rows import CHANGE_REASONS, build_removed_rows, explain_kept_bindings
+from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub
+from nexusform.domains.fleet.planning.legacy_property_names import has_old_property_name
+from nexusform.domains.fleet.planning.object_ownership import build_ownership_warnings
+from nexusform.domains.fleet.planning.placement_iterations import PlacementIterations
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.placement_records import (
+    write_bindings,
+    write_conditions,
+    write_eviction,
+    write_policy_snapshot,
+)
+from nexusform.domains.fleet.planning.placement_risks import find_placement_risks
+from nexusform.domains.fleet.planning.predicted_status import predict_status
+from nexusform.domains.fleet.planning.resource_selectors import SelectorProblem, write_selected_resources
+from nexusform.domains.fleet.scheduling.bindings import BindingState, Condition
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.placement_explanation import compute_policy_drift
+from nexusform.domains.fleet.scheduling.placement_status import CLUSTER_SCOPED, FALSE, NAMESPACED
+from nexusform.domains.pods.importers.manifest_parser import Manifest, format_canonical_json, is_reserved_namespace
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.planning.instances.instance import Instance
+from nexusform.plans.plan import PlacementChange, RejectedCluster, Rollout
+from nexusform.resources.address import Address
+
+
+class FleetOutcome(Struct, frozen=True):
+    """Result of a fleet's plan. `rows` of all bindings, placements by address, members after the last
+    iteration, rollouts, rejected clusters, and observed bindings of placements. `step_order` lists the
+    addresses to complete before the step of an address. `clusters` are members with known nodes, by name.
+    """
+
+    rows: tuple[PlacementChange, ...] = ()
+    placements: Mapping[Address, PlacementPlan] = field(default_factory=dict)
+    member_list: MemberList = field(default_factory=lambda: MemberList(()))
+    diagnostics: tuple[Diagnostic, ...] = ()
+    rollouts: tuple[Rollout, ...] = ()
+    rejected_clusters: tuple[RejectedCluster, ...] = ()
+    observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
+    step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
+    clusters: Mapping[str, NodeCluster] = field(default_factory=dict)
+
+
+# Per placement; larger fleets use `explain`.
+_MAX_REJECTED_CLUSTERS: Final = 40
+# Attributes of a placement set by its hub.
+_HUB_ATTRIBUTES: Final = ("policy_snapshot", "selected_resources", "conditions", "placement_statuses")
+
+
+def find_rejected_clusters(placements: Iterable[PlacementPlan]) -> Iterator[RejectedCluster]:
+    """Yield the rejected clusters of scheduled placements, with reasons, in small fleets."""
+    for placement in placements:
+        unselected = placement.scheduling.status.unselected_decisions if placement.scheduling.status is not None else ()
+        if len(unselected) <= _MAX_REJECTED_CLUSTERS:
+            for decision in unselected:
+                yield RejectedCluster(placement.spec.instance.address, decision.cluster, decision.reason)
+
+
+def build_observed_bindings(placements: Iterable[PlacementPlan]) -> Iterator[tuple[Address, Mapping[str, Any]]]:
+    """Yield the bindings observed on a hub before the plan, as attributes."""
+    for placement in placements:
+        if placement.spec.observed_attributes:
+            yield (placement.spec.instance.address, {"bindings": write_bindings(placement.spec.prior_bindings, {})})
+
+
+def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
+    """Build the outcome of a destroy plan."""
+    removed = [
+        instance for instance in instances if instance.is_removed and instance.type.kind is PlanningKind.PLACEMENT
+    ]
+    rows = chain.from_iterable(build_removed_rows(instance) for instance in removed)
+    return FleetOutcome(tuple(rows), diagnostics=tuple(warn_abandon_policy(removed)))
+
+
+def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
+    """Yield warnings about removed placements with propagation policy Abandon, which KubeFleet ignores.
+    Source: KubeFleet apis/placement/v1beta1 at e160c1cd; pkg/ does not reference DeleteStrategy.
+    """
+    for instance in instances:
+        if instance.type.kind is not PlanningKind.PLACEMENT or not (instance.is_removed or instance.is_replaced):
+            continue
+        read_object = instance.type.build_fleet_object
+        placement = read_object(instance.before or {}) if read_object is not None else None
+        if isinstance(placement, FleetPlacement) and placement.propagation_policy == ABANDON:
+            text = (
+                f"{placement.key} has deleteStrategy.propagationPolicy Abandon, which should keep its "
+                "objects on the clusters. KubeFleet has the field but ignores it (e160c1cd), so this "
+                "plan predicts their removal. A hub that supports it keeps the objects and their pods."
+            )
+            yield instance.build_diagnostic(Problem((), "ineffective-delete-strategy", text, Severity.WARNING))
+
+
+def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
+    """Compute the attributes of a placement after the plan."""
+    prior = placement.spec.prior_attributes
+    by_cluster = {}
+    for cluster, workloads in sorted(placement.workloads.items()):
+        if workloads:
+            by_cluster[cluster] = {workload: dict(pods) for workload, pods in workloads.items()}
+    attributes: dict[str, Any] = {
+        "bindings": write_bindings(placement.bindings, _get_unchanged_provenance(placement)),
+        "policy_snapshot": write_policy_snapshot(placement.spec.policy_snapshot),
+        "selected_resources": write_selected_resources(_find_rolled_out_objects(placement)),
+        "evictions": [
+            *(prior.get("evictions") or ()),
+            *(write_eviction(name, eviction) for name, eviction in placement.evictions),
+        ],
+        "workloads": by_cluster,
+    }
+    if placement.spec.is_being_deleted:
+        return attributes | {name: prior.get(name) for name in _HUB_ATTRIBUTES}
+    if placement.selection.selector_problem is not None:
+        return attributes | _build_invalid_attributes(placement)
+    return _keep_recorded_order(placement, attributes | predict_status(placement))
+
+
+def _keep_recorded_order(placement: PlacementPlan, attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes with the recorded lists of clusters and objects if only their order differs."""
+    before = placement.spec.instance.before or {}
+    for name in ("placement_statuses", "selected_resources"):
+        recorded, predicted = before.get(name) or (), attributes.get(name) or ()
+        if recorded and sorted(map(format_canonical_json, recorded)) == sorted(map(format_canonical_json, predicted)):
+            attributes[name] = list(recorded)
+    return attributes
+
+
+def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
+    """Return the objects of the only version on all clusters with staged runs, else the current selection."""
+    versions = {binding.resource_snapshot for binding in placement.bindings}
+    if not placement.spec.is_external or len(versions) != 1:
+        return placement.selection.manifests
+    snapshot = placement.snapshot_store.find_snapshot(next(iter(versions)))
+    return placement.selection.manifests if snapshot is None else snapshot.objects
+
+
+def _build_invalid_attributes(placement: PlacementPlan) -> dict[str, Any]:
+    """Build the attributes of a placement with invalid selectors; the hub leaves it unchanged."""
+    prior = placement.spec.prior_attributes
+    assert placement.selection.selector_problem is not None
+    prefix = NAMESPACED if placement.spec.configuration.namespace else CLUSTER_SCOPED
+    message = _format_invalid_message(placement.selection.selector_problem)
+    invalid = Condition(f"{prefix}Scheduled", FALSE, "InvalidResourceSelectors", message)
+    return {
+        "policy_snapshot": prior.get("policy_snapshot"),
+        "selected_resources": prior.get("selected_resources") or [],
+        "conditions": [*write_conditions([invalid]), *(prior.get("conditions") or ())[1:]],
+        "placement_statuses": prior.get("placement_statuses") or [],
+    }
+
+
+def _format_invalid_message(problem: SelectorProblem) -> str:
+    """Return the message of the hub's condition."""
+    return f"The resource selectors are invalid: failed to process the request due to a client error: {problem.message}"
+
+
+def _get_unchanged_provenance(placement: PlacementPlan) -> dict[str, str]:
+    """Return the provenance of unchanged bindings: observed ones stay observed."""
+    prior = {binding.cluster: binding for binding in placement.spec.prior_bindings}
+    recorded = placement.spec.prior_attributes.get("bindings") or {}
+    return {
+        binding.cluster: recorded[binding.cluster].get("provenance", "predicted")
+        for binding in placement.bindings
+        if prior.get(binding.cluster) == binding and binding.cluster in recorded
+    }
+
+
+# --- warnings ----------------------------------------------------------------------------------
+
+
+def build_placement_warnings(
+    placements: Sequence[PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    rounds: PlacementIterations,
+    observed: ObservedHub,
+) -> Iterator[Diagnostic]:
+    """Yield all warnings, placement by placement. An unread hub is an error already."""
+    namespaces = _collect_cluster_namespaces(placements, members, rounds)
+    if any(placement.spec.configuration.namespace for placement in placements):
+        _add_observed_namespaces(namespaces, observed)
+    members_change = any(member.previous != member.planned for member in members.values())
+    for placement in placements:
+        yield from _warn_empty_selectors(placement)
+        yield from _warn_missing_namespace(placement, namespaces)
+        if rounds.member_list.members or not observed.is_unread:
+            yield from _warn_unscheduled_placement(placement, rounds)
+        yield from _warn_old_property_name(placement, rounds)
+        yield from _warn_override_failures(placement)
+        yield from _warn_pending_staged_changes(placement)
+        yield from _warn_pending_overrides(placement)
+        yield from _warn_missing_bindings(placement)
+        yield from build_ownership_warnings(placement)
+        yield from _warn_shared_machines(placement, members)
+        for kind, text in find_placement_risks(placement, members):
+            yield _build_warning(placement, kind, text)
+        if members_change:
+            yield from _warn_scheduling_drift(placement, rounds)
+
+
+def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """Warn about override changes that no rollout distributes."""
+    clusters = placement.override_pending_clusters
+    if clusters:
+        text = (
+            f"The overrides of {placement.key} changed for {format_list(clusters, 4)}, but no rollout "
+            "applies the change. It is applied with the next new content, binding or eviction. An "
+            "override that names its placement is rolled out at once."
+        )
+        summary = (
+            f"{format_list(clusters, 4)}: override changes are applied only with the next change of content or bindings"
+        )
+        yield _build_warning(placement, "override-effective-next-change", text, summary=summary)
+
+
+def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """Warn about clusters in state or in a hub's status without a binding on the hub."""
+    removed = placement.clusters_moved_by_hub[1]
+    deleted = [cluster for cluster in placement.manually_deleted_clusters if cluster not in removed]
+    if deleted:
+        noun, verb = (
+            select_word_form(len(deleted), "binding", "bindings"),
+            select_word_form(len(deleted), "was", "were"),
+        )
+        text = (
+            f"The hub's status lists {placement.key} on {format_list(deleted, 4)}, but the {noun} "
+            f"there {verb} deleted or not captured. The plan predicts the next scheduling of the "
+            "placement. It happens at once after an ordinary deletion. If the finalizers were "
+            "removed first, it happens with the next change."
+        )
+        summary = f"the status lists {format_list(deleted, 4)}, but no binding exists there"
+        yield _build_warning(placement, "binding-deleted", text, summary=summary)
+    if removed:
+        text = (
+            f"{placement.key} was predicted on {format_list(removed, 4)}, but the hub does not have "
+            "it there. The plan starts from the bindings of the hub."
+        )
+        summary = f"predicted on {format_list(removed, 4)}, but missing on the hub"
+        yield _build_warning(placement, "missing-on-hub", text, summary=summary)
+
+
+def _build_warning(
+    placement: PlacementPlan, kind: str, text: str, path: tuple[str | int, ...] = (), *, summary: str = ""
+) -> Diagnostic:
+    """Build a warning about a placement; `brief` is a one-line form of longer texts."""
+    problem_summary = f"{placement.key}: {summary}" if summary else ""
+    return placement.spec.instance.build_diagnostic(Problem(path, kind, text, Severity.WARNING, brief=problem_summary))
+
+
+def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """Warn about selectors without a match, or with invalid targets."""
+    in_blocks = bool((placement.spec.instance.config or {}).get("resource_selector"))
+
+    def build_path(number: int) -> tuple[str | int, ...]:
+        return ("resource_selector", number) if in_blocks else ("manifest",)
+
+    selectors = placement.spec.configuration.selectors
+    selector_problem = placement.selection.selector_problem
+    if selector_problem is not None:
+        text = (
+            f"{_format_invalid_message(selector_problem)}. {selector_problem.advice} The hub accepts "
+            "the placement, but selects and schedules nothing."
+        )
+        path, summary = build_path(selector_problem.selector), selector_problem.message
+        yield _build_warning(placement, "invalid-resource-selectors", text, path, summary=summary)
+        return
+    for number in placement.selection.empty_selectors:
+        text = (
+            f"{selectors[number].title} selects nothing. No fleet_hub_manifest adds such an object, "
+            "or its kind is never selected. Select an existing object, or add it."
+        )
+        summary = f"no fleet_hub_manifest adds {selectors[number].title}, or it is never selected"
+        yield _build_warning(placement, "empty-resource-selection", text, build_path(number), summary=summary)
+
+
+def _collect_cluster_namespaces(
+    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], rounds: PlacementIterations
+) -> dict[str, set[str]]:
+    namespaces: dict[str, set[str]] = {}
+    if not any(placement.spec.configuration.namespace for placement in placements):
+        return namespaces
+    for name, member in members.items():
+        member_namespaces = member.planned.namespaces if member.planned is not None else None
+        direct_objects = rounds.shared_objects.direct.get(name, {})
+        direct = {object_id.name for object_id in direct_objects if object_id.kind == "Namespace"}
+        namespaces[name] = {*(member_namespaces or ()), *direct}
+    for placement in placements:
+        for cluster, content in placement.compute_final_resources().items():
+            names = {manifest.name for manifest in content.manifests if manifest.kind == "Namespace"}
+            namespaces.setdefault(cluster, set()).update(names)
+    return namespaces
+
+
+def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: ObservedHub) -> None:
+    """Add the namespaces of clusters with available objects, as reported by the hub."""
+    for (_, key), attributes in observed.placements.items():
+        texts = [text for snapshot in (attributes.get("resource_snapshots") or ())[-1:] for text in snapshot["objects"]]
+        bodies = (json.decode(text) for text in texts if '"Namespace"' in text)
+        names = {key.rpartition("/")[0]} | {
+            str(body["metadata"]["name"]) for body in bodies if body["kind"] == "Namespace"
+        }
+        for cluster, binding in (attributes.get("bindings") or {}).items():
+            if binding.get("readiness") == READY:
+                namespaces.setdefault(cluster, set()).update(names)
+
+
+def _warn_missing_namespace(placement: PlacementPlan, namespaces: Mapping[str, set[str]]) -> Iterator[Diagnostic]:
+    namespace = placement.spec.configuration.namespace
+    if not namespace or is_reserved_namespace(namespace):
+        return
+    lacking = [
+        cluster for cluster in placement.compute_final_resources() if namespace not in namespaces.get(cluster, ())
+    ]
+    if lacking:
+        text = (
+            f"The namespace {namespace} is missing on {', '.join(lacking)}, so the objects cannot be "
+            "applied there. Place it with a fleet_cluster_resource_placement that selects the "
+            'Namespace (selection_scope = "NamespaceOnly"). If it exists already, add it to '
+            "namespaces of the member."
+        )
+        yield _build_warning(placement, "missing-cluster-namespace", text)
+
+
+def _warn_unscheduled_placement(placement: PlacementPlan, rounds: PlacementIterations) -> Iterator[Diagnostic]:
+    """Warn if there are no members, scheduling stops, or too few clusters are eligible."""
+    if not rounds.member_list.members:
+        text = (
+            f"No fleet_member_cluster is declared, so {placement.key} is placed on no cluster. "
+            "Declare one for each cluster of the fleet (kubernetes_cluster_id is the id of the "
+            'cluster). To use the members of a running hub, read data "fleet_hub".'
+        )
+        summary = "no fleet_member_cluster is declared; declare one for each cluster of the fleet"
+        yield _build_warning(placement, "no-member-cluster", text, summary=summary)
+        return
+    if placement.scheduling.abort is not None:
+        location = f" at cluster {placement.scheduling.abort.cluster}" if placement.scheduling.abort.cluster else ""
+        text = f"The scheduler stops{location}: {placement.scheduling.abort.message}. Existing bindings are kept."
+        yield _build_warning(placement, "scheduling-stopped", text)
+        return
+    status = placement.scheduling.status
+    if status is None or status.is_fulfilled:
+        return
+    reasons = [f"  - {decision.cluster}: {decision.reason}" for decision in status.unselected_decisions]
+    message = status.condition.message
+    text = "\n".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
+    yield _build_warning(placement, "unfulfilled-placement", text)
+
+
+def _warn_old_property_name(placement: PlacementPlan, rounds: PlacementIterations) -> Iterator[Diagnostic]:
+    """Warn about a policy with the old name of a property that no member has."""
+    policy = placement.spec.configuration.policy
+    if policy is None or not has_old_property_name(policy):
+        return
+    if any(OLD_NODE_COUNT in member.properties for member in rounds.member_list.members):
+        return
+    manifest = (placement.spec.instance.config or {}).get("manifest")
+    lines = manifest.splitlines() if isinstance(manifest, str) else []
+    numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
+    at_line = f"manifest:{numbers[0]}: " if numbers else ""
+    consequence = (
+        "It is read as the new name, because no cluster has the old property. A real hub finds no such property."
+        if placement.spec.configuration.accepts_old_names
+        else ("No cluster has that property. Use the new name, or set lenient = true to accept the old one.")
+    )
+    subject = "kubernetes.azure.com/node-count is the old name of kubernetes-fleet.io/node-count."
+    text = f"{at_line}{subject} {consequence}"
+    summary = "kubernetes.azure.com/node-count is now kubernetes-fleet.io/node-count"
+    path = ("manifest",) if at_line else ("policy",)
+    yield _build_warning(placement, "older-property-name", text, path, summary=summary)
+
+
+def _warn_override_failures(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    for cluster, content in placement.compute_final_resources().items():
+        if content.failure:
+            text = f"On cluster {cluster}: {content.failure}. This version is not applied there."
+            kind = "envelope-cannot-be-opened" if content.has_envelope_failure else "override-failure"
+            yield _build_warning(placement, kind, text)
+
+
+def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """Warn about changes that require a new staged run."""
+    if placement.current.staged_trigger is None:
+        return
+    pending = [
+        binding.cluster
+        for binding in placement.bindings
+        if binding.has_resources and placement.find_rollout_step(binding.cluster) is None
+    ]
+    if pending:
+        change = CHANGE_REASONS[placement.current.staged_trigger]
+        text = (
+            f"{change[:1].upper()}{change[1:]}, and the strategy is External. Only a new staged run "
+            f"applies the change to {format_list(pending, 4)}. A run that already started keeps its "
+            "earlier values."
+        )
+        yield _build_warning(placement, "changes-awaiting-staged-run", text)
+
+
+def _warn_shared_machines(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -> Iterator[Diagnostic]:
+    """Warn about machines with nodes of several picked members."""
+    clusters_on: dict[tuple[str, str], set[str]] = {}
+    for binding in placement.bindings:
+        member = members.get(binding.cluster)
+        if binding.state is BindingState.UNSCHEDULED or member is None or member.cluster is None:
+            continue
+        for node in member.cluster.nodes:
+            clusters_on.setdefault((member.cluster.site_id, node.machine), set()).add(binding.cluster)
+    shared_machines = {location: clusters for location, clusters in clusters_on.items() if len(clusters) > 1}
+    if not shared_machines:
+        return
+    (site, machine), clusters = max(sorted(shared_machines.items(), reverse=True), key=lambda item: len(item[1]))
+    cluster_names = ", ".join(sorted(clusters))
+    text = (
+        f"Machines with nodes of more than one picked cluster: {len(shared_machines)}. The loss "
+        f"of machine {machine} (site {site}) affects nodes of {cluster_names} at once. Keep the "
+        "clusters in different racks (availability_zones). A nexus_separation_rule rejects plans "
+        "that mix them."
+    )
+    other_machines = format_count(len(shared_machines) - 1, "other machine")
+    more = f"; the same applies to {other_machines}" if len(shared_machines) > 1 else ""
+    summary = f"losing machine {machine} affects nodes of {cluster_names} at once{more}"
+    yield _build_warning(placement, "placement-members-share-machines", text, summary=summary)
+
+
+def _warn_scheduling_drift(placement: PlacementPlan, rounds: PlacementIterations) -> Iterator[Diagnostic]:
+    """Warn about a different result of fresh scheduling, if the plan changes members of an existing
+    placement. No binding moves for it.
+    """
+    if placement.spec.is_new or placement.scheduling.abort is not None:
+        return
+    member_list = rounds.member_list
+    difference = compute_policy_drift(
+        placement.bindings,
+        member_list,
+        placement.spec.resolve_policy(member_list),
+        placement.spec.policy_snapshot,
+        placement.spec.configuration.namespace,
+    )
+    if not difference.gained_clusters and not difference.lost_clusters:
+        return
+    verbs = []
+    if difference.gained_clusters:
+        verbs.append(f"pick {', '.join(difference.gained_clusters)}")
+    if difference.lost_clusters:
+        verbs.append(f"drop {', '.join(difference.lost_clusters)}")
+    text = (
+        f"With the members of this plan, fresh scheduling would {' and '.join(verbs)}. The plan "
+        f"moves no binding for it: {explain_kept_bindings(placement)}. `nexusform explain "
+        f"{shlex.quote(str(placement.address))}` shows the verdict on every cluster."
+    )
+    summary = f"fresh scheduling would {' and '.join(verbs)}; the plan moves no binding for it"
+    yield _build_warning(placement, "schedule-drift", text, summary=summary)

@@ -1,0 +1,343 @@
+"""Overrides rendered per cluster: matching rules and resulting objects. Source: KubeFleet
+pkg/controllers/workgenerator/override.go. Cluster overrides precede namespaced ones; rules apply in order and
+the last one wins; Delete removes the object.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.importers.api_defaults import add_defaults
+from nexusform.domains.fleet.importers.fleet_records import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
+from nexusform.domains.fleet.planning.json_patches import PatchError, apply_patches, replace_variables
+from nexusform.domains.pods.importers.manifest_parser import (
+    Manifest,
+    build_changed_manifest,
+    is_envelope,
+    unwrap_envelopes,
+)
+from nexusform.kubernetes.matching import is_selected
+
+MAX_OVERRIDES: Final = 100
+_LIMIT_MESSAGES: Final = {
+    "ClusterResourceOverride": (
+        "clusterResourceOverride limit has been reached: at most 100 cluster resources can be created."
+    ),
+    "ResourceOverride": "resourceOverride limit has been reached: at most 100 resources can be created.",
+}
+
+
+class ObjectIdentity(NamedTuple):
+    """Identity of an object on a cluster."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def title(self) -> str:
+        """Display name, `Kind namespace/name`."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def get_object_identity(manifest: Manifest) -> ObjectIdentity:
+    """Return the identity of a manifest's object."""
+    return ObjectIdentity(manifest.group, manifest.kind, manifest.namespace, manifest.name)
+
+
+def collect_object_identities(manifests: Iterable[Manifest]) -> frozenset[ObjectIdentity]:
+    """Return the identities of these objects on a member, with envelopes expanded."""
+    return frozenset(get_object_identity(manifest) for manifest in expand_envelopes(manifests))
+
+
+_WRAPPED_MESSAGE: Final = "has been wrapped in a"
+
+
+class RenderedResources(Struct, frozen=True):
+    """Objects rendered for one cluster. `digest` identifies the changes made ("": none). `failure` is the
+    error of an override or envelope, "" without one; `conflicting_objects` have another owner on the cluster.
+    `overrides` are the override snapshots of its binding, None if state did not record them.
+    `reported_failure` is a hub's shorter text of the failure.
+    """
+
+    manifests: tuple[Manifest, ...]
+    digest: str = ""
+    failure: str = ""
+    conflicting_objects: tuple[ObjectIdentity, ...] = ()
+    overrides: tuple[str, ...] | None = ()
+    reported_failure: str = ""
+
+    @property
+    def failure_message(self) -> str:
+        """Failure as reported by a hub."""
+        return self.reported_failure or self.failure
+
+    @property
+    def has_envelope_failure(self) -> bool:
+        """Whether an envelope failed: overrides succeeded and no Work could be created."""
+        return _WRAPPED_MESSAGE in self.failure
+
+    def has_same_result(self, other: RenderedResources) -> bool:
+        """Return True if overrides change the objects equally, or fail in both."""
+        return (self.digest, bool(self.failure)) == (other.digest, bool(other.failure))
+
+    def has_same_overrides(self, other: RenderedResources) -> bool:
+        """Return True if the bindings of both name the same override snapshots, like a hub's comparison."""
+        if self.overrides is None or other.overrides is None:
+            return self.has_same_result(other)
+        return self.overrides == other.overrides
+
+
+class OverrideIndex:
+    """Overrides by placement; those without a placement apply to all."""
+
+    def __init__(self, overrides: Iterable[FleetOverride]) -> None:
+        self._by_placement: dict[str, list[FleetOverride]] = {}
+        for override in sorted(overrides, key=_get_application_order_key):
+            self._by_placement.setdefault(override.placement, []).append(override)
+
+    def list_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
+        """Return the overrides of a placement (its key) in the order of application."""
+        general = self._by_placement.get("", ())
+        specific = self._by_placement.get(placement, ()) if placement else ()
+        return tuple(sorted((*general, *specific), key=_get_application_order_key)) if specific else tuple(general)
+
+
+def select_overrides(
+    overrides: Iterable[FleetOverride], manifests: Sequence[Manifest], labels: Mapping[str, str]
+) -> tuple[FleetOverride, ...]:
+    """Return the overrides with a selector for any of the objects and a rule for a cluster with these labels.
+    Source: KubeFleet pkg/utils/overrider/overrider.go.
+    """
+    objects = tuple(expand_envelopes(manifests))
+
+    def is_selected(override: FleetOverride) -> bool:
+        has_rule = any(_is_rule_for_cluster(rule, labels) for rule in override.rules)
+        return has_rule and is_any_affected(override, objects)
+
+    return tuple(filter(is_selected, overrides))
+
+
+def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> bool:
+    """Return True if an override selects any of these objects; envelopes must be expanded."""
+    return any(_is_object_overridden(override, manifest) for manifest in manifests)
+
+
+def _is_object_overridden(override: FleetOverride, manifest: Manifest) -> bool:
+    return any(_is_selected(selector, manifest, override.namespace) for selector in override.selectors)
+
+
+def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> dict[int, list[tuple[int | None, str]]]:
+    """Return the webhook errors of overrides (each with a flag for new ones) by position, each with the index
+    of its selector. Existing overrides have priority. Source: KubeFleet pkg/webhook and pkg/utils/validator,
+    {clusterresourceoverride,resourceoverride}.go.
+    """
+    conflicts: dict[int, list[tuple[int | None, str]]] = {}
+    owners: dict[tuple[str, ObjectSelector], str] = {}
+    counts: Counter[str] = Counter()
+    for position in sorted(range(len(overrides)), key=lambda i: overrides[i][1]):
+        override, is_new = overrides[position]
+        counts[override.namespace] += 1
+        if is_new and counts[override.namespace] > MAX_OVERRIDES:
+            conflicts.setdefault(position, []).append((None, _LIMIT_MESSAGES[override.kind]))
+        for i, selector in enumerate(override.selectors):
+            owner = owners.setdefault((override.namespace, selector), override.name)
+            if owner != override.name:
+                text = (
+                    f"invalid resource selector {selector.title}: the resource has been selected by both "
+                    f"{override.name} and {owner}, which is not supported"
+                )
+                conflicts.setdefault(position, []).append((i, text))
+    return conflicts
+
+
+def _get_application_order_key(override: FleetOverride) -> tuple[bool, str, str]:
+    return bool(override.namespace), override.namespace, override.name
+
+
+def render_resources(
+    manifests: Sequence[Manifest], overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str]
+) -> RenderedResources:
+    """Return the objects of a placement rendered for one cluster."""
+    if not overrides:
+        return RenderedResources(tuple(manifests))
+    rendered: list[Manifest] = []
+    changes: list[Any] = []
+    for manifest, envelope in _iterate_with_envelope(manifests):
+        try:
+            changed_manifest = _apply_object_overrides(manifest, overrides, cluster, labels, changes)
+        except PatchError as problem:
+            reported_failure = _truncate_message(str(problem), manifest, envelope) if envelope is not None else ""
+            return RenderedResources(tuple(manifests), failure=str(problem), reported_failure=reported_failure)
+        if changed_manifest is not None:
+            rendered.append(changed_manifest)
+    if not changes:
+        return RenderedResources(tuple(manifests))
+    text = json.dumps(changes, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return RenderedResources(tuple(rendered), sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+def expand_envelopes(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
+    """Yield the objects with each envelope replaced by its content."""
+    for manifest, _ in _iterate_with_envelope(manifests):
+        yield manifest
+
+
+def _iterate_with_envelope(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, Manifest | None]]:
+    """Yield each object with its envelope, None without one."""
+    for manifest in manifests:
+        if is_envelope(manifest):
+            yield from ((wrapped, manifest) for wrapped in unwrap_envelopes([manifest]).manifests)
+        else:
+            yield manifest, None
+
+
+_CLIENT_ERROR: Final = "failed to process the request due to a client error"
+
+
+def _truncate_message(problem: str, manifest: Manifest, envelope: Manifest) -> str:
+    """Return a hub's message about a failure inside an envelope. The hub removes as many bytes from the front
+    as the final error has. Source: seen on a running hub; KubeFleet pkg/controllers/workgenerator,
+    envelope.go and controller.go.
+    """
+    envelope_name = f"{envelope.namespace}/{envelope.name}" if envelope.namespace else envelope.name
+    error = f"{_CLIENT_ERROR}: {problem}"
+    message = f"failed to apply overrides to {_describe_target(manifest)} from envelope {envelope_name}: {error}"
+    offset = len(f"{error}: ".encode("utf-8", "surrogatepass"))
+    return message.encode("utf-8", "surrogatepass")[offset:].decode("utf-8", "replace")
+
+
+class ClusterRenderer:
+    """Objects of a placement rendered per cluster on demand. `labels` are those of the members, by name."""
+
+    def __init__(
+        self,
+        manifests: tuple[Manifest, ...],
+        overrides: tuple[FleetOverride, ...],
+        labels: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        self._manifests = manifests
+        self._objects = tuple(expand_envelopes(manifests)) if overrides else ()
+        self._overrides = overrides
+        self._labels = labels
+        self._envelope_failure = _find_misplaced_object(manifests)
+        self._unchanged = RenderedResources(manifests, failure=self._envelope_failure)
+        self._cache: dict[str, RenderedResources] = {}
+
+    def render_cluster(self, cluster: str) -> RenderedResources | None:
+        """Return the resources of a cluster; None without such a member."""
+        if cluster not in self._labels:
+            return None
+        if not self._overrides:
+            return self._unchanged
+        if cluster not in self._cache:
+            labels = self._labels[cluster]
+            rendered = render_resources(self._manifests, self._overrides, cluster, labels)
+            names = tuple(
+                override.snapshot_name for override in select_overrides(self._overrides, self._objects, labels)
+            )
+            failure = rendered.failure or self._envelope_failure
+            self._cache[cluster] = replace(rendered, failure=failure, overrides=names)
+        return self._cache[cluster]
+
+
+def _find_misplaced_object(manifests: Iterable[Manifest]) -> str:
+    """Return a hub's message for an envelope with an object of another namespace or scope, "" without one.
+    Source: seen on a running hub.
+    """
+    for envelope in filter(is_envelope, manifests):
+        for key, body in sorted((envelope.body.get("data") or {}).items()):
+            metadata = body.get("metadata") if isinstance(body, Mapping) else None
+            namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+            if metadata and str(namespace or "") != envelope.namespace:
+                return _format_misplaced_message(envelope, key, str(namespace or ""), str(metadata.get("name")))
+    return ""
+
+
+def _format_misplaced_message(envelope: Manifest, key: str, namespace: str, name: str) -> str:
+    """Return a hub's message for a misplaced object of an envelope; the written namespace counts."""
+    if not envelope.namespace:
+        subject = f"a namespaced object {key} ({namespace}/{name})"
+        return f"{subject} {_WRAPPED_MESSAGE} cluster resource envelope {envelope.name}"
+    envelope_name = f"{envelope.namespace}/{envelope.name}"
+    if not namespace:
+        return f"a cluster scope object {key} ({name}) {_WRAPPED_MESSAGE} resource envelope {envelope_name}"
+    subject = f"a namespaced object {key} ({namespace}/{name}) in"
+    return f"{subject} {_WRAPPED_MESSAGE} resource envelope from another namespace ({envelope_name})"
+
+
+def _apply_object_overrides(
+    manifest: Manifest, overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str], changes: list[Any]
+) -> Manifest | None:
+    """Return an object after overrides, None if deleted. Each change is appended to `changes`: identity,
+    operation, path and value.
+    """
+    key = [manifest.group, manifest.kind, manifest.namespace, manifest.name]
+    body: Any = None
+    for override in overrides:
+        if not _is_object_overridden(override, manifest):
+            continue
+        for rule in override.rules:
+            if not _is_rule_for_cluster(rule, labels):
+                continue
+            if rule.delete:
+                changes.append([*key, "delete"])
+                return None
+            body = dict(manifest.body) if body is None else body
+            try:
+                body, applied_changes = _apply_patches(body, rule.patches, cluster, labels)
+                changes += ([*key, *change] for change in applied_changes)
+            except PatchError as reason:
+                failure = f"{override.snapshot_title} failed to apply on {_describe_target(manifest)}"
+                raise PatchError(f"{failure}: {reason}") from None
+    if body is None:
+        return manifest
+    changed_manifest = build_changed_manifest(body, manifest)
+    if changed_manifest is None:
+        raise PatchError(f"{manifest.title}: the result is not an object")
+    return changed_manifest
+
+
+def _apply_patches(
+    body: Any, patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]
+) -> tuple[Any, list[tuple[str, str, Any]]]:
+    """Return a body after patches, and the changes as operation, path and value. Patches that fail on the
+    body are retried with the defaults of the hub's API server.
+    """
+    values = replace_variables(patches, cluster, labels)
+    changes = [(patch.operation, patch.path, value) for patch, value in zip(patches, values, strict=True)]
+    try:
+        return apply_patches(body, patches, values), changes
+    except PatchError:
+        return apply_patches(add_defaults(body), patches, values), changes
+
+
+def _describe_target(manifest: Manifest) -> str:
+    suffix = f' in namespace "{manifest.namespace}"' if manifest.namespace else ""
+    return f'{manifest.kind} "{manifest.name}"{suffix}'
+
+
+def _is_selected(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
+    """Return True if a selector matches an object; the version must match too. A cluster override that
+    selects a namespace matches its content.
+    """
+    if not namespace and manifest.namespace:
+        is_namespace = (selector.group, selector.version, selector.kind) == ("", "v1", "Namespace")
+        return is_namespace and selector.name == manifest.namespace
+    kind = (manifest.group, manifest.version, manifest.kind, manifest.namespace, manifest.name)
+    return kind == (selector.group, selector.version, selector.kind, namespace, selector.name)
+
+
+def _is_rule_for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
+    """Return True if a rule matches a cluster: without terms it matches every cluster, without a selector none."""
+    if rule.clusters is None:
+        return False
+    return not rule.clusters or any(term is None or is_selected(term, labels) for term in rule.clusters)

@@ -1,0 +1,330 @@
+"""Iterations of a fleet's plan: queueing, scheduling cycles and pod prediction until nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, PodPredictor, build_member
+from nexusform.domains.fleet.planning.object_ownership import (
+    DirectObjects,
+    SharedObjects,
+    assign_owners,
+    find_shared_objects,
+)
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.stale_scheduling import find_stale_members
+from nexusform.domains.fleet.scheduling import scheduling_cycle
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.placement_explanation import PlacementExplanation, explain
+from nexusform.domains.fleet.scheduling.watcher import MemberChange, SchedulingTriggers, Trigger, enqueue_placements
+from nexusform.planning.plan_request import PlanningStage, Progress
+from nexusform.resources.address import Address
+from nexusform.scheduling.placement_decision import Rejection
+
+# Far above the need of any fleet; guards against an endless loop.
+MAX_ITERATIONS = 1000
+
+
+def _ignore_progress(_stage: PlanningStage, _done: int, _of: int) -> None:
+    """Ignore progress."""
+
+
+class PlacementIterations(Struct):
+    """State of the iterations. `member_list` is the fleet after the last iteration; `placed` are (placement
+    address, cluster) pairs with predicted pods. `shared_objects` may be applied by several placements.
+    `progress` reports the current placement of each pass.
+    """
+
+    member_list: MemberList
+    placed: set[tuple[str, str]] = field(default_factory=set)
+    shared_objects: SharedObjects = SharedObjects()
+    progress: Progress = _ignore_progress
+
+    def explain_placement(self, placement: PlacementPlan) -> PlacementExplanation:
+        """Return every rule's verdict on every cluster after the last iteration."""
+        return explain(
+            placement.bindings,
+            self.member_list,
+            placement.spec.resolve_policy(self.member_list),
+            placement.spec.policy_snapshot,
+            placement.spec.configuration.namespace,
+        )
+
+    def list_rejections(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Rejection, ...]]:
+        """Return the rejected clusters of each placement."""
+        rejections: dict[Address, tuple[Rejection, ...]] = {}
+        for placement in placements:
+            bound = {binding.cluster for binding in placement.bindings}
+            verdicts = self.explain_placement(placement).clusters
+            unbound_rejections = [verdict.rejections for verdict in verdicts if verdict.cluster not in bound]
+            rejections[placement.spec.instance.address] = tuple(chain.from_iterable(unbound_rejections))
+        return rejections
+
+
+def run_iterations(
+    placements: Sequence[PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    pods: PodPredictor,
+    direct: DirectObjects,
+    progress: Progress = _ignore_progress,
+) -> PlacementIterations:
+    """Plan the bindings of all placements. `direct` are the objects added to clusters without a placement."""
+    previous_members = [member.previous for member in members.values() if member.previous is not None]
+    start = PlacementIterations(
+        _build_member_list(members), shared_objects=find_shared_objects(placements, direct), progress=progress
+    )
+    iterations = _release_rejoining_members(placements, members, pods, previous_members, start)
+    return _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=True)
+
+
+def _release_rejoining_members(
+    placements: Sequence[PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    pods: PodPredictor,
+    previous_members: list[Member],
+    iterations: PlacementIterations,
+) -> PlacementIterations:
+    """Plan placements without their re-created members first, as a hub does between leaving and joining. A
+    member is re-created by this plan, or was so earlier unnoticed by some placements; then only these are
+    planned. Afterwards all members are present.
+    """
+    bound = {binding.cluster for placement in placements for binding in placement.spec.prior_bindings}
+    rejoining = {
+        name: state.planned
+        for name, state in members.items()
+        if name in bound and (state.is_rejoining or state.unnotified_placements)
+    }
+    if not rejoining:
+        return iterations
+    if not any(members[name].is_rejoining for name in rejoining):
+        unnotified = frozenset[str]().union(*(members[name].unnotified_placements for name in rejoining))
+        placements = [placement for placement in placements if placement.address in unnotified]
+
+    for name in rejoining:
+        members[name].planned = None
+    iterations = _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=True)
+
+    for placement in placements:
+        clusters = {binding.cluster for binding in placement.spec.prior_bindings}
+        placement.rejoining_members = frozenset(clusters.intersection(rejoining))
+        placement.bindings = tuple(binding for binding in placement.bindings if binding.cluster not in rejoining)
+        left_triggers = dict.fromkeys(placement.rejoining_members, Trigger.CLUSTER_LEFT)
+        scheduling = placement.scheduling
+        placement.scheduling = replace(scheduling, release_triggers={**scheduling.release_triggers, **left_triggers})
+    predict_pods(placements, members, pods, iterations)
+
+    for name, member in rejoining.items():
+        members[name].planned = member
+    return iterations
+
+
+def plan_after_staged_runs(
+    placements: Sequence[PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    pods: PodPredictor,
+    iterations: PlacementIterations,
+) -> PlacementIterations:
+    """Predict the pods of resources distributed by staged runs, replaced ones included, then plan placements
+    queued by changed member figures.
+    """
+    placed = iterations.placed
+    for placement in placements:
+        if placement.spec.is_external:
+            placed -= {(placement.address, cluster) for cluster in placement.rollout.clusters}
+    predict_pods(placements, members, pods, iterations)
+    if not _recompute_member_figures(members, pods):
+        return iterations
+    return _plan_until_stable(
+        placements, members, pods, list(iterations.member_list.members), iterations, has_edits=False
+    )
+
+
+def _plan_until_stable(
+    placements: Sequence[PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    pods: PodPredictor,
+    previous_members: list[Member],
+    iterations: PlacementIterations,
+    *,
+    has_edits: bool,
+) -> PlacementIterations:
+    """Run iterations until nothing changes; later ones only add bindings, so they end. `previous_members` are
+    the members as last processed by placements. `has_edits`: changes of the placements themselves, and
+    members not processed yet by a hub's scheduler, queue placements too. An iteration schedules the queued
+    placements, then predicts their pods, which reduces the capacity of members for the next one.
+    """
+    member_list = _build_member_list(members)
+    for _ in range(MAX_ITERATIONS):
+        watched_placements = [placement.build_watcher_input() for placement in placements]
+        queue = enqueue_placements(previous_members, member_list.members, watched_placements)
+        changes_of = {entry.placement: entry.changes for entry in queue}
+        has_changed = False
+        for number, placement in enumerate(placements, 1):
+            iterations.progress(PlanningStage.PLACEMENTS, number, len(placements))
+            if placement.is_left_unchanged:
+                continue
+            changes = changes_of.get(placement.address, ())
+            is_queued = bool(changes) or _has_missing_member(placement, member_list)
+            if has_edits and not is_queued:
+                is_queued = placement.needs_scheduling
+            if has_edits and not is_queued:
+                changes = find_stale_members(placement, member_list)
+                is_queued = bool(changes)
+            if is_queued:
+                has_changed |= _schedule_placement(placement, member_list, changes, members)
+        has_edits = False  # edits queue placements once
+        predict_pods(placements, members, pods, iterations)
+        if not has_changed:
+            break
+        previous_members = list(member_list.members)
+        if not _recompute_member_figures(members, pods):
+            break
+        member_list = _build_member_list(members)
+    return replace(iterations, member_list=member_list)
+
+
+def _build_member_list(members: Mapping[str, FleetMemberState]) -> MemberList:
+    return MemberList([member.planned for member in members.values() if member.planned is not None])
+
+
+def _has_missing_member(placement: PlacementPlan, member_list: MemberList) -> bool:
+    """Return True if a scheduled binding has no member, also from a time when the placement was not planned."""
+    return any(
+        binding.cluster not in member_list.positions and binding.state is not BindingState.UNSCHEDULED
+        for binding in placement.bindings
+    )
+
+
+def _schedule_placement(
+    placement: PlacementPlan,
+    member_list: MemberList,
+    changes: tuple[MemberChange, ...],
+    members: Mapping[str, FleetMemberState],
+) -> bool:
+    """Run the scheduling cycles of one placement; return True if its bindings changed. Being new or edited
+    counts in the first chain only.
+    """
+    leaving_members = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
+    leaving_members |= {member.name for member in member_list.members if member.is_leaving}
+    bound = {binding.cluster for binding in placement.bindings}
+    is_first_cycle = not placement.scheduling.has_run
+    occasion = SchedulingTriggers(
+        is_new=placement.spec.is_first_scheduling and is_first_cycle,
+        policy_changed=placement.spec.policy_changed and is_first_cycle,
+        number_increased=placement.spec.number_increased and is_first_cycle,
+        evicted_clusters=placement.evicted_clusters,
+        departed_clusters=frozenset((bound & leaving_members) | (bound - member_list.positions.keys())),
+        member_triggers={change.member: change.trigger for change in changes if change.member in members},
+        default_trigger=placement.rollout_trigger,
+    )
+    bindings = placement.bindings
+    if is_first_cycle and placement.evicted_clusters:
+        bindings = tuple(
+            replace(binding, is_deleting=binding.cluster in placement.evicted_clusters) for binding in bindings
+        )
+    result = scheduling_cycle.run_cycles(
+        bindings,
+        member_list,
+        placement.spec.resolve_policy(member_list),
+        placement.spec.policy_snapshot,
+        placement.spec.configuration.namespace,
+    )
+    return placement.record_scheduling_cycles(result, occasion, bindings, member_list)
+
+
+def predict_pods(
+    placements: Sequence[PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    pods: PodPredictor,
+    iterations: PlacementIterations,
+) -> None:
+    """Predict the pods of bindings not processed yet by this plan; pods of removed bindings are removed first."""
+    placement_bindings = [(placement, *_project_clusters_after_rollout(placement)) for placement in placements]
+    assign_owners(placement_bindings, iterations.shared_objects)
+    # Resources of a member are removed with it, even if no rollout removes its binding.
+    present = {name for name, member in members.items() if member.planned is not None}
+    for placement, bindings, reached in placement_bindings:
+        with_objects = {
+            binding.cluster
+            for binding in bindings
+            if binding.cluster in present and placement.compute_resources(binding, reached) is not None
+        }
+        for cluster in _find_clusters_losing_pods(placement, with_objects, iterations):
+            pods.remove_pods(placement.address, cluster)
+            placement.workloads.pop(cluster, None)
+    for number, (placement, bindings, reached) in enumerate(placement_bindings, 1):
+        iterations.progress(PlanningStage.PLACEMENTS, number, len(placement_bindings))
+        for binding in bindings:
+            state = members.get(binding.cluster)
+            key = (placement.address, binding.cluster)
+            if state is not None and state.cluster is not None and key not in iterations.placed:
+                _predict_binding_pods(placement, binding, reached, state.cluster.id, pods, iterations.placed)
+
+
+def _find_clusters_losing_pods(
+    placement: PlacementPlan, with_objects: AbstractSet[str], iterations: PlacementIterations
+) -> Iterator[str]:
+    """Yield the clusters where the placement's pods are removed or re-created in this plan. State counts even
+    for a re-created placement.
+    """
+    for cluster in (placement.spec.instance.before or {}).get("workloads") or {}:
+        is_recreated = placement.spec.is_new or cluster in placement.released_clusters
+        if cluster not in with_objects or (is_recreated and (placement.address, cluster) not in iterations.placed):
+            yield cluster
+
+
+def _project_clusters_after_rollout(placement: PlacementPlan) -> tuple[tuple[Binding, ...], AbstractSet[str]]:
+    """Return the bindings after the rollout, and the reached clusters. Staged runs count after their execution."""
+    if placement.spec.is_external:
+        return placement.bindings, placement.rollout.clusters
+    rollout = placement.project_rollout()
+    return rollout.bindings, rollout.reached_clusters
+
+
+def _predict_binding_pods(
+    placement: PlacementPlan,
+    binding: Binding,
+    reached: AbstractSet[str],
+    cluster_id: str,
+    pods: PodPredictor,
+    placed: set[tuple[str, str]],
+) -> None:
+    cluster = binding.cluster
+    resources = placement.compute_resources(binding, reached)
+    if resources is None:
+        return
+    placed.add((placement.address, cluster))
+    previous = placement.current.applied.on_cluster.get(cluster)
+    prior_workloads = placement.spec.prior_attributes.get("workloads") or {}
+    prior_bindings = placement.spec.prior_bindings
+    prior_snapshot = next((b.resource_snapshot for b in prior_bindings if b.cluster == cluster), None)
+    same_snapshot = prior_snapshot == binding.resource_snapshot
+    digest_changed = previous is not None and previous.digest != resources.digest
+    workloads = pods.place_pods(
+        placement.address,
+        cluster_id,
+        resources.manifests,
+        prior_workloads.get(cluster) or {},
+        previous=previous.manifests if previous is not None else (),
+        overrides_changed=digest_changed and same_snapshot,
+    )
+    if workloads:
+        placement.workloads[cluster] = workloads
+
+
+def _recompute_member_figures(members: Mapping[str, FleetMemberState], pods: PodPredictor) -> bool:
+    """Recompute the member figures derived from nodes and pods; return True if any changed."""
+    has_changed = False
+    for state in members.values():
+        if state.configuration is None or state.cluster is None or state.planned is None:
+            continue
+        updated: Member = build_member(state.configuration, state.cluster, pods.sum_requests(state.cluster.id))
+        has_changed |= updated != state.planned
+        state.planned = updated
+    return has_changed

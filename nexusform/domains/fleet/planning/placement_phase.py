@@ -1,0 +1,383 @@
+"""Placement phase of a plan: all placements as one batch, over the members and hub objects. Each iteration
+runs the scheduling cycles of every queued placement on the same member figures and predicts the new pods.
+Members with changed figures queue placements as the watcher does, until no binding changes. Evictions,
+rollouts and staged runs follow, then the final attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import ResourceBlock
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors
+from nexusform.diagnostics.phrases import format_list, select_word_form
+from nexusform.domains.fleet.planning.binding_rows import build_binding_rows, build_removed_rows, build_rolling_timeline
+from nexusform.domains.fleet.planning.excluded_placements import find_missing_members
+from nexusform.domains.fleet.planning.fleet_outcome import (
+    FleetOutcome,
+    build_observed_bindings,
+    build_placement_warnings,
+    compute_final_attributes,
+    find_rejected_clusters,
+    warn_abandon_policy,
+)
+from nexusform.domains.fleet.planning.fleet_snapshot import (
+    FleetMemberState,
+    ObservedHub,
+    PodPredictor,
+    add_bound_members,
+    build_member_clusters,
+    read_observed_hub,
+)
+from nexusform.domains.fleet.planning.placement_iterations import plan_after_staged_runs, run_iterations
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan, create_placement_plan
+from nexusform.domains.fleet.planning.placement_records import read_bindings
+from nexusform.domains.fleet.planning.placement_spec import PlacementSpec, build_placement_spec
+from nexusform.domains.fleet.planning.planned_hub import PlannedHub, build_planned_hub
+from nexusform.domains.fleet.planning.planned_members import build_members, record_processed_members
+from nexusform.domains.fleet.planning.selected_resources import record_cluster_resources, select_placement_resources
+from nexusform.domains.fleet.planning.shared_ownership import TOLERATIONS, build_merged_placement, find_field_owner
+from nexusform.domains.fleet.planning.staged_runs import execute_runs
+from nexusform.domains.fleet.planning.step_order import check_step_order, compute_step_order
+from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
+from nexusform.domains.fleet.scheduling.eviction import (
+    PREDICTED_EVICTION,
+    EvictionTarget,
+    apply_eviction,
+    evaluate_eviction,
+)
+from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, format_sentence
+from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
+from nexusform.domains.fleet.scheduling.update_validation import (
+    check_disruption_budget,
+    check_policy_change,
+    check_strategy_change,
+)
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import Path
+from nexusform.planning.instances.argument_evaluation import (
+    build_unknown_placement_error,
+    find_unknown_placement_arguments,
+)
+from nexusform.planning.instances.attribute_differences import plan_attributes
+from nexusform.planning.instances.block_planner import BlockPlanner, expose_instance
+from nexusform.planning.instances.instance import ActionDecision, Instance
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
+from nexusform.planning.preparation.planning_order import PLACEMENT_PHASE
+from nexusform.plans.plan import PlacementChange
+from nexusform.resources.address import Address, ConfigAddress
+from nexusform.scheduling.placement_decision import Rejection
+
+
+def plan_placements(
+    blocks: BlockPlanner, evaluation: Evaluation, clusters: Mapping[str, NodeCluster], pods: PodPredictor
+) -> FleetOutcome:
+    """Plan all placements. `clusters` are possible clusters of members, by id."""
+    observed = read_observed_hub(blocks.request, evaluation)
+    observed = add_bound_members(observed, blocks.prior.instances.values())
+    missing_members = find_missing_members(blocks.prior, blocks.request.registries)
+    instances_so_far = blocks.instances.values()
+    members, diagnostics = build_members(instances_so_far, clusters, pods, observed.members, missing_members)
+    hub = build_planned_hub(blocks.instances.values(), observed)
+    diagnostics += hub.diagnostics
+    instances: list[Instance] = []
+    types = blocks.request.registries.resource_types
+    for block in blocks.order.list_phase(PLACEMENT_PHASE):
+        if types[block.type].build_fleet_object is None:
+            continue  # type of another domain
+        evaluated, problems = _evaluate_placement_block(block, blocks, evaluation)
+        instances += evaluated
+        diagnostics += problems
+    member_clusters = build_member_clusters(members)
+    recreated_workloads = hub.recreated_workloads
+    placements: list[PlacementPlan] = []
+    for instance in instances:
+        spec, problems = _build_instance_spec(instance, blocks, evaluation, observed)
+        diagnostics += problems
+        if spec is None:
+            continue
+        placements.append(create_placement_plan(spec, *select_placement_resources(spec, hub, member_clusters)))
+        if recreated_workloads and not spec.is_external:  # with staged runs, a run distributes hub changes
+            pods.recreate_workloads(spec.address, recreated_workloads)
+    diagnostics += execute_evictions({placement.key: placement for placement in placements}, hub)
+    iterations = run_iterations(placements, members, pods, hub.collect_direct_objects(members), blocks.request.progress)
+    diagnostics += execute_runs(placements, hub, iterations.member_list)
+    iterations = plan_after_staged_runs(placements, members, pods, iterations)
+    diagnostics += plan_rollouts(placements)
+    by_address = {placement.spec.instance.address: placement for placement in placements}
+    for instance in instances:
+        _set_final_instance_values(instance, by_address.get(instance.address), blocks, evaluation)
+    record_processed_members(members.values(), blocks.instances)
+    diagnostics += build_placement_warnings(placements, members, iterations, observed)
+    diagnostics += warn_abandon_policy(blocks.instances.values())
+    rejections = iterations.list_rejections(placements) if blocks.request.includes_rejections else {}
+    rows = _build_rows(blocks.instances.values(), by_address, members, rejections)
+    rollouts = chain.from_iterable(placement.rollout.timelines for placement in placements)
+    by_key = {placement.key: placement for placement in placements}
+    step_order, late_overrides = compute_step_order(blocks.instances.values(), by_key, hub)
+    diagnostics += late_overrides
+    diagnostics += check_step_order(step_order, blocks.instances, blocks.order)
+    return FleetOutcome(
+        rows=tuple(rows),
+        placements=by_address,
+        member_list=iterations.member_list,
+        diagnostics=tuple(diagnostics),
+        rollouts=tuple(rollouts),
+        rejected_clusters=tuple(find_rejected_clusters(placements)),
+        observed_attributes=dict(build_observed_bindings(placements)),
+        step_order=step_order,
+        clusters={name: state.cluster for name, state in members.items() if state.cluster is not None},
+    )
+
+
+def _evaluate_placement_block(
+    block: ResourceBlock, blocks: BlockPlanner, evaluation: Evaluation
+) -> tuple[Sequence[Instance], list[Diagnostic]]:
+    """Return the instances of a block with evaluated arguments; computed values are unknown."""
+    expanded = blocks.expand(block, evaluation)
+    assert expanded is not None
+    blocks.diagnostics += expanded.diagnostics
+    needs = blocks.order.get_direct_dependencies(block.address)
+    other_placements = [need for need in needs if blocks.order.phases[need] == PLACEMENT_PHASE]
+    diagnostics: list[Diagnostic] = []
+    for instance in expanded.instances:
+        if not instance.is_configured:
+            continue
+        diagnostics += blocks.evaluate(instance, evaluation)
+        for path in find_unknown_placement_arguments(instance):
+            instance.is_invalid = True
+            if other_placements:
+                diagnostics.append(_build_cycle_error(instance, path, other_placements[0]))
+            else:
+                diagnostics.append(build_unknown_placement_error(instance, path))
+        assert instance.config is not None
+        # Later blocks may use its id; its other computed values are unknown.
+        computed = {} if instance.is_invalid else {"id": instance.type.build_id(instance.config)}
+        planned = plan_attributes(instance.type.schema, instance.config, None, computed)
+        instance.decision = ActionDecision(planned=planned)
+        expose_instance(instance, evaluation)
+    return expanded.instances, diagnostics
+
+
+def _build_instance_spec(
+    instance: Instance, blocks: BlockPlanner, evaluation: Evaluation, observed: ObservedHub
+) -> tuple[PlacementSpec | None, list[Diagnostic]]:
+    """Build the spec of an instance; None if it is removed or has errors."""
+    if not instance.is_configured or instance.is_invalid or instance.config is None:
+        return None, []
+    configuration = build_merged_placement(instance, instance.config)
+    if configuration is None:
+        return None, []
+    blocks.predict_action(instance, evaluation)
+    spec = build_placement_spec(instance, configuration, observed.get_placement(instance))
+    recorded = blocks.request.state.instances.get(instance.address)
+    if recorded is not None and recorded.current is not None:
+        spec = replace(spec, recorded_bindings=read_bindings(recorded.current.attributes))
+    problems = list(_check_immutable_changes(spec))
+    if has_errors(problems):
+        instance.is_invalid = True
+        return None, problems
+    return spec, problems
+
+
+def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
+    """Yield errors for forbidden changes of an existing placement."""
+    previous, configuration, instance = spec.previous_configuration, spec.configuration, spec.instance
+    if previous is None:
+        return
+    changes = check_policy_change(previous.policy, configuration.policy)
+    changes += check_strategy_change(previous.strategy, configuration.strategy)
+    if previous.status_reporting_scope != configuration.status_reporting_scope:
+        changes.append(build_error(("status_reporting_scope",), "statusReportingScope is immutable"))
+    in_manifest = bool(instance.config and instance.config.get("manifest"))
+    for change in changes:
+        path: Path = ("manifest",) if in_manifest else change.path
+        if path == ("policy",) and configuration.policy is None:
+            path = ()  # the block is removed: report the placement
+        detail = (
+            _explain_foreign_list(spec, change.path) or f"{format_sentence(change.detail)} {_suggest_remedy(instance)}"
+        )
+        yield instance.build_diagnostic(Problem(path, "change-not-allowed", detail))
+
+
+def _explain_foreign_list(spec: PlacementSpec, path: Path) -> str:
+    """Return why a list of another owner cannot change, with the remedy; "" for a list of ours."""
+    owner = find_field_owner(spec.instance, TOLERATIONS) if path == ("policy", "toleration") else ""
+    if not owner or spec.previous_configuration is None or spec.previous_configuration.policy is None:
+        return ""
+    configured = spec.configuration.policy.tolerations if spec.configuration.policy is not None else ()
+    foreign = [
+        toleration.title
+        for toleration in spec.previous_configuration.policy.tolerations
+        if toleration not in configured
+    ]
+    pronoun, verb = select_word_form(len(foreign), "it", "them"), select_word_form(len(foreign), "is", "are")
+    return (
+        f"{owner} set {TOLERATIONS} on the hub. {format_list(foreign, 4)} {verb} missing here, "
+        f"and a hub allows only additions to tolerations. Add {pronoun} here, or leave the list "
+        f"to {owner}: lifecycle {{ ignore_changes = [policy.toleration] }}. Only "
+        f"-replace='{spec.instance.address}' removes {pronoun}; it re-creates the placement and "
+        "every binding."
+    )
+
+
+def _suggest_remedy(instance: Instance) -> str:
+    """Return the suggested fix: replacement, or an import for placements missing in state."""
+    if instance.before is not None:
+        return f"To re-create the placement and every binding, plan with -replace='{instance.address}'."
+    name = instance.type.build_id(instance.config or {})
+    return (
+        "The placement exists on the hub but not in state. Import it with an import block (to = "
+        f'{instance.address}, id = "{name}"), or choose another name.'
+    )
+
+
+def _set_final_instance_values(
+    instance: Instance, placement: PlacementPlan | None, blocks: BlockPlanner, evaluation: Evaluation
+) -> None:
+    """Set the final values of an instance after all iterations."""
+    if placement is not None:
+        record_cluster_resources(placement, blocks.request.state.serial + 1)
+        blocks.decide_action(instance, compute_final_attributes(placement), evaluation)
+    elif instance.is_configured:
+        blocks.decide_action(instance, {}, evaluation)
+    blocks.add_instance(instance, evaluation)
+
+
+def _build_rows(
+    instances: Iterable[Instance],
+    placements: Mapping[Address, PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    rejections: Mapping[Address, tuple[Rejection, ...]],
+) -> Iterator[PlacementChange]:
+    """Build the rows of all bindings; `rejections` are the members that were not picked."""
+    for instance in instances:
+        if instance.type.kind is not PlanningKind.PLACEMENT:
+            continue
+        if instance.is_removed or instance.is_replaced:
+            yield from build_removed_rows(instance)
+        placement = placements.get(instance.address)
+        if placement is not None:
+            yield from build_binding_rows(placement, members, rejections.get(instance.address, ()))
+
+
+def _build_cycle_error(instance: Instance, path: Path, other_placement: ConfigAddress) -> Diagnostic:
+    return instance.build_error(
+        "placement-dependency-cycle",
+        f"All placements are decided together, so an argument of {instance.address} cannot depend "
+        f"on the result of {other_placement}. Use a literal value, or derive both from the same "
+        "variable.",
+        path,
+    )
+
+
+def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> list[Diagnostic]:
+    """Execute the evictions of this plan in planning order."""
+    problems = list(_check_budgets(placements, hub))
+    for instance, eviction in hub.evictions:
+        placement = placements.get(eviction.placement)
+        # A provider waits for the replacement of an evicted binding before the next eviction.
+        is_replaced = instance.block is not None and bool(instance.block.provider)
+        target = _build_eviction_target(placement, is_replaced=is_replaced) if placement is not None else None
+        outcome = evaluate_eviction(eviction.cluster, target, hub.find_budget(eviction.placement))
+        is_certain = placement is None or not placement.evictions
+        instance.private = {
+            PREDICTED_EVICTION: {"executed": outcome.is_executed, "message": outcome.message, "certain": is_certain}
+        }
+        if placement is not None:
+            placement.evictions = (*placement.evictions, (eviction.name, outcome))
+        if not outcome.is_executed:
+            text = f"{outcome.message} (placement {eviction.placement}, cluster {eviction.cluster})."
+            kind = "eviction-not-executed" if outcome.is_valid else "invalid-eviction"
+            problems.append(instance.build_diagnostic(Problem((), kind, text, Severity.WARNING)))
+    return problems
+
+
+def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> EvictionTarget:
+    """Build the eviction target of a placement, after earlier evictions; `is_replaced`: its bindings were replaced."""
+    bindings = placement.bindings
+    for _, eviction in () if is_replaced else placement.evictions:
+        bindings = apply_eviction(eviction, bindings)
+    unavailable = placement.previously_failed_clusters | placement.unready_clusters
+    available = frozenset(
+        binding.cluster
+        for binding in bindings
+        if binding.state is BindingState.BOUND and not binding.is_deleting and binding.cluster not in unavailable
+    )
+    return EvictionTarget(
+        placement.spec.configuration.placement_type,
+        bindings,
+        placement.spec.configuration.number_of_clusters,
+        available,
+        placement.previously_failed_clusters,
+        placement.spec.is_being_deleted,
+    )
+
+
+def _check_budgets(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> Iterator[Diagnostic]:
+    """Yield problems of budgets specific to placements of type PickAll."""
+    for name, (instance, budget) in hub.budgets.items():
+        placement = placements.get(name)
+        if placement is None or placement.spec.configuration.placement_type is not PlacementType.PICK_ALL:
+            continue
+        known_problems = check_disruption_budget(budget.budget, None)
+        for problem in check_disruption_budget(budget.budget, PlacementType.PICK_ALL):
+            if problem not in known_problems:
+                text = format_sentence(problem.detail)
+                yield instance.build_diagnostic(Problem(problem.path, "invalid-disruption-budget", text))
+
+
+def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
+    """Plan the rollouts of placements without staged runs, wave by wave."""
+    for placement in placements:
+        if not placement.spec.is_external:
+            yield from _plan_rollout(placement)
+
+
+def _plan_rollout(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """Plan the rollout of changes within the strategy; warn if it is blocked."""
+    outcome = placement.project_rollout()
+    placement.bindings = outcome.bindings
+    rollout = placement.rollout
+    clusters = rollout.clusters | outcome.reached_clusters
+    placement.rollout = replace(
+        rollout, clusters=clusters, waves=outcome.waves, blocked_clusters=outcome.blocked_clusters
+    )
+    timeline = build_rolling_timeline(placement)
+    if timeline is not None:
+        placement.rollout = placement.rollout.append_rollout_timeline(timeline)
+    departed = [cluster for cluster in outcome.blocked_clusters if cluster in placement.departed_clusters]
+    if departed:
+        yield from _warn_bindings_of_departed_members(placement, departed)
+    blocked = [cluster for cluster in outcome.blocked_clusters if cluster not in placement.departed_clusters]
+    if blocked:
+        failing = sorted(
+            (placement.failing_clusters & {binding.cluster for binding in placement.bindings}) - {*blocked}
+        )
+        config = placement.spec.instance.config
+        path = ("strategy",) if config and not config.get("manifest") else ()
+        stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, tuple(blocked))
+        yield placement.spec.instance.build_diagnostic(stop.build_problem(path, failing))
+
+
+def _warn_bindings_of_departed_members(placement: PlacementPlan, departed: Sequence[str]) -> Iterator[Diagnostic]:
+    """Warn about bindings of departed members that no rollout removes."""
+    prior_states = {binding.cluster: binding.state for binding in placement.spec.prior_bindings}
+    staying = [cluster for cluster in departed if prior_states.get(cluster) is not BindingState.UNSCHEDULED]
+    if not staying:
+        return
+    key, rolling = placement.key, placement.spec.configuration.rolling_update
+    noun, verb = select_word_form(len(staying), "binding", "bindings"), select_word_form(len(staying), "stays", "stay")
+    text = (
+        f"{format_list(staying, 4)} left the fleet, and the {noun} of {key} there {verb} "
+        "Unscheduled. Each removal counts as an unavailable cluster, and max_unavailable = "
+        f"{rolling.max_unavailable} allows none. The plan assumes that nothing runs there any "
+        "more. Raise max_unavailable, or wait until another cluster is ready."
+    )
+    summary = f"{key}: {format_list(staying, 4)} left the fleet, but the {noun} there {verb} Unscheduled"
+    problem = Problem((), "orphaned-binding", text, Severity.WARNING, brief=summary)
+    yield placement.spec.instance.build_diagnostic(problem)

@@ -1,0 +1,405 @@
+"""Validation errors of KubeFleet's API and webhooks, and warnings about accepted but failing placements.
+Every problem has its path in the configuration. Source: KubeFleet pkg/utils/validator and
+apis/placement/v1beta1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.domains.fleet.scheduling.bindings import (
+    ClusterTerm,
+    Member,
+    PlacementType,
+    Policy,
+    PropertyRequirement,
+    ResourceUsage,
+    SpreadConstraint,
+)
+from nexusform.domains.fleet.scheduling.properties import (
+    CAPACITY_TYPES,
+    COMPARISONS,
+    RESOURCE_PREFIX,
+    find_contradictory_requirements,
+)
+from nexusform.domains.fleet.scheduling.rules.cluster_affinity import ASCENDING, DESCENDING
+from nexusform.kubernetes.matching import (
+    EQUAL,
+    EXISTS,
+    MAX_NAME_LENGTH,
+    NO_SCHEDULE,
+    LabelSelector,
+    Taint,
+    Toleration,
+    validate_dns_subdomain,
+    validate_label_value,
+    validate_qualified_name,
+    validate_selector,
+)
+from nexusform.kubernetes.quantity import IntegerOrPercent, MalformedQuantity, Quantity, parse_quantity
+
+Path = tuple[str | int, ...]
+MAX_TERMS, MAX_NAMES, MAX_TOLERATIONS = 10, 100, 100
+MAX_WEIGHT = 100
+FULL_PERCENTAGE = 100  # per cent
+_REQUIRED: Path = (
+    "affinity",
+    "cluster_affinity",
+    "required_during_scheduling_ignored_during_execution",
+    "cluster_selector_term",
+)
+_PREFERRED: Path = ("affinity", "cluster_affinity", "preferred_during_scheduling_ignored_during_execution")
+_TEXT_PROPERTIES = ("k8s.io/k8s-version", "k8s.io/cluster-entrypoint", "k8s.io/cluster-certificate-authority-data")
+
+
+INVALID: Final = "invalid-fleet-object"
+UNUSUAL: Final = "hub-behaviour-differs"
+
+
+def build_error(path: Path, detail: str) -> Problem:
+    """Build an error with a clause. `path` has blocks and arguments as in the configuration, repeated blocks
+    by index from 0.
+    """
+    return Problem(path, INVALID, detail)
+
+
+def build_hub_difference_warning(path: Path, detail: str) -> Problem:
+    """Build a warning about different behaviour of a real hub."""
+    return Problem(path, UNUSUAL, detail, Severity.WARNING)
+
+
+def format_sentence(clause: str) -> str:
+    """Return a clause as a sentence."""
+    return f"{clause[:1].upper()}{clause[1:]}."
+
+
+def check_name(name: str) -> list[Problem]:
+    """Return the problems of a fleet object's name: a DNS subdomain of at most 63 characters."""
+    problems = [build_error(("name",), f'name "{name}": {problem}') for problem in validate_dns_subdomain(name)]
+    if len(name) > MAX_NAME_LENGTH:
+        problems.append(build_error(("name",), f"the name field cannot have length exceeding {MAX_NAME_LENGTH}"))
+    return problems
+
+
+def check_policy(policy: Policy) -> list[Problem]:
+    """Return the problems of a policy; paths start below `policy`."""
+    problems = _check_unsupported_fields(policy)
+    if policy.placement_type is PlacementType.PICK_FIXED:
+        return problems + _check_cluster_names(policy.cluster_names)
+    if policy.placement_type is PlacementType.PICK_N:
+        problems += _check_number_of_clusters(policy.number_of_clusters)
+        for i, constraint in enumerate(policy.spread_constraints):
+            problems += _check_spread_constraint(constraint, ("topology_spread_constraint", i))
+        for i, term in enumerate(policy.preferred_terms):
+            path: Path = (*_PREFERRED, i)
+            if abs(term.weight) > MAX_WEIGHT:
+                problems.append(build_error((*path, "weight"), f"weight must be from -100 to 100, got {term.weight}"))
+            problems += _check_preferred_term(term.preference, (*path, "preference"))
+    return problems + _check_required_terms(policy) + check_tolerations(policy.tolerations)
+
+
+def _check_unsupported_fields(policy: Policy) -> list[Problem]:
+    """Return the problems of fields unsupported by the placement type."""
+    kind = policy.placement_type
+    is_fixed, is_pick_all = kind is PlacementType.PICK_FIXED, kind is PlacementType.PICK_ALL
+    suffix = f"for policy type {kind}, only valid for"
+    rows: list[tuple[bool, Path, str]] = [
+        (
+            not is_fixed and bool(policy.cluster_names),
+            ("cluster_names",),
+            f"cluster names needs to be empty {suffix} PickFixed",
+        ),
+        (
+            kind is not PlacementType.PICK_N and policy.number_of_clusters is not None,
+            ("number_of_clusters",),
+            f"number of clusters must be nil {suffix} PickN",
+        ),
+        (
+            is_fixed and (policy.required_terms is not None or bool(policy.preferred_terms)),
+            ("affinity",),
+            f"affinity must be nil {suffix} PickAll and PickN",
+        ),
+        (
+            kind is not PlacementType.PICK_N and bool(policy.spread_constraints),
+            ("topology_spread_constraint", 0),
+            f"topology spread constraints needs to be empty {suffix} PickN",
+        ),
+        (
+            is_fixed and bool(policy.tolerations),
+            ("toleration", 0),
+            f"tolerations needs to be empty {suffix} PickAll and PickN",
+        ),
+        (
+            is_pick_all and bool(policy.preferred_terms),
+            (*_PREFERRED, 0),
+            f"PreferredDuringSchedulingIgnoredDuringExecution will be ignored for policy type {kind}",
+        ),
+    ]
+    return [build_error(path, message) for is_invalid, path, message in rows if is_invalid]
+
+
+def _check_cluster_names(names: tuple[str, ...]) -> list[Problem]:
+    """Return the problems of the names of a PickFixed policy."""
+    path: Path = ("cluster_names",)
+    problems: list[Problem] = []
+    for i, name in enumerate(names):
+        text = f"PickFixed cluster name {name} is not a valid member name"
+        problems += [build_error((*path, i), f"{text}: {problem}") for problem in validate_dns_subdomain(name)]
+    problems += [
+        build_error((*path, i), f"PickFixed cluster name {name} cannot have length exceeding {MAX_NAME_LENGTH}")
+        for i, name in enumerate(names)
+        if len(name) > MAX_NAME_LENGTH
+    ]
+    problems += [
+        build_error((*path, i), f"cluster names must be unique for policy type PickFixed: duplicate {name}")
+        for i, name in enumerate(names)
+        if name in names[:i]
+    ]
+    if len(names) > MAX_NAMES:
+        problems.append(build_error(path, f"at most {MAX_NAMES} cluster names, got {len(names)}"))
+    return problems
+
+
+def _check_number_of_clusters(number: int | None) -> list[Problem]:
+    """Return the problems of N of a PickN policy (None: not set)."""
+    path: Path = ("number_of_clusters",)
+    if number is None:
+        text = "PickN without number_of_clusters: the plan selects every eligible cluster, but a real hub rejects it"
+        return [build_hub_difference_warning(path, text)]
+    if number < 0:
+        return [build_error(path, f"number of clusters cannot be {number} for policy type PickN")]
+    return []
+
+
+def _check_spread_constraint(constraint: SpreadConstraint, path: Path) -> list[Problem]:
+    problems: list[Problem] = []
+    if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
+        text = f"unknown unsatisfiable type {constraint.when_unsatisfiable}"
+        problems.append(build_error((*path, "when_unsatisfiable"), text))
+    if constraint.max_skew < 1:
+        problems.append(build_error((*path, "max_skew"), f"max_skew must be 1 or more, got {constraint.max_skew}"))
+    return problems
+
+
+def _check_required_terms(policy: Policy) -> list[Problem]:
+    terms = policy.required_terms or ()
+    problems: list[Problem] = []
+    if len(terms) > MAX_TERMS:
+        problems.append(build_error(_REQUIRED, f"at most {MAX_TERMS} cluster selector terms, got {len(terms)}"))
+    for i, term in enumerate(terms):
+        path: Path = (*_REQUIRED, i)
+        problems += check_selector(term.label_selector, (*path, "label_selector"))
+        if term.property_sorter is not None:
+            text = "PropertySorter is not allowed for RequiredDuringSchedulingIgnoredDuringExecution affinity"
+            problems.append(build_error((*path, "property_sorter"), text))
+        problems += _check_property_requirements(term.property_selector or (), (*path, "property_selector"))
+    return problems
+
+
+def _check_preferred_term(preference: ClusterTerm, path: Path) -> list[Problem]:
+    """Return the problems of one preferred term's selector and sorter."""
+    problems = check_selector(preference.label_selector, (*path, "label_selector"))
+    if preference.property_selector is not None:
+        text = "PropertySelector is not allowed for PreferredDuringSchedulingIgnoredDuringExecution affinity"
+        problems.append(build_error((*path, "property_selector"), text))
+    sorter = preference.property_sorter
+    if sorter is None:
+        return problems
+    problems += _check_property_name(sorter.name, (*path, "property_sorter", "name"))
+    if sorter.sort_order not in (ASCENDING, DESCENDING):
+        text = f"invalid property sort order {sorter.sort_order}"
+        problems.append(build_error((*path, "property_sorter", "sort_order"), text))
+    return problems
+
+
+def check_selector(selector: LabelSelector | None, path: Path) -> list[Problem]:
+    """Return the problems of a label selector."""
+    return [build_error(path, problem) for problem in validate_selector(selector)] if selector else []
+
+
+def _check_property_requirements(requirements: Iterable[PropertyRequirement], path: Path) -> list[Problem]:
+    """Return the problems of property requirements, singly and together per property."""
+    problems: list[Problem] = []
+    by_name: dict[str, list[tuple[int, PropertyRequirement]]] = {}
+    for i, requirement in enumerate(requirements):
+        item_path: Path = (*path, "match_expression", i)
+        problems += _check_property_name(requirement.name, (*item_path, "name"))
+        problems += _check_requirement_values(requirement, item_path)
+        by_name.setdefault(requirement.name, []).append((i, requirement))
+    for name, group in by_name.items():
+        problem = find_contradictory_requirements([requirement for _, requirement in group])
+        if problem is not None:
+            text = f"inconsistent requirements on property {name}: {problem}"
+            problems.append(build_error((*path, "match_expression", group[-1][0]), text))
+    return problems
+
+
+def _check_requirement_values(requirement: PropertyRequirement, path: Path) -> list[Problem]:
+    """Return the problems of one requirement's operator and value."""
+    operator, values = requirement.operator, requirement.values
+    if operator not in COMPARISONS:
+        return [build_error((*path, "operator"), f"unsupported operator {operator}")]
+    if len(values) != 1:
+        text = f"operator {operator} requires exactly one value, got {len(values)}"
+        return [build_error((*path, "values"), text)]
+    quantity = parse_quantity(values[0])
+    if isinstance(quantity, MalformedQuantity):
+        text = f'value "{values[0]}" is not a valid resource.Quantity: {quantity.message}'
+        return [build_error((*path, "values"), text)]
+    return []
+
+
+def _check_property_name(name: str, path: Path) -> list[Problem]:
+    """Return the problems of a property name: a resource, or segments joined by slashes."""
+    if name.startswith(RESOURCE_PREFIX):
+        return _check_resource_name(name, path)
+    prefix, *segments = name.split("/")
+    if not segments:
+        return [build_error(path, f"property name {name} is not valid: {p}") for p in validate_qualified_name(name)]
+    problems: list[Problem] = []
+    if validate_dns_subdomain(prefix) and validate_qualified_name(prefix):
+        text = f"property name first segment {prefix} is neither a valid DNS subdomain nor a valid qualified name"
+        problems.append(build_error(path, text))
+    for segment in segments:
+        text = f"property name segment {segment} is not valid"
+        problems += [build_error(path, f"{text}: {problem}") for problem in validate_qualified_name(segment)]
+    if name in _TEXT_PROPERTIES:
+        text = f"{name} is text, not a quantity, and stops the scheduler"
+        problems.append(build_hub_difference_warning(path, text))
+    return problems
+
+
+def _check_resource_name(name: str, path: Path) -> list[Problem]:
+    """Return the problems of a resource property's name."""
+    kind, dash, resource = name.removeprefix(RESOURCE_PREFIX).partition("-")
+    if not dash:
+        text = f"invalid resource property name {name}, expected [PREFIX]/[CAPACITY_TYPE]-[RESOURCE_NAME]"
+        return [build_error(path, text)]
+    if kind not in CAPACITY_TYPES:
+        supported = " ".join(CAPACITY_TYPES)
+        text = f"invalid capacity type in resource property name {name}, supported values are [{supported}]"
+        return [build_error(path, text)]
+    problems = [build_error(path, f"property name {name} is not valid: {p}") for p in validate_qualified_name(name)]
+    if not problems and (not resource or "-" in resource):
+        text = f"{name} passes the webhook but stops the scheduler: the resource name is missing or has a dash"
+        problems.append(build_hub_difference_warning(path, text))
+    return problems
+
+
+def check_tolerations(tolerations: tuple[Toleration, ...]) -> list[Problem]:
+    """Return the problems of a policy's tolerations."""
+    problems: list[Problem] = []
+    if len(tolerations) > MAX_TOLERATIONS:
+        problems.append(build_error(("toleration",), f"at most {MAX_TOLERATIONS} tolerations, got {len(tolerations)}"))
+    for i, toleration in enumerate(tolerations):
+        path: Path = ("toleration", i)
+        problems += _check_toleration(toleration, path)
+        if toleration in tolerations[:i]:
+            problems.append(build_error(path, "toleration already exists, tolerations must be unique"))
+    return problems
+
+
+def _check_toleration(toleration: Toleration, path: Path) -> list[Problem]:
+    problems: list[Problem] = []
+    if toleration.key:
+        problems += [
+            build_error((*path, "key"), f"invalid toleration key: {problem}")
+            for problem in validate_qualified_name(toleration.key)
+        ]
+    if toleration.operator not in (EQUAL, EXISTS):
+        problems.append(build_error((*path, "operator"), f"unsupported toleration operator {toleration.operator}"))
+    if toleration.operator == EXISTS and toleration.value:
+        problems.append(build_error((*path, "value"), "toleration value needs to be empty, when operator is Exists"))
+    if toleration.operator == EQUAL and not toleration.key:
+        problems.append(build_error((*path, "key"), "toleration key cannot be empty, when operator is Equal"))
+    if toleration.operator == EQUAL:
+        problems += [
+            build_error((*path, "value"), f"invalid toleration value: {problem}")
+            for problem in validate_label_value(toleration.value)
+        ]
+    if toleration.effect not in ("", NO_SCHEDULE):
+        problems.append(
+            build_error((*path, "effect"), f"unsupported effect {toleration.effect}: only NoSchedule exists")
+        )
+    return problems
+
+
+def check_taints(taints: tuple[Taint, ...]) -> list[Problem]:
+    """Return the problems of a member cluster's taints."""
+    problems: list[Problem] = []
+    for i, taint in enumerate(taints):
+        path: Path = ("taint", i)
+        problems += [
+            build_error((*path, "key"), f"invalid taint key: {problem}")
+            for problem in validate_qualified_name(taint.key)
+        ]
+        problems += [
+            build_error((*path, "value"), f"invalid taint value: {problem}")
+            for problem in validate_label_value(taint.value)
+        ]
+        if taint.effect != NO_SCHEDULE:
+            problems.append(
+                build_error((*path, "effect"), f"unsupported effect {taint.effect}: only NoSchedule exists")
+            )
+        if taint in taints[:i]:
+            problems.append(build_error(path, "taint already exists, taints must be unique"))
+    return problems
+
+
+def check_member(member: Member) -> list[Problem]:
+    """Return the problems of a member's name, labels or taints. Properties may be any text."""
+    problems = check_name(member.name)
+    for key, value in sorted(member.labels.items()):
+        path: Path = ("labels", key)
+        problems += [build_error(path, problem) for problem in validate_qualified_name(key)]
+        problems += [build_error(path, problem) for problem in validate_label_value(value)]
+    return problems + check_taints(member.taints)
+
+
+def parse_resource_usage(
+    total: Mapping[str, str], allocatable: Mapping[str, str], available: Mapping[str, str]
+) -> tuple[ResourceUsage, list[Problem]]:
+    """Parse a member's resource usage, without invalid quantities; paths start at the three maps."""
+    problems: list[Problem] = []
+
+    def parse_amounts(name: str, texts: Mapping[str, str]) -> dict[str, Quantity]:
+        amounts: dict[str, Quantity] = {}
+        for resource, text in sorted(texts.items()):
+            amount = parse_quantity(text)
+            if isinstance(amount, MalformedQuantity):
+                problems.append(build_error((name, resource), f'"{text}" is not a valid quantity: {amount.message}'))
+            else:
+                amounts[resource] = amount
+        return amounts
+
+    usage = ResourceUsage(
+        parse_amounts("total", total), parse_amounts("allocatable", allocatable), parse_amounts("available", available)
+    )
+    return usage, problems
+
+
+def check_rolling_update(
+    max_unavailable: IntegerOrPercent,
+    max_surge: IntegerOrPercent,
+    unavailable_period_seconds: int,
+    *,
+    is_external: bool = False,
+) -> list[Problem]:
+    """Return the problems of the rolling_update block of a strategy; paths start below it."""
+    problems: list[Problem] = []
+    if is_external:
+        problems.append(build_error((), "rolling_update is not valid for the External strategy type"))
+    for name, amount in (("max_unavailable", max_unavailable), ("max_surge", max_surge)):
+        if amount.value < 0:
+            problems.append(build_error((name,), f"{name} must be greater than or equal to 0, got {amount}"))
+        if amount.is_percent and amount.value > FULL_PERCENTAGE:
+            problems.append(build_error((name,), f"{name} must be a number, or from 0% to 100%, got {amount}"))
+    if unavailable_period_seconds < 0:
+        text = f"unavailable_period_seconds must be greater than or equal to 0, got {unavailable_period_seconds}"
+        problems.append(build_error(("unavailable_period_seconds",), text))
+    if max_unavailable.value == max_surge.value == 0:
+        text = "max_unavailable and max_surge are both 0: no rollout can make progress"
+        problems.append(build_hub_difference_warning((), text))
+    return problems

@@ -1,0 +1,394 @@
+"""Explanation of a placement: the verdict of every rule on every cluster. Data only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from nexusform.domains.fleet.scheduling import decisions, scheduling_cycle
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    ChangeCause,
+    CycleAbort,
+    PlacementRequest,
+    PlacementType,
+    Policy,
+    PolicySnapshot,
+    PreferredTerm,
+)
+from nexusform.domains.fleet.scheduling.member_list import BindingMasks, BindingTable, MemberList, iterate_ascending
+from nexusform.domains.fleet.scheduling.profile import FILTERS
+from nexusform.domains.fleet.scheduling.properties import PropertyExtremes, find_property_extremes, read_property
+from nexusform.domains.fleet.scheduling.rejection_details import describe_rejection
+from nexusform.domains.fleet.scheduling.rules import cluster_affinity, same_placement_affinity, topology_spread
+from nexusform.domains.fleet.scheduling.scheduling_cycle import ScoredMember, filter_members, rank_members
+from nexusform.kubernetes.quantity import Quantity
+from nexusform.scheduling.placement_decision import Rejection
+
+
+class PreferenceScore(Struct, frozen=True):
+    """Points of a cluster from a preferred term; for a property sorter also the share of the weight (0..1)."""
+
+    weight: int
+    points: int
+    share: float | None = None
+    property: str = ""
+    value: str = ""
+
+    def format_share(self) -> str:
+        """Return the share with at most two decimals: "11.11 %"."""
+        if self.share is None:
+            return ""
+        return f"{self.share * 100:.2f}".rstrip("0").rstrip(".") + " %"
+
+
+class ScoreMargin(Struct, frozen=True):
+    """Scores of a cluster minus those of the last picked one. The first nonzero part decides, else the larger name."""
+
+    topology_spread: int
+    affinity: int
+    obsolete: int
+
+    @property
+    def deciding_part(self) -> str:
+        """Name of the deciding part."""
+        for part in ("topology_spread", "affinity", "obsolete"):
+            if getattr(self, part):
+                return part
+        return "name"
+
+
+class ClusterExplanation(Struct, frozen=True):
+    """Explanation of one cluster. `binding` is the current one; `is_bound`: it existed before any pick.
+    `rejections` follow the profile's order, and KubeFleet reports the first; for a bound cluster they would
+    only prevent a new pick. `batch` (from 1) is the batch of its pick. Scores are the recorded ones if bound
+    or picked, else those of the last batch; None without scores (PickAll, PickFixed, a violated hard spread
+    constraint). `rank` counts from 1 among the eligible before the last batch, `margin` is relative to the
+    last pick in it. `details` compare observed and requested values for the first rejection.
+    """
+
+    cluster: str
+    binding: Binding | None
+    is_picked: bool
+    rejections: tuple[Rejection, ...] = ()
+    reported_reason: str = ""
+    affinity_score: int | None = None
+    topology_spread_score: int | None = None
+    preferences: tuple[PreferenceScore, ...] = ()
+    rank: int | None = None
+    margin: ScoreMargin | None = None
+    is_bound: bool = False
+    batch: int | None = None
+    details: tuple[str, ...] = ()
+
+    @property
+    def first_rejection(self) -> Rejection | None:
+        """Rejection reported by KubeFleet."""
+        return self.rejections[0] if self.rejections else None
+
+
+class PlacementExplanation(Struct, frozen=True):
+    """Explanation of one placement over the whole fleet: members in name order, then unknown names. `number`
+    is N (None: all eligible, or a list of names), `batches` are the picked clusters, best first; `abort` is
+    the scheduler's error.
+    """
+
+    policy: Policy
+    snapshot: PolicySnapshot
+    number: int | None
+    clusters: tuple[ClusterExplanation, ...]
+    batches: tuple[tuple[str, ...], ...] = ()
+    abort: CycleAbort | None = None
+
+    @property
+    def last_pick(self) -> str | None:
+        """Last picked cluster."""
+        return self.batches[-1][-1] if self.batches else None
+
+
+class PolicyDrift(Struct, frozen=True):
+    """Differences between fresh scheduling and current bindings; information only."""
+
+    gained_clusters: tuple[str, ...]
+    lost_clusters: tuple[str, ...]
+
+
+def compute_policy_drift(
+    bindings: Iterable[Binding],
+    member_list: MemberList,
+    policy: Policy | None,
+    snapshot: PolicySnapshot,
+    namespace: str = "",
+) -> PolicyDrift:
+    """Compare the current clusters with those of a new placement. Empty if scheduling aborts."""
+    fresh_result = scheduling_cycle.run_cycles((), member_list, policy, snapshot, namespace)
+    if fresh_result.abort is not None:
+        return PolicyDrift((), ())
+    current_clusters = {b.cluster for b in bindings if b.state is not BindingState.UNSCHEDULED and not b.is_deleting}
+    fresh_clusters = {b.cluster for b in fresh_result.bindings}
+    gained, lost = fresh_clusters - current_clusters, current_clusters - fresh_clusters
+    return PolicyDrift(tuple(sorted(gained)), tuple(sorted(lost)))
+
+
+def find_eligible_members(member_list: MemberList, policy: Policy | None, namespace: str = "") -> frozenset[str]:
+    """Return the members eligible for a placement without bindings."""
+    filter_result = filter_members(PlacementRequest(policy or Policy(), namespace), member_list, BindingMasks())
+    if isinstance(filter_result, CycleAbort):
+        return frozenset()
+    return frozenset(member_list.members[position].name for position in iterate_ascending(filter_result.eligible))
+
+
+def explain(
+    prior_bindings: Iterable[Binding],
+    member_list: MemberList,
+    policy: Policy | None,
+    snapshot: PolicySnapshot,
+    namespace: str = "",
+) -> PlacementExplanation:
+    """Explain the decisions for these bindings, and every rule's verdict on every cluster before the last batch."""
+    request = PlacementRequest(policy or Policy(), namespace)
+    bindings = tuple(prior_bindings)
+    if request.policy.placement_type is PlacementType.PICK_FIXED:
+        return _explain_pick_fixed_placement(request, BindingTable(bindings, member_list, snapshot.index), snapshot)
+    replay = _collect_pick_batches(request, bindings, member_list, snapshot)
+    binding_table = BindingTable(replay.last_bindings, member_list, snapshot.index)
+    filter_result = filter_members(request, member_list, binding_table.masks)
+    if isinstance(filter_result, CycleAbort):
+        return _explain_aborted_cycle(request, binding_table, snapshot, filter_result)
+    if not _is_pick_n(request):
+        rows = _explain_members(request, binding_table, {}, replay)
+        return PlacementExplanation(request.policy, snapshot, None, rows, replay.batches)
+    ranking = rank_members(request, member_list, binding_table.masks, filter_result.eligible)
+    if isinstance(ranking, CycleAbort):
+        return _explain_aborted_cycle(request, binding_table, snapshot, ranking)
+    ranked = list(ranking.iterate_best_first(filter_result.eligible))
+    picks = replay.batches[-1] if replay.has_final_picks else ()
+    picked = [scored for scored in ranked if _get_member_name(member_list, scored) in picks]
+    last_picked = picked[-1] if picked else None
+    positions: _RankTable = {}
+    for number, scored in enumerate(ranked, 1):
+        margin = None if last_picked is None else _compute_margin(scored, last_picked, binding_table.masks)
+        positions[_get_member_name(member_list, scored)] = (number, margin)
+    rows = _explain_members(request, binding_table, positions, replay)
+    return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, replay.batches)
+
+
+class _SchedulingReplay(Struct, frozen=True):
+    # A chain of cycles: bindings at the start, before the last cycle (which writes a status) and after it,
+    # and the clusters picked in each. `ends_with_picks`: the last cycle picked any.
+    """Replay of a chain of cycles."""
+
+    initial_bindings: tuple[Binding, ...]
+    last_bindings: tuple[Binding, ...]
+    final_bindings: dict[str, Binding]
+    batches: tuple[tuple[str, ...], ...]
+    has_final_picks: bool
+
+    def find_pick_batch(self, cluster: str) -> int | None:
+        """Return the number of the batch that picked a cluster."""
+        return next((i for i, batch in enumerate(self.batches, 1) if cluster in batch), None)
+
+
+def _collect_pick_batches(
+    request: PlacementRequest, initial: tuple[Binding, ...], member_list: MemberList, snapshot: PolicySnapshot
+) -> _SchedulingReplay:
+    """Run the cycles again and collect the clusters picked by each."""
+    bindings, batches = initial, []
+    while True:
+        cycle_result = scheduling_cycle.run_cycle(bindings, member_list, request.policy, snapshot, request.namespace)
+        picks = tuple(change.cluster for change in cycle_result.changes if change.cause is ChangeCause.PICKED)
+        if picks:
+            batches.append(picks)
+        if not cycle_result.needs_requeue:
+            final = {binding.cluster: binding for binding in cycle_result.bindings}
+            return _SchedulingReplay(initial, bindings, final, tuple(batches), bool(picks))
+        bindings = cycle_result.bindings
+
+
+def _get_member_name(member_list: MemberList, scored: ScoredMember) -> str:
+    return member_list.members[scored.position].name
+
+
+_RankTable = dict[str, tuple[int, ScoreMargin | None]]
+
+
+def _compute_margin(scored: ScoredMember, last_picked: ScoredMember, binding_masks: BindingMasks) -> ScoreMargin:
+    """Return the lead of a cluster over the last pick."""
+    obsolete = binding_masks.obsolete >> scored.position & 1
+    obsolete_of_last = binding_masks.obsolete >> last_picked.position & 1
+    return ScoreMargin(
+        scored.topology_spread - last_picked.topology_spread,
+        scored.affinity - last_picked.affinity,
+        obsolete - obsolete_of_last,
+    )
+
+
+def _explain_members(
+    request: PlacementRequest, binding_table: BindingTable, ranks: _RankTable, replay: _SchedulingReplay
+) -> tuple[ClusterExplanation, ...]:
+    member_list, binding_masks = binding_table.member_list, binding_table.masks
+    scores = _compute_scores(request, member_list, binding_masks) if _is_pick_n(request) else {}
+    initially_bound = BindingTable(replay.initial_bindings, member_list, binding_table.policy_snapshot).current
+    rows: list[ClusterExplanation] = []
+    for position, member in enumerate(member_list.members):
+        rejections = _list_rejections(request, binding_table, position)
+        affinity, spread = scores.get(position, (None, None))
+        rank, margin = ranks.get(member.name, (None, None))
+        batch = replay.find_pick_batch(member.name)
+        is_bound = bool(initially_bound >> position & 1)
+        binding = replay.final_bindings.get(member.name) if is_bound or batch else None
+        if binding is not None:
+            affinity, spread = binding.affinity_score, binding.topology_spread_score
+        rows.append(
+            ClusterExplanation(
+                cluster=member.name,
+                binding=binding_table.by_cluster.get(member.name),
+                is_picked=batch is not None,
+                rejections=rejections,
+                reported_reason=_build_reported_reason(member.name, binding, rejections, affinity, spread),
+                affinity_score=affinity,
+                topology_spread_score=spread,
+                preferences=_compute_preferences(request, member_list, position),
+                rank=rank,
+                margin=margin,
+                is_bound=is_bound,
+                batch=batch,
+                details=_describe_first_rejection(request, binding_table, rejections, position),
+            )
+        )
+    return tuple(rows)
+
+
+def _is_pick_n(request: PlacementRequest) -> bool:
+    return request.policy.placement_type is PlacementType.PICK_N
+
+
+def _list_rejections(request: PlacementRequest, binding_table: BindingTable, position: int) -> tuple[Rejection, ...]:
+    """Return every rule's rejections of a member. An existing binding is none, nor is its own part of the spread."""
+    member_list, binding_masks = binding_table.member_list, binding_table.masks
+    is_bound = bool(binding_masks.current >> position & 1)
+    ignored_plugins = {same_placement_affinity.PLUGIN}
+    if is_bound:
+        ignored_plugins.add(topology_spread.PLUGIN)
+    rejections: list[Rejection] = []
+    for rule in FILTERS:
+        if rule.plugin in ignored_plugins:
+            continue
+        accepted = rule.find_eligible(request, member_list, binding_masks)
+        if not isinstance(accepted, CycleAbort) and not accepted >> position & 1:
+            reason = rule.explain_rejection(request, member_list, binding_masks, position)
+            rejections.append(Rejection(member_list.members[position].name, rule.rule, reason))
+    return tuple(rejections)
+
+
+def _describe_first_rejection(
+    request: PlacementRequest, binding_table: BindingTable, rejections: tuple[Rejection, ...], position: int
+) -> tuple[str, ...]:
+    if not rejections:
+        return ()
+    return describe_rejection(rejections[0].rule, request, binding_table.member_list, binding_table.masks, position)
+
+
+def _build_reported_reason(
+    name: str, binding: Binding | None, rejections: tuple[Rejection, ...], affinity: int | None, spread: int | None
+) -> str:
+    """Return KubeFleet's text about a cluster; `binding` is set if bound or picked."""
+    if binding is not None:
+        return decisions.build_selected_decision(binding).reason
+    if rejections:
+        return decisions.build_rejected_decision(name, rejections[0].reason).reason
+    return decisions.build_outscored_decision(name, affinity or 0, spread or 0).reason
+
+
+def _compute_scores(
+    request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
+) -> dict[int, tuple[int, int | None]]:
+    """Return affinity and topology spread scores by position; the latter is None under a violated hard constraint."""
+    affinities, _ = cluster_affinity.compute_scores(request, member_list)
+    spreads: dict[int, int] = {}
+    for score, members in topology_spread.evaluate_constraints(
+        request, member_list, binding_masks
+    ).members_by_score.items():
+        spreads.update(dict.fromkeys(iterate_ascending(members), score))
+    return {position: (affinity, spreads.get(position)) for position, affinity in enumerate(affinities)}
+
+
+def _compute_preferences(
+    request: PlacementRequest, member_list: MemberList, position: int
+) -> tuple[PreferenceScore, ...]:
+    """Return the points of a member from each preferred term of a PickN."""
+    if not _is_pick_n(request):
+        return ()
+    return tuple(_compute_preference(term, member_list, position) for term in request.policy.preferred_terms)
+
+
+def _compute_preference(term: PreferredTerm, member_list: MemberList, position: int) -> PreferenceScore:
+    """Return the points of a member from one preferred term, and the sorting property."""
+    single_policy = Policy(preferred_terms=(term,))
+    points = cluster_affinity.compute_scores(PlacementRequest(single_policy), member_list)[0][position]
+    sorter = term.preference.property_sorter
+    members = member_list.select_by_labels(term.preference.label_selector)
+    if sorter is None or isinstance(members, str) or not members >> position & 1:
+        return PreferenceScore(term.weight, points)
+    value = read_property(member_list.members[position], sorter.name)
+    extremes = find_property_extremes(member_list, sorter.name)
+    if not isinstance(value, Quantity) or not isinstance(extremes, PropertyExtremes):
+        return PreferenceScore(term.weight, points, None, sorter.name)
+    share = cluster_affinity.interpolate_score(value, extremes, sorter.sort_order)
+    valid_share = share if isinstance(share, float | int) else None
+    return PreferenceScore(term.weight, points, valid_share, sorter.name, str(value))
+
+
+def _explain_aborted_cycle(
+    request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot, abort: CycleAbort
+) -> PlacementExplanation:
+    """Build the explanation of an aborted cycle, with the rules only."""
+    rows = tuple(
+        ClusterExplanation(
+            cluster=member.name,
+            binding=binding_table.by_cluster.get(member.name),
+            is_picked=False,
+            rejections=_list_rejections(request, binding_table, position),
+            reported_reason=abort.message if member.name == abort.cluster else "",
+        )
+        for position, member in enumerate(binding_table.member_list.members)
+    )
+    return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, (), abort)
+
+
+def _explain_pick_fixed_placement(
+    request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot
+) -> PlacementExplanation:
+    cycle_result = scheduling_cycle.run_cycle(
+        binding_table.by_cluster.values(), binding_table.member_list, request.policy, snapshot
+    )
+    decisions_made = cycle_result.status.list_decisions() if cycle_result.status else ()
+    decisions_by_cluster = {decision.cluster: decision for decision in decisions_made}
+    members = sorted(binding_table.member_list.positions)
+    unknown_names = sorted(set(request.policy.cluster_names) - binding_table.member_list.positions.keys())
+    bound_before = {
+        name
+        for name, binding in binding_table.by_cluster.items()
+        if binding.state is not BindingState.UNSCHEDULED and not binding.is_deleting
+    }
+    rows: list[ClusterExplanation] = []
+    for name in (*members, *unknown_names):
+        decision = decisions_by_cluster.get(name)
+        binding = binding_table.by_cluster.get(name)
+        if decision is None:
+            rejection = Rejection(name, "cluster_names", "the policy does not name this cluster")
+            rows.append(ClusterExplanation(name, binding, is_picked=False, rejections=(rejection,)))
+        elif decision.is_selected:
+            is_bound = name in bound_before
+            rows.append(
+                ClusterExplanation(
+                    name, binding, is_picked=not is_bound, reported_reason=decision.reason, is_bound=is_bound
+                )
+            )
+        else:
+            rule = "cluster_eligibility" if name in binding_table.member_list.positions else "cluster_names"
+            rejections = (Rejection(name, rule, decision.reason),)
+            rows.append(ClusterExplanation(name, binding, False, rejections, reported_reason=decision.reason))
+    return PlacementExplanation(request.policy, snapshot, len(request.policy.cluster_names), tuple(rows))

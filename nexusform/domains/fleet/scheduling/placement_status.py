@@ -1,0 +1,368 @@
+"""Status of a placement as in `kubectl describe crp`: conditions, and a status per cluster. Source: KubeFleet
+pkg/utils/condition and pkg/controllers/placement. Conditions have a fixed order and end at the first that is
+not True.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Condition, PlacementType, Policy
+from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
+
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+CLUSTER_SCOPED, NAMESPACED = "ClusterResourcePlacement", "ResourcePlacement"
+NO_OVERRIDES = "No override rules are configured for the selected resources"
+
+
+class Progress(Struct, frozen=True):
+    """Progress of a cluster: each step "True", "False" or "Unknown", in order. `has_overrides`: override
+    rules apply. `is_trackable`: availability is visible. `diff_reported` replaces `applied` and `available`
+    if differences are only reported. `run_text` identifies the staged run (format_run_text). `is_blocked`:
+    the cluster has the latest resources, and the strategy blocks other changes. `work_name` is the Work that
+    fails to apply, `failure` the error of overrides or Works.
+    """
+
+    rollout_started: str = TRUE
+    overridden: str = TRUE
+    work_synchronized: str = TRUE
+    applied: str = TRUE
+    available: str = TRUE
+    diff_reported: str | None = None
+    has_overrides: bool = False
+    is_trackable: bool = True
+    resource_snapshot: int | None = None
+    run_text: str = ""
+    is_blocked: bool = False
+    work_name: str = ""
+    failure: str = ""
+
+
+class FailedObject(Struct, frozen=True):
+    """Object that failed to apply on a cluster, with the reason."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    reason: str
+    message: str
+
+
+class ClusterStatus(Struct, frozen=True):
+    """Entry of placementStatuses; `cluster` is "" for an unfilled position."""
+
+    cluster: str
+    conditions: tuple[Condition, ...]
+    observed_resource_index: int | None = None
+    failed_objects: tuple[FailedObject, ...] = ()
+
+
+class PlacementStatus(Struct, frozen=True):
+    """Conditions of a placement and its clusters, selected ones first."""
+
+    conditions: tuple[Condition, ...]
+    clusters: tuple[ClusterStatus, ...]
+
+
+class _ConditionTexts(Struct, frozen=True):
+    """Condition type with reason and text (with a count) per status, for the placement and for one cluster."""
+
+    type: str
+    placement: Mapping[str, tuple[str, str]]
+    cluster: Mapping[str, tuple[str, str]]
+
+
+_STEP_TEXTS = {
+    "rollout_started": _ConditionTexts(
+        "RolloutStarted",
+        {
+            TRUE: ("RolloutStarted", "All {} cluster(s) start rolling out the latest resource"),
+            FALSE: ("RolloutNotStartedYet", "The rollout is being blocked by the rollout strategy in {} cluster(s)"),
+            UNKNOWN: (
+                "RolloutStartedUnknown",
+                (
+                    "There are still {} cluster(s) in the process of deciding whether to roll out the latest"
+                    " resources or not"
+                ),
+            ),
+        },
+        {
+            TRUE: ("RolloutStarted", "Detected the new changes on the resources and started the rollout process"),
+            FALSE: ("RolloutNotStartedYet", "The rollout is being blocked by the rollout strategy"),
+            UNKNOWN: (
+                "RolloutStartedUnknown",
+                "In the process of deciding whether to roll out the latest resources or not",
+            ),
+        },
+    ),
+    "overridden": _ConditionTexts(
+        "Overridden",
+        {
+            TRUE: ("OverriddenSucceeded", "The selected resources are successfully overridden in {} cluster(s)"),
+            FALSE: ("OverriddenFailed", "Failed to override resources in {} cluster(s)"),
+            UNKNOWN: (
+                "OverriddenPending",
+                (
+                    "There are still {} cluster(s) in the process of overriding the selected resources"
+                    " if there is any override defined"
+                ),
+            ),
+        },
+        {
+            TRUE: ("OverriddenSucceeded", "Successfully applied the override rules on the resources"),
+            FALSE: ("OverriddenFailed", "Failed to apply the override rules on the resources"),
+            UNKNOWN: (
+                "OverriddenPending",
+                "In the process of overriding the selected resources if there is any override defined",
+            ),
+        },
+    ),
+    "work_synchronized": _ConditionTexts(
+        "WorkSynchronized",
+        {
+            TRUE: (
+                "WorkSynchronized",
+                "Work(s) are successfully created or updated in {} target cluster(s)' namespaces",
+            ),
+            FALSE: (
+                "WorkNotSynchronizedYet",
+                "There are {} cluster(s) which have not finished creating or updating work(s) yet",
+            ),
+            UNKNOWN: (
+                "WorkSynchronizedUnknown",
+                (
+                    "There are still {} cluster(s) in the process of creating or updating the work"
+                    " object(s) in the hub cluster"
+                ),
+            ),
+        },
+        {
+            TRUE: ("AllWorkSynced", "All of the works are synchronized to the latest"),
+            FALSE: ("SyncWorkFailed", "Failed to synchronize the work to the latest"),
+            UNKNOWN: (
+                "WorkSynchronizedUnknown",
+                "In the process of creating or updating the work object(s) in the hub cluster",
+            ),
+        },
+    ),
+    "applied": _ConditionTexts(
+        "Applied",
+        {
+            TRUE: ("ApplySucceeded", "The selected resources are successfully applied to {} cluster(s)"),
+            FALSE: (
+                "ApplyFailed",
+                "Failed to apply resources to {} cluster(s), please check the `failedPlacements` status",
+            ),
+            UNKNOWN: (
+                "ApplyPending",
+                ("There are still {} cluster(s) in the process of applying the resources on the member cluster"),
+            ),
+        },
+        {
+            TRUE: ("AllWorkHaveBeenApplied", "All corresponding work objects are applied"),
+            FALSE: ("NotAllWorkHaveBeenApplied", "Not all corresponding work objects are applied"),
+            UNKNOWN: ("ApplyPending", "In the process of applying the resources on the member cluster"),
+        },
+    ),
+    "available": _ConditionTexts(
+        "Available",
+        {
+            TRUE: ("ResourceAvailable", "The selected resources in {} cluster(s) are available now"),
+            FALSE: ("ResourceNotAvailableYet", "The selected resources in {} cluster(s) are still not available yet"),
+            UNKNOWN: (
+                "ResourceAvailableUnknown",
+                ("There are still {} cluster(s) in the process of checking the availability of the selected resources"),
+            ),
+        },
+        {
+            TRUE: ("AllWorkAreAvailable", "All corresponding work objects are available"),
+            FALSE: ("NotAllWorkAreAvailable", "Not all corresponding work objects are available"),
+            UNKNOWN: ("ResourceAvailableUnknown", "The availability of the selected resources is unknown yet"),
+        },
+    ),
+    "diff_reported": _ConditionTexts(
+        "DiffReported",
+        {
+            TRUE: ("DiffReportingCompleted", "Diff reporting in {} cluster(s) has been completed"),
+            FALSE: (
+                "DiffReportingIncompleteOrFailed",
+                "Diff reporting in {} clusters is still in progress or has failed",
+            ),
+            UNKNOWN: (
+                "DiffReportingPending",
+                "There are still {} cluster(s) in the process of checking for configuration differences",
+            ),
+        },
+        {
+            TRUE: ("AllWorkHaveDiffReported", "All corresponding work objects have reported diff"),
+            FALSE: ("NotAllWorkHaveDiffReported", "Not all corresponding work objects have reported diff"),
+            UNKNOWN: ("DiffReportingPending", "Diff reporting has just started; its status is not yet to be known"),
+        },
+    ),
+}
+_APPLY_STEPS = ("rollout_started", "overridden", "work_synchronized", "applied", "available")
+_REPORT_STEPS = ("rollout_started", "overridden", "work_synchronized", "diff_reported")
+
+
+_BLOCKED_TEXT: Final = "The resources cannot be updated to the latest because of the rollout strategy"
+_UNDECIDED_TEXT: Final = "In the process of deciding whether to roll out some version of the resources or not"
+
+
+def format_run_status_text(index: int | None, name: str) -> str:
+    """Return the text about a run in a cluster's status; `index` is that of its spec."""
+    return f", resourceSnapshotIndex: {'' if index is None else index}, updateRun: {name}"
+
+
+def parse_run_status_text(message: str) -> str:
+    """Return the run text in a message; "" without one."""
+    prefix, _, suffix = message.partition(", resourceSnapshotIndex: ")
+    return message.removeprefix(prefix) if suffix else ""
+
+
+def list_step_names(progress: Progress) -> tuple[str, ...]:
+    """Return the step names of a cluster's progress, in order."""
+    return _APPLY_STEPS if progress.diff_reported is None else _REPORT_STEPS
+
+
+def compute_progress(bindings: Iterable[Binding], resource_snapshot: int) -> dict[str, Progress]:
+    """Return the progress implied by bindings: rolled out and available, or blocked by the strategy."""
+    progress: dict[str, Progress] = {}
+    for binding in bindings:
+        if binding.state is BindingState.UNSCHEDULED:
+            continue
+        is_current = binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
+        progress[binding.cluster] = Progress(
+            rollout_started=TRUE if is_current else FALSE, resource_snapshot=binding.resource_snapshot
+        )
+    return progress
+
+
+def build_placement_status(
+    scheduling: SchedulingStatus | None,
+    policy: Policy | None,
+    number: int | None,
+    progress: Mapping[str, Progress],
+    *,
+    prefix: str = CLUSTER_SCOPED,
+    is_external: bool = False,
+    status_namespace: str = "",
+) -> PlacementStatus:
+    """Build the current status. `number` is N of a PickN; clusters without progress have not started.
+    `status_namespace` has a copy of the status ("": none).
+    """
+    if scheduling is None:
+        text = "Scheduling has not completed"
+        return PlacementStatus((Condition(f"{prefix}Scheduled", UNKNOWN, "SchedulePending", text),), ())
+    scheduling_condition = scheduling.condition
+    first_conditions = [
+        Condition(
+            f"{prefix}Scheduled", scheduling_condition.status, scheduling_condition.reason, scheduling_condition.message
+        )
+    ]
+    if status_namespace:
+        first_conditions.append(_build_status_synced_condition(prefix, status_namespace))
+    not_started = Progress(rollout_started=UNKNOWN)
+    states = [progress.get(binding.cluster, not_started) for binding in scheduling.selected_bindings]
+    selected_clusters = [binding.cluster for binding in scheduling.selected_bindings]
+    external_condition = _build_external_condition(selected_clusters, states, prefix) if is_external else None
+    if external_condition is not None:
+        conditions: tuple[Condition, ...] = (*first_conditions, external_condition)
+    else:
+        conditions = (*first_conditions, *_build_placement_conditions(states, prefix))
+    clusters = [
+        _build_cluster_status(decision.cluster, decision.reason, state, is_external=is_external)
+        for decision, state in zip(scheduling.list_decisions(), states, strict=False)
+        if decision.is_selected
+    ]
+    return PlacementStatus(conditions, (*clusters, *_build_unfilled_statuses(scheduling, policy, number)))
+
+
+def _build_status_synced_condition(prefix: str, namespace: str) -> Condition:
+    """Build the condition about the copy of a status in a namespace."""
+    text = f"Successfully created or updated ClusterResourcePlacementStatus in namespace '{namespace}'"
+    return Condition(f"{prefix}StatusSynced", TRUE, "StatusSyncSucceeded", text)
+
+
+def _build_placement_conditions(progresses: Sequence[Progress], prefix: str) -> Iterable[Condition]:
+    """Yield the conditions of the placement up to the first step that is not True everywhere."""
+    if not progresses:
+        return
+    for name in list_step_names(progresses[0]):
+        states = [getattr(progress, name) for progress in progresses]
+        # The worst of them is the placement's.
+        status = next(status for status in (FALSE, UNKNOWN, TRUE) if status in states)
+        step = _STEP_TEXTS[name]
+        reason, text = step.placement[status]
+        has_no_overrides = not any(progress.has_overrides for progress in progresses)
+        if name == "overridden" and status == TRUE and has_no_overrides:
+            reason, text = "NoOverrideSpecified", NO_OVERRIDES
+        yield Condition(f"{prefix}{step.type}", status, reason, text.format(states.count(status)))
+        if status != TRUE:
+            return
+
+
+def _build_external_condition(clusters: Sequence[str], progresses: Sequence[Progress], prefix: str) -> Condition | None:
+    """Build the condition while staged runs have not distributed one version everywhere, or a cluster's state
+    is unknown.
+    """
+    versions = {progress.resource_snapshot for progress in progresses}
+    unknown_clusters = [
+        cluster for cluster, progress in zip(clusters, progresses, strict=True) if progress.rollout_started == UNKNOWN
+    ]
+    has_one_version = len(versions) == 1 and None not in versions
+    if not progresses or (has_one_version and not unknown_clusters):
+        return None
+    start = "Rollout is controlled by an external controller and"
+    text = f"{start} different resource snapshot versions are observed across clusters"
+    if has_one_version:
+        text = f"{start} cluster {unknown_clusters[0]} is in RolloutStarted Unknown state"
+    if versions == {None}:
+        runs = "ClusterStagedUpdateRun" if prefix == CLUSTER_SCOPED else "StagedUpdateRun"
+        text = (
+            f"{start} no resource snapshot name is observed across clusters. To determine rollout status,"
+            f" check the {runs} resources with spec.placementName matching this placement"
+        )
+    return Condition(f"{prefix}RolloutStarted", UNKNOWN, "RolloutControlledByExternalController", text)
+
+
+def _build_cluster_status(cluster: str, decision: str, progress: Progress, *, is_external: bool) -> ClusterStatus:
+    """Build the conditions of one cluster up to the first step that is not True."""
+    conditions = [Condition("Scheduled", TRUE, "Scheduled", decision)]
+    for name in list_step_names(progress):
+        status = getattr(progress, name)
+        reason, text = _STEP_TEXTS[name].cluster[status]
+        if name in ("overridden", "work_synchronized") and status == FALSE and progress.failure:
+            text = f"{text}: {progress.failure}"
+        if name == "applied" and status == FALSE and progress.work_name:
+            text = f"Work object {progress.work_name} has failed to apply"
+        if name == "rollout_started" and progress.is_blocked:
+            text = _BLOCKED_TEXT
+        if name == "rollout_started" and is_external:
+            text = _UNDECIDED_TEXT if status == UNKNOWN else f"{text}{progress.run_text}"
+        if name == "overridden" and status == TRUE and not progress.has_overrides:
+            reason, text = "NoOverrideSpecified", NO_OVERRIDES
+        if name == "available" and status == TRUE and not progress.is_trackable:
+            reason = "NotAllWorkAreAvailabilityTrackable"
+            text = "The availability of some work objects is not trackable"
+        conditions.append(Condition(_STEP_TEXTS[name].type, status, reason, text))
+        if status != TRUE:
+            break
+    return ClusterStatus(cluster, tuple(conditions), progress.resource_snapshot)
+
+
+def _build_unfilled_statuses(
+    scheduling: SchedulingStatus, policy: Policy | None, number: int | None
+) -> Iterable[ClusterStatus]:
+    """Yield a nameless status for each missing cluster."""
+    requested_count = 0
+    if policy is not None and policy.placement_type is PlacementType.PICK_N:
+        requested_count = number or 0
+    if policy is not None and policy.placement_type is PlacementType.PICK_FIXED:
+        requested_count = len(policy.cluster_names)
+    missing_count = max(0, requested_count - len(scheduling.selected_bindings))
+    for decision in scheduling.unselected_decisions[:missing_count]:
+        yield ClusterStatus("", (Condition("Scheduled", FALSE, "ScheduleFailed", decision.reason),))

@@ -1,0 +1,223 @@
+"""Rolling update: the waves of binding, updating and deleting. Source: KubeFleet pkg/controllers/rollout.
+Each wave is one pass of the controller; its resources are ready before the next wave, unless declared as
+never ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import format_first_items, format_list, select_word_form
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType, Policy
+from nexusform.json_data.plain_data import Path
+from nexusform.kubernetes.quantity import IntegerOrPercent
+
+BLOCKED_ROLLOUT: Final = "incomplete-rollout"
+_MAX_NAMES: Final = 6
+QUARTER = IntegerOrPercent(25, is_percent=True)
+DEFAULT_PERIOD = 60
+
+
+class RollingUpdate(Struct, frozen=True):
+    """Rolling update strategy. Percentages relate to the target and round up. The period (seconds) is waited
+    after a wave only if the availability of its resources is not trackable.
+    """
+
+    max_unavailable: IntegerOrPercent = QUARTER
+    max_surge: IntegerOrPercent = QUARTER
+    unavailable_period_seconds: int = DEFAULT_PERIOD
+
+
+class Readiness(Struct, frozen=True):
+    """Readiness of the clusters' resources beyond their bindings. `unready_clusters`: current resources are
+    unavailable. `never_ready_clusters`: a wave's resources fail permanently. `failed_clusters`: failed
+    permanently, so updated outside the budget. `outdated_clusters`: bound with outdated overrides.
+    `is_trackable`: availability is visible (False for Jobs and unknown kinds).
+    """
+
+    unready_clusters: frozenset[str] = frozenset()
+    never_ready_clusters: frozenset[str] = frozenset()
+    failed_clusters: frozenset[str] = frozenset()
+    outdated_clusters: frozenset[str] = frozenset()
+    is_trackable: bool = True
+
+
+class RolloutWave(Struct, frozen=True):
+    """Clusters with a binding deleted, updated in place or bound at once; then a wait in seconds."""
+
+    deleted_clusters: tuple[str, ...]
+    updated_clusters: tuple[str, ...]
+    bound_clusters: tuple[str, ...]
+    wait_seconds: int = 0
+
+
+class RolloutProjection(Struct, frozen=True):
+    """Waves, bindings after them, and the clusters not reached by a blocked rollout."""
+
+    waves: tuple[RolloutWave, ...]
+    bindings: tuple[Binding, ...]
+    blocked_clusters: tuple[str, ...] = ()
+
+    @property
+    def reached_clusters(self) -> frozenset[str]:
+        """Clusters with the latest resources from one of the waves."""
+        return frozenset(chain.from_iterable((*wave.updated_clusters, *wave.bound_clusters) for wave in self.waves))
+
+
+class BlockedRollout(Struct, frozen=True):
+    """Rollout blocked before these clusters: nothing more may be removed or added."""
+
+    placement: str
+    strategy: RollingUpdate
+    clusters: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """Message for waiting processes."""
+        return f"the rollout of {self._subject}: max_unavailable and max_surge allow no further change"
+
+    @property
+    def _subject(self) -> str:
+        return f"{self.placement} stops before {format_first_items(self.clusters, _MAX_NAMES)}"
+
+    def build_problem(self, path: Path = (), failing: Sequence[str] = ()) -> Problem:
+        """Build the warning: cause and remedy. Failing clusters count as unavailable."""
+        unavailable, surge = self.strategy.max_unavailable, self.strategy.max_surge
+        failing_text = (
+            f"{format_list(failing, _MAX_NAMES)} {select_word_form(len(failing), 'fails', 'fail')}" if failing else ""
+        )
+        cause = f" {failing_text} and counts as unavailable." if failing else ""
+        consequence = select_word_form(
+            len(self.clusters), "it keeps its current resources", "they keep their current resources"
+        )
+        advice = "Fix the failure there, or raise one of them." if failing else "Raise one of them."
+        text = (
+            f"The rollout of {self._subject}; {consequence}.{cause} max_unavailable = {unavailable} "
+            f"and max_surge = {surge} allow no further change. {advice}"
+        )
+        hint = (
+            f"; {failing_text} there" if failing else f"; raise max_unavailable ({unavailable}) or max_surge ({surge})"
+        )
+        summary = f"{self.placement}: the rollout stops before {format_first_items(self.clusters, _MAX_NAMES)}{hint}"
+        return Problem(path, BLOCKED_ROLLOUT, text, Severity.WARNING, brief=summary)
+
+
+class WaveBudget(Struct, frozen=True):
+    """Maximum of removals and additions in a wave."""
+
+    max_removals: int
+    max_additions: int
+
+
+def compute_rollout_target(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
+    """Return the base of percentages: N, the number of names, or for PickAll (and PickN without a number) the
+    scheduled and bound clusters.
+    """
+    kind = policy.placement_type if policy else PlacementType.PICK_ALL
+    if policy and kind is PlacementType.PICK_FIXED:
+        return len(policy.cluster_names)
+    if kind is PlacementType.PICK_N and number is not None:
+        return number
+    return sum(binding.state is not BindingState.UNSCHEDULED for binding in bindings)
+
+
+def compute_rollout_budget(strategy: RollingUpdate, target: int, *, ready: int, can_be_ready: int) -> WaveBudget:
+    """Return the budget: ready clusters above target minus max_unavailable, and target plus max_surge minus
+    started ones.
+    """
+    return WaveBudget(
+        ready - (target - strategy.max_unavailable.compute(target)),
+        target + strategy.max_surge.compute(target) - can_be_ready,
+    )
+
+
+def simulate_rollout(
+    bindings: Iterable[Binding],
+    strategy: RollingUpdate,
+    target: int,
+    resource_snapshot: int,
+    readiness: Readiness | None = None,
+) -> RolloutProjection:
+    """Simulate waves until all clusters have the latest resources or the rollout is blocked."""
+    initial_readiness = readiness or Readiness()
+    outdated = set(initial_readiness.outdated_clusters)
+    by_cluster = {b.cluster: b for b in sorted(bindings, key=lambda b: b.cluster) if not b.is_deleting}
+    failed, unavailable = (
+        set(initial_readiness.failed_clusters),
+        {*initial_readiness.unready_clusters, *initial_readiness.failed_clusters},
+    )
+    waves: list[RolloutWave] = []
+    while True:
+        pending = _group_pending_clusters(by_cluster, resource_snapshot, outdated)
+        if not any(pending):
+            return RolloutProjection(tuple(waves), tuple(by_cluster.values()))
+        wave = _build_next_wave(
+            by_cluster, pending, strategy, target, _WaveState(failed, unavailable, initial_readiness.is_trackable)
+        )
+        changed = {*wave.updated_clusters, *wave.bound_clusters}
+        if not wave.deleted_clusters and not changed:
+            blocked = set().union(*pending)
+            return RolloutProjection(tuple(waves), tuple(by_cluster.values()), tuple(sorted(blocked)))
+        for cluster in wave.deleted_clusters:
+            del by_cluster[cluster]
+        for cluster in (*wave.updated_clusters, *wave.bound_clusters):
+            by_cluster[cluster] = replace(
+                by_cluster[cluster], state=BindingState.BOUND, resource_snapshot=resource_snapshot
+            )
+        outdated -= changed
+        failed = (failed - changed) | (changed & initial_readiness.never_ready_clusters)
+        unavailable = (unavailable - changed) | (changed & initial_readiness.never_ready_clusters)
+        waves.append(wave)
+
+
+_PendingClusters = tuple[list[str], list[str], list[str]]
+
+
+class _WaveState(Struct, frozen=True):
+    """Permanently failed and unavailable clusters before a wave."""
+
+    failed_clusters: set[str]
+    unavailable_clusters: set[str]
+    is_trackable: bool
+
+
+def _group_pending_clusters(by_cluster: dict[str, Binding], resources: int, outdated: set[str]) -> _PendingClusters:
+    """Return the clusters to delete, to update and to bind, in name order."""
+    delete: list[str] = []
+    update: list[str] = []
+    bind: list[str] = []
+    for cluster, binding in by_cluster.items():
+        if binding.state is BindingState.UNSCHEDULED:
+            delete.append(cluster)
+        elif binding.state is BindingState.SCHEDULED:
+            bind.append(cluster)
+        elif binding.resource_snapshot != resources or cluster in outdated:
+            update.append(cluster)
+    return delete, update, bind
+
+
+def _build_next_wave(
+    by_cluster: dict[str, Binding], pending: _PendingClusters, strategy: RollingUpdate, target: int, state: _WaveState
+) -> RolloutWave:
+    """Build the next wave within the budgets for removals and additions."""
+    delete, update, bind = pending
+    running = [cluster for cluster, binding in by_cluster.items() if binding.has_resources]
+    started = [cluster for cluster, binding in by_cluster.items() if binding.state is not BindingState.SCHEDULED]
+    ready = sum(cluster not in state.unavailable_clusters for cluster in running)
+    can_be_ready = sum(cluster not in state.failed_clusters for cluster in started)
+    budget = compute_rollout_budget(strategy, target, ready=ready, can_be_ready=can_be_ready)
+    # Failed resources serve no one: replacing them uses no budget.
+    failed = [cluster for cluster in update if cluster in state.failed_clusters]
+    update = [cluster for cluster in update if cluster not in state.failed_clusters]
+    removal_budget = max(0, budget.max_removals)
+    deleted = delete[:removal_budget]
+    updated = (*failed, *update[: removal_budget - len(deleted)])
+    bound = bind[: max(0, budget.max_additions)]
+    wait_seconds = strategy.unavailable_period_seconds if not state.is_trackable and (updated or bound) else 0
+    return RolloutWave(tuple(deleted), tuple(sorted(updated)), tuple(bound), wait_seconds)

@@ -1,0 +1,430 @@
+"""Scheduling cycle: bindings, members and policy -> next bindings. `run_cycle` runs one cycle, `run_cycles`
+the chain run by the controller. A cycle runs the filters in order (`filter_members`) and the scores
+(`rank_members`): topology spread, then affinity, then an obsolete binding, then the LARGER name; compared one
+after the other, never added. Source: KubeFleet pkg/scheduler/framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice, takewhile
+
+from msgspec import Struct
+
+from nexusform.domains.fleet.scheduling import decisions, profile
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingAction,
+    BindingChange,
+    ChangeCause,
+    CycleAbort,
+    Decision,
+    PlacementRequest,
+    PlacementType,
+    Policy,
+    PolicySnapshot,
+)
+from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
+from nexusform.domains.fleet.scheduling.member_list import (
+    BindingMasks,
+    BindingTable,
+    Mask,
+    MemberList,
+    iterate_ascending,
+    iterate_descending,
+)
+from nexusform.domains.fleet.scheduling.profile import SchedulerFilter
+from nexusform.domains.fleet.scheduling.rules import (
+    cluster_affinity,
+    cluster_eligibility,
+    same_placement_affinity,
+    topology_spread,
+)
+
+
+class ScoredMember(Struct, frozen=True):
+    """Position of a member in the member list, and its two scores."""
+
+    position: int
+    affinity: int
+    topology_spread: int
+
+
+class MemberRanking(Struct, frozen=True):
+    """Members by topology spread score and by affinity score, each in descending order."""
+
+    members_by_spread: tuple[tuple[int, Mask], ...]
+    members_by_affinity: tuple[tuple[int, Mask], ...]
+    binding_masks: BindingMasks
+
+    def iterate_best_first(self, candidates: Mask) -> Iterator[ScoredMember]:
+        """Yield candidates in picking order."""
+        for spread, spread_members in self.members_by_spread:
+            remaining = spread_members & candidates
+            for affinity, affinity_members in self.members_by_affinity:
+                if not remaining:
+                    break
+                tied = remaining & affinity_members
+                remaining &= ~tied
+                for equal_members in same_placement_affinity.split_tied_candidates(tied, self.binding_masks):
+                    for position in iterate_descending(equal_members):
+                        yield ScoredMember(position, affinity, spread)
+
+
+def rank_members(
+    request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, candidates: Mask
+) -> MemberRanking | CycleAbort:
+    """Score the candidates of a PickN policy."""
+    abort = cluster_affinity.check_property_sorters(request, member_list)
+    if abort is not None:
+        return abort
+    affinities, failing = member_list.get_cached(
+        ("affinities", request.policy.preferred_terms), lambda: _group_by_affinity(request, member_list)
+    )
+    for position in iterate_ascending(failing & candidates):
+        name = member_list.members[position].name
+        message = cluster_affinity.compute_scores(request, member_list)[1][position]
+        return CycleAbort(name, f"failed to calculate score for cluster {name}: {message}")
+    return MemberRanking(_group_by_spread(request, member_list, binding_masks), affinities, binding_masks)
+
+
+def _group_by_affinity(request: PlacementRequest, member_list: MemberList) -> tuple[tuple[tuple[int, Mask], ...], Mask]:
+    """Return members by affinity score, in descending order, and those without a computable score."""
+    scores, failing = cluster_affinity.compute_scores(request, member_list)
+    members_by_score: dict[int, Mask] = {}
+    for position, score in enumerate(scores):
+        members_by_score[score] = members_by_score.get(score, 0) | 1 << position
+    return tuple(sorted(members_by_score.items(), reverse=True)), sum(1 << position for position in failing)
+
+
+def _group_by_spread(
+    request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
+) -> tuple[tuple[int, Mask], ...]:
+    """Return members by topology spread score, in descending order."""
+    if not request.policy.spread_constraints:
+        return ((0, member_list.all_members),)
+    return tuple(
+        sorted(
+            topology_spread.evaluate_constraints(request, member_list, binding_masks).members_by_score.items(),
+            reverse=True,
+        )
+    )
+
+
+class FilterResult(Struct, frozen=True):
+    """Eligible members, and by rule those first rejected by it. A member with a current binding is in
+    neither, unless an earlier rule rejects it.
+    """
+
+    eligible: Mask
+    rejected_by_rule: tuple[tuple[SchedulerFilter, Mask], ...]
+
+    @property
+    def rejected_members(self) -> Mask:
+        """Members reported as filtered out by KubeFleet."""
+        return sum(members for rule, members in self.rejected_by_rule if rule.plugin != same_placement_affinity.PLUGIN)
+
+    def find_rejecting_rule(self, position: int) -> SchedulerFilter | None:
+        """Return the first rule that rejects a member."""
+        return next((rule for rule, members in self.rejected_by_rule if members >> position & 1), None)
+
+
+def filter_members(
+    request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
+) -> FilterResult | CycleAbort:
+    """Run every filter. Results of static rules are cached per request."""
+    static_rules = tuple(takewhile(lambda rule: rule.is_static, profile.FILTERS))
+    dynamic_rules = profile.FILTERS[len(static_rules) :]
+    start = member_list.get_cached(
+        ("screened", request),
+        lambda: _apply_filters(
+            static_rules, FilterResult(member_list.all_members, ()), request, member_list, BindingMasks()
+        ),
+    )
+    return (
+        start
+        if isinstance(start, CycleAbort)
+        else _apply_filters(dynamic_rules, start, request, member_list, binding_masks)
+    )
+
+
+def _apply_filters(
+    rules: tuple[SchedulerFilter, ...],
+    start: FilterResult,
+    request: PlacementRequest,
+    member_list: MemberList,
+    binding_masks: BindingMasks,
+) -> FilterResult | CycleAbort:
+    """Return the result extended by these filters."""
+    eligible, rejected_by_rule = start.eligible, list(start.rejected_by_rule)
+    for rule in rules:
+        accepted = rule.find_eligible(request, member_list, binding_masks)
+        if isinstance(accepted, CycleAbort):
+            return accepted
+        newly_rejected = eligible & ~accepted
+        if newly_rejected:
+            rejected_by_rule.append((rule, newly_rejected))
+            eligible &= accepted
+    return FilterResult(eligible, tuple(rejected_by_rule))
+
+
+class CycleResult(Struct, frozen=True):
+    """Result of one cycle or a chain of cycles. `bindings` in name order. `status` None: none was written
+    (another cycle follows, the cycle stopped, or a PickFixed has no names). `abort` is the error; bindings on
+    departed clusters are marked anyway. `requeue`: another cycle follows immediately. `cycles` is their
+    number.
+    """
+
+    bindings: tuple[Binding, ...]
+    changes: tuple[BindingChange, ...]
+    status: SchedulingStatus | None
+    needs_requeue: bool = False
+    abort: CycleAbort | None = None
+    cycles: int = 1
+
+
+class _CycleOutcome(Struct, frozen=True):
+    """Outcome of one cycle."""
+
+    status: SchedulingStatus | None = None
+    needs_requeue: bool = False
+    abort: CycleAbort | None = None
+
+
+def run_cycle(
+    prior: Iterable[Binding],
+    member_list: MemberList,
+    policy: Policy | None,
+    snapshot: PolicySnapshot,
+    namespace: str = "",
+) -> CycleResult:
+    """Run one scheduling cycle for a placement; `namespace` is set for a namespaced one."""
+    return _run_cycle_chain(prior, member_list, policy, snapshot, namespace, is_single=True)
+
+
+def run_cycles(
+    prior: Iterable[Binding],
+    member_list: MemberList,
+    policy: Policy | None,
+    snapshot: PolicySnapshot,
+    namespace: str = "",
+) -> CycleResult:
+    """Run cycles until none requests another; `changes` are those of all of them, in order."""
+    return _run_cycle_chain(prior, member_list, policy, snapshot, namespace, is_single=False)
+
+
+def _run_cycle_chain(
+    prior: Iterable[Binding],
+    member_list: MemberList,
+    policy: Policy | None,
+    snapshot: PolicySnapshot,
+    namespace: str,
+    *,
+    is_single: bool,
+) -> CycleResult:
+    """Run cycles until none requests another, or a single one."""
+    request = PlacementRequest(policy or Policy(), namespace)
+    binding_table = BindingTable(prior, member_list, snapshot.index)
+    step = _PICKERS[request.policy.placement_type]
+    cycles = 1
+    outcome = step(request, binding_table, snapshot)
+    while outcome.needs_requeue and not is_single:
+        outcome = step(request, binding_table, snapshot)
+        cycles += 1
+    return CycleResult(
+        binding_table.list_bindings(),
+        tuple(binding_table.changes),
+        outcome.status,
+        outcome.needs_requeue,
+        outcome.abort,
+        cycles,
+    )
+
+
+def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot) -> _CycleOutcome:
+    """Pick every eligible cluster, in name order; the number found is the number needed."""
+    filter_result = filter_members(request, binding_table.member_list, binding_table.masks)
+    if isinstance(filter_result, CycleAbort):
+        return _CycleOutcome(abort=filter_result)
+    existing = _list_bindings(binding_table, binding_table.scheduled, binding_table.bound)
+    picks = [ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)]
+    picked = _bind_picked_clusters(binding_table, picks, filter_result.eligible)
+    if isinstance(picked, CycleAbort):
+        return _CycleOutcome(abort=picked)
+    selected = (*picked, *existing)
+    rejected = _build_rejections(filter_result, request, binding_table)
+    return _CycleOutcome(
+        SchedulingStatus(
+            decisions.build_scheduled_condition(len(selected), True),
+            selected,
+            decisions.list_unselected_clusters(selected, (), rejected),
+        )
+    )
+
+
+def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot) -> _CycleOutcome:
+    """Bind the named clusters regardless of labels and taints, if they exist and are eligible."""
+    names = tuple(dict.fromkeys(request.policy.cluster_names))
+    if not names:
+        return _CycleOutcome()
+    member_list = binding_table.member_list
+    valid_positions: list[int] = []
+    ineligible: list[Decision] = []
+    missing: list[Decision] = []
+    for name in names:
+        position = member_list.positions.get(name)
+        reason = None if position is None else cluster_eligibility.explain_ineligibility(member_list.members[position])
+        if position is None:
+            missing.append(decisions.build_missing_decision(name))
+        elif reason is not None:
+            ineligible.append(decisions.build_ineligible_decision(name, reason))
+        else:
+            valid_positions.append(position)
+    targets = sum(1 << position for position in valid_positions)
+    picks = [ScoredMember(position, 0, 0) for position in valid_positions if not binding_table.current >> position & 1]
+    result = _bind_picked_clusters(binding_table, picks, targets, has_scores=False)
+    if isinstance(result, CycleAbort):
+        return _CycleOutcome(abort=result)
+    condition = decisions.build_scheduled_condition(len(valid_positions), not ineligible and not missing)
+    return _CycleOutcome(
+        SchedulingStatus(
+            condition, tuple(binding_table.get_binding(p) for p in valid_positions), (*ineligible, *missing)
+        )
+    )
+
+
+def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot) -> _CycleOutcome:
+    """Adjust the number of clusters to N: downscale, keep, or pick the best eligible ones."""
+    if snapshot.number_of_clusters is not None:
+        number = snapshot.number_of_clusters
+    else:
+        eligible = cluster_eligibility.find_eligible(request, binding_table.member_list, binding_table.masks)
+        number = (eligible | binding_table.current).bit_count()
+    current_count = binding_table.current.bit_count()
+    if number < current_count or (number == current_count and binding_table.obsolete):
+        return _release_surplus_bindings(binding_table, number, current_count - number)
+    if number == current_count:
+        selected = _list_bindings(binding_table, binding_table.bound, binding_table.scheduled)
+        return _CycleOutcome(_build_status(number, selected, ()))
+    return _pick_missing_clusters(request, binding_table, number, number - current_count)
+
+
+def _release_surplus_bindings(binding_table: BindingTable, number: int, surplus: int) -> _CycleOutcome:
+    """Release obsolete bindings, then the surplus: scheduled before bound, low scores first."""
+    for position in iterate_ascending(binding_table.obsolete):
+        binding_table.release_member(position, ChangeCause.POLICY)
+    scheduled = _list_bindings(binding_table, binding_table.scheduled)
+    bound = _list_bindings(binding_table, binding_table.bound)
+    leaving: tuple[Binding, ...] = ()
+    # A partly released group is reported in release order.
+    if 0 < surplus < len(scheduled):
+        ranked = _sort_bindings_worst_first(scheduled)
+        leaving, scheduled = ranked[:surplus], ranked[surplus:]
+    elif surplus == len(scheduled):
+        leaving, scheduled = scheduled, ()
+    elif surplus:
+        ranked = _sort_bindings_worst_first(bound)
+        bound_count = surplus - len(scheduled)
+        leaving, scheduled, bound = (*scheduled, *ranked[:bound_count]), (), ranked[bound_count:]
+    for binding in leaving:
+        binding_table.release_member(binding_table.member_list.positions[binding.cluster], ChangeCause.DOWNSCALE)
+    return _CycleOutcome(_build_status(number, (*scheduled, *bound), ()))
+
+
+def _sort_bindings_worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:
+    """Return the bindings in release order: by scores (none first), then names."""
+
+    def build_key(binding: Binding) -> tuple[bool, int, int, str]:
+        affinity, spread = binding.affinity_score, binding.topology_spread_score
+        if affinity is None or spread is None:
+            return (False, 0, 0, binding.cluster)
+        return (True, spread, affinity, binding.cluster)
+
+    return tuple(sorted(bindings, key=build_key))
+
+
+def _pick_missing_clusters(
+    request: PlacementRequest, binding_table: BindingTable, number: int, missing_count: int
+) -> _CycleOutcome:
+    """Pick one batch: a single cluster with spread constraints, else all missing ones."""
+    limit = min(1, missing_count) if request.policy.spread_constraints else missing_count
+    filter_result = filter_members(request, binding_table.member_list, binding_table.masks)
+    if isinstance(filter_result, CycleAbort):
+        return _CycleOutcome(abort=filter_result)
+    ranking = rank_members(request, binding_table.member_list, binding_table.masks, filter_result.eligible)
+    if isinstance(ranking, CycleAbort):
+        return _CycleOutcome(abort=ranking)
+    kept_groups = (binding_table.scheduled, binding_table.bound)
+    picks = list(islice(ranking.iterate_best_first(filter_result.eligible), limit))
+    picked_members = sum(1 << scored.position for scored in picks)
+    rejected = list(islice(_build_rejections(filter_result, request, binding_table), decisions.MAX_UNSELECTED))
+    picked_bindings = _bind_picked_clusters(binding_table, picks, picked_members)
+    if isinstance(picked_bindings, CycleAbort):
+        return _CycleOutcome(abort=picked_bindings)
+    if missing_count > limit and len(picked_bindings) == limit:
+        return _CycleOutcome(needs_requeue=True)
+    selected = (*picked_bindings, *_list_bindings(binding_table, *kept_groups))
+    outscored = _build_outscored(ranking, filter_result.eligible & ~picked_members, binding_table.member_list)
+    return _CycleOutcome(
+        _build_status(number, selected, decisions.list_unselected_clusters(selected, outscored, rejected))
+    )
+
+
+def _build_status(number: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]) -> SchedulingStatus:
+    """Build the status of a PickN; `number` is the requested number of clusters."""
+    condition = decisions.build_scheduled_condition(len(selected), len(selected) >= number)
+    return SchedulingStatus(condition, selected, unselected)
+
+
+def _bind_picked_clusters(
+    binding_table: BindingTable, picks: list[ScoredMember], targets: Mask, *, has_scores: bool = True
+) -> tuple[Binding, ...] | CycleAbort:
+    """Bind the picks, release obsolete bindings elsewhere, and return the bindings, new ones first. An
+    unrecoverable binding stops the cycle before any change.
+    """
+    for pick in picks:
+        if binding_table.is_unrecoverable(pick.position):
+            name = binding_table.member_list.members[pick.position].name
+            return CycleAbort(name, f"failed to find the previous state of an unscheduled binding on {name}")
+    created: list[Binding] = []
+    updated: dict[BindingAction, list[Binding]] = {BindingAction.REPOINTED: [], BindingAction.RECOVERED: []}
+    for pick in picks:
+        change = binding_table.bind_member(
+            pick.position, pick.affinity if has_scores else None, pick.topology_spread if has_scores else None
+        )
+        updated.get(change, created).append(binding_table.get_binding(pick.position))
+    for position in iterate_ascending(binding_table.obsolete & ~targets):
+        binding_table.release_member(position, ChangeCause.POLICY)
+    updated_bindings = chain.from_iterable(sorted(group, key=lambda b: b.cluster) for group in updated.values())
+    return (*created, *updated_bindings)
+
+
+def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding, ...]:
+    positions = chain.from_iterable(iterate_ascending(group) for group in groups)
+    return tuple(map(binding_table.get_binding, positions))
+
+
+def _build_outscored(ranking: MemberRanking, candidates: Mask, member_list: MemberList) -> Iterable[Decision]:
+    """Yield the decisions on eligible members that were not picked, best first."""
+    for scored in ranking.iterate_best_first(candidates):
+        name = member_list.members[scored.position].name
+        yield decisions.build_outscored_decision(name, scored.affinity, scored.topology_spread)
+
+
+def _build_rejections(
+    filter_result: FilterResult, request: PlacementRequest, binding_table: BindingTable
+) -> Iterable[Decision]:
+    """Yield the decisions on rejected members, each with the first rule's reason."""
+    member_list, binding_masks = binding_table.member_list, binding_table.masks
+    for position in iterate_ascending(filter_result.rejected_members):
+        rule = filter_result.find_rejecting_rule(position)
+        if rule is not None:
+            reason = rule.explain_rejection(request, member_list, binding_masks, position)
+            yield decisions.build_rejected_decision(member_list.members[position].name, reason)
+
+
+_PICKERS: dict[PlacementType, Callable[[PlacementRequest, BindingTable, PolicySnapshot], _CycleOutcome]] = {
+    PlacementType.PICK_ALL: _pick_all,
+    PlacementType.PICK_FIXED: _pick_fixed,
+    PlacementType.PICK_N: _pick_n,
+}

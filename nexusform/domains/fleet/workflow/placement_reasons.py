@@ -1,0 +1,174 @@
+"""Reasons for the locations of placements and pods, for `explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.planning.binding_rows import explain_kept_bindings
+from nexusform.domains.fleet.planning.override_rendering import RenderedResources, expand_envelopes
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.scheduling import placement_explanation as fleet_explanation
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.placement_explanation import PlacementExplanation, PolicyDrift
+from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.planning.pod_phase import PlannedPod, PodPhase
+from nexusform.domains.pods.scheduling import pod_explanation
+from nexusform.domains.pods.scheduling.pod_explanation import NodeVerdict
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.planning.vm_planning.vm_object import find_placement_origin
+from nexusform.plans.plan import PlacementChange
+from nexusform.resources.address import Address
+
+# --- placements ----------------------------------------------------------------------------------
+
+
+class PlacementReason(Struct, frozen=True):
+    """Reasons for one placement, at one of its clusters or ("") all. `explanation` is this plan's decision if
+    it picks any cluster, else the current verdicts of the rules. `rows` are the plan's actions, `recorded`
+    the trigger and serial of each binding in state, both by cluster. `objects` are those of the cluster's
+    snapshot, `rendered` its version of them (both empty if sensitive); `failures` are override errors by
+    cluster. `unscheduled` are clusters with a binding to be removed; `is_fulfilled`: all requested clusters
+    are bound. `kept_reason` explains a kept binding that would not be picked now.
+    """
+
+    address: Address
+    cluster: str
+    explanation: PlacementExplanation
+    drift: PolicyDrift
+    rows: Mapping[str, PlacementChange] = field(default_factory=dict)
+    recorded: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    objects: tuple[Manifest, ...] = ()
+    rendered: tuple[Manifest, ...] = ()
+    failures: Mapping[str, str] = field(default_factory=dict)
+    unscheduled: tuple[str, ...] = ()
+    is_fulfilled: bool = True
+    kept_reason: str = ""
+
+
+def build_placement_reason(
+    placement: PlacementPlan,
+    member_list: MemberList,
+    rows: Sequence[PlacementChange],
+    cluster: str,
+    *,
+    is_sensitive: bool,
+) -> PlacementReason:
+    """Build the reason of a placement at one cluster, or ("") all. `rows` are those of its bindings;
+    sensitive objects are omitted.
+    """
+    policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
+    scheduled_bindings = [binding for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED]
+    bindings = {binding.cluster: binding for binding in scheduled_bindings}
+    private = placement.spec.instance.prior.private if placement.spec.instance.prior is not None else None
+    notes = {name: find_placement_origin(private, name) for name in bindings}
+    reason = PlacementReason(
+        placement.spec.instance.address,
+        cluster,
+        _explain_recorded_decision(placement, bindings, member_list),
+        fleet_explanation.compute_policy_drift(
+            placement.bindings, member_list, policy, placement.spec.policy_snapshot, namespace
+        ),
+        {row.object: row for row in rows},
+        {name: note for name, note in notes.items() if note is not None},
+        unscheduled=tuple(binding.cluster for binding in placement.bindings if binding.cluster not in bindings),
+        is_fulfilled=placement.scheduling.is_fulfilled,
+        kept_reason=explain_kept_bindings(placement),
+    )
+    if is_sensitive:
+        return reason
+    clusters = [cluster] if cluster else list(bindings)
+    resources = {name: _get_cluster_resources(placement, bindings.get(name), name) for name in clusters}
+    failures = {
+        name: rendered.failure for name, (_, rendered) in resources.items() if rendered is not None and rendered.failure
+    }
+    objects, rendered = resources[cluster] if cluster else ((), None)
+    return replace(
+        reason,
+        objects=tuple(expand_envelopes(objects)) if rendered is not None else (),
+        rendered=tuple(expand_envelopes(rendered.manifests)) if rendered is not None else (),
+        failures=failures,
+    )
+
+
+def _explain_recorded_decision(
+    placement: PlacementPlan, bindings: Mapping[str, Binding], member_list: MemberList
+) -> PlacementExplanation:
+    """Return the explanation at the time of the decision, with the current bindings."""
+    decision_bindings, decision_members = placement.scheduling.cycle_start or (placement.bindings, member_list)
+    policy = placement.spec.resolve_policy(decision_members)
+    snapshot, namespace = placement.spec.policy_snapshot, placement.spec.configuration.namespace
+    explanation = fleet_explanation.explain(decision_bindings, decision_members, policy, snapshot, namespace)
+    verdicts = [replace(verdict, binding=bindings.get(verdict.cluster)) for verdict in explanation.clusters]
+    return replace(explanation, clusters=tuple(verdicts))
+
+
+def _get_cluster_resources(
+    placement: PlacementPlan, binding: Binding | None, cluster: str
+) -> tuple[tuple[Manifest, ...], RenderedResources | None]:
+    """Return the objects of the snapshot bound to a cluster, and the cluster's resources. Without a binding
+    or rollout: the future ones.
+    """
+    resources = placement.compute_resources(binding, placement.rollout.clusters) if binding is not None else None
+    if binding is None or resources is None:
+        latest_index = placement.snapshot_store.snapshots[-1].index if placement.snapshot_store.snapshots else None
+        return placement.selection.manifests, placement.snapshot_store.render_cluster(latest_index, cluster)
+    snapshot = placement.snapshot_store.find_snapshot(binding.resource_snapshot)
+    return (snapshot.objects if snapshot is not None else resources.manifests), resources
+
+
+# --- pods ----------------------------------------------------------------------------------------
+
+
+class PodPlacementReason(Struct, frozen=True):
+    """Reasons for one pod on one cluster. `nodes` are the verdicts of all nodes, best first; `is_current`:
+    they describe the present state of a kept pod, not a decision. `machine` and `zone` are "" for a Pending
+    pod. `is_recorded`: the prediction is from an earlier nexusform.
+    """
+
+    address: str
+    cluster: str
+    outcome: PodOutcome
+    machine: str
+    zone: str
+    nodes: tuple[NodeVerdict, ...]
+    is_current: bool
+
+
+def build_pod_reasons(pods: PodPhase, addresses: Sequence[str], name: str) -> tuple[PodPlacementReason, ...]:
+    """Build the reasons of every pod of this name at the addresses."""
+    reasons: list[PodPlacementReason] = []
+    for address in addresses:
+        reasons += [_build_pod_reason(address, decision) for decision in pods.find_planned_pods(address, name)]
+    return tuple(reasons)
+
+
+def _build_pod_reason(address: str, decision: PlannedPod) -> PodPlacementReason:
+    """Build the reason of a pod. For a kept pod, the nodes are evaluated in the present state."""
+    outcome, inputs = decision.outcome, decision.inputs
+    verdicts = pod_explanation.explain(
+        inputs.cluster,
+        inputs.existing_pods,
+        inputs.workloads,
+        (outcome.workload, outcome.number),
+        seed=inputs.seed,
+        lost_pods=inputs.lost_pods,
+    )
+    is_current = not verdicts
+    if is_current and outcome.spec is not None:
+        verdicts = pod_explanation.evaluate_nodes(
+            inputs.cluster, decision.other_pods, outcome.spec, outcome.number, outcome.volumes
+        )
+    node = decision.cluster.find_node(outcome.node)
+    return PodPlacementReason(
+        address=address,
+        cluster=decision.cluster.name,
+        outcome=outcome,
+        machine=node.machine if node is not None else "",
+        zone=node.zone if node is not None else "",
+        nodes=verdicts,
+        is_current=is_current,
+    )

@@ -1,0 +1,156 @@
+"""Snapshot of all fleet objects on a hub. Kinds listed at different times are inconsistent: a deleted
+placement still names clusters without bindings. The first list fixes the resource version, and the others
+request it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.hub_client import HubClient, HubProblem, resolve_hub_location
+from nexusform.domains.hub.api.hub_kinds import READ_KINDS, HubKind
+from nexusform.domains.hub.api.selected_objects import read_selected_objects
+from nexusform.files.run_log import log_event
+from nexusform.interfaces.plugins import ExternalProblem
+from nexusform.providers.kubeconfig import KubeconfigTrust
+
+CANNOT_READ = "unreadable-hub"
+_MAX_ATTEMPTS: Final = 3  # attempts to read everything if the version expires
+_EXPIRED_STATUSES: Final = frozenset({400, 410, 422})  # status codes for an expired or unsupported version
+
+
+def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
+    """Return all objects as JSON: `server`, `read_at` by the hub's clock, `clock_skew` in seconds, `heartbeat_age` of a
+    hub without a clock, `items`,
+    `unlisted` and `skipped` kinds without permission. `selectors` of the arguments are those of configured
+    placements, `optional` kinds are skipped without permission. Raises ExternalProblem.
+    """
+    try:
+        with closing(HubClient(resolve_hub_location(arguments, trust))) as hub:
+            scope = _ReadScope(arguments.get("namespaces") or (), arguments.get("optional") or (), {})
+            items = _read_objects(hub, scope)
+            selected = read_selected_objects(hub, arguments.get("selectors") or (), items)
+    except HubProblem as problem:
+        raise ExternalProblem(Problem((), CANNOT_READ, str(problem))) from None
+    except ApiError as api_error:
+        detail = f"{hub.server} does not list the selected objects ({api_error.status}): {api_error.server_message}"
+        raise ExternalProblem(Problem((), CANNOT_READ, detail)) from None
+    read_at = hub.read_time(items).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return json.dumps(
+        {
+            "server": hub.server,
+            "read_at": read_at,
+            "clock_skew": round(hub.clock_skew),
+            "heartbeat_age": round(hub.measure_heartbeat_age(items)),
+            "items": [*items, *selected.items],
+            "skipped": list(scope.skipped),
+            "unlisted": sorted(set(selected.forbidden)),
+        }
+    )
+
+
+def _read_objects(hub: HubClient, scope: _ReadScope) -> list[dict[str, Any]]:
+    """Return all objects at one version; if the hub keeps none that long, each kind at its latest. Without
+    permission for all namespaces, those of the scope. Raises OutsideProblem and HubProblem.
+    """
+    for _ in range(_MAX_ATTEMPTS):
+        try:
+            return _list_all_kinds(hub, scope, is_fixed=True)
+        except _VersionExpired as expired:
+            log_event("debug", "hub read again", why=str(expired))
+    return _list_all_kinds(hub, scope, is_fixed=False)
+
+
+class _ReadScope(Struct, frozen=True):
+    """Scope of a read: `namespaces` suffice for a tenant, `optional` kinds are read with
+    permission only; the others become `skipped`.
+    """
+
+    namespaces: Sequence[str]
+    optional: Sequence[str]
+    skipped: dict[str, None]
+
+
+class _VersionExpired(Exception):
+    """Expired resource version."""
+
+
+class _ListForbidden(Exception):
+    """Missing permission to list a kind, as text."""
+
+
+def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> list[dict[str, Any]]:
+    """Return all objects, at one version with `is_fixed`; all missing permissions are one problem. Namespaced
+    kinds suffice for a tenant with placements in a few namespaces only. Raises _VersionExpired, ExternalProblem and
+    HubProblem.
+    """
+    items: list[dict[str, Any]] = []
+    forbidden: list[str] = []
+    fixed_version = ""
+    for kind in READ_KINDS:
+        try:
+            objects, list_version = _list_kind(hub, kind, fixed_version)
+        except _ListForbidden as problem:
+            if kind.kind in scope.optional:
+                scope.skipped[kind.plural] = None
+                continue
+            if not scope.namespaces:
+                forbidden.append(str(problem))
+                continue
+            try:
+                objects = _list_in_namespaces(hub, kind, scope.namespaces)
+            except _ListForbidden as namespace_problem:
+                forbidden.append(str(namespace_problem))
+                continue
+            items += objects
+            continue
+        fixed_version = fixed_version or (list_version if is_fixed else "")
+        items += objects
+    if forbidden:
+        detail = f"{hub.server} does not let {'; '.join(forbidden)}. Reading needs get and list of them."
+        raise ExternalProblem(Problem((), CANNOT_READ, detail))
+    return items
+
+
+def _list_in_namespaces(hub: HubClient, kind: HubKind, namespaces: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the objects of a kind in these namespaces; cluster-scoped kinds are not needed. Raises
+    _ListForbidden.
+    """
+    if not kind.is_namespaced:
+        return []
+    items: list[dict[str, Any]] = []
+    for namespace in namespaces:
+        items += _list_kind(hub, kind, "", kind.build_collection(namespace))[0]
+    return items
+
+
+def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = "") -> tuple[list[dict[str, Any]], str]:
+    """Return all objects of a kind and their version. Raises _VersionExpired, OutsideProblem and
+    HubProblem.
+    """
+    try:
+        object_list = hub.list_at_version(collection or kind.collection, version)
+    except ApiError as api_error:
+        if version and api_error.status in _EXPIRED_STATUSES:
+            raise _VersionExpired(str(api_error)) from None
+        if api_error.kind is ErrorKind.PERMISSION:
+            reason = api_error.missing_permission or api_error.server_message
+            raise _ListForbidden(f"{kind.plural} be listed: {reason}") from None
+        if api_error.status == 404:
+            detail = (
+                f"{hub.server} serves no {kind.plural}: it is no hub of KubeFleet, or of an older version. "
+                "Name the context of the hub."
+            )
+        elif api_error.kind is ErrorKind.UNAUTHENTICATED:
+            detail = f"{hub.server} rejected the credentials (401). Sign in again, or renew the token."
+        else:
+            detail = f"{hub.server} does not list {kind.plural} ({api_error.status}): {api_error.server_message}"
+        raise ExternalProblem(Problem((), CANNOT_READ, detail)) from None
+    return object_list.items, object_list.version

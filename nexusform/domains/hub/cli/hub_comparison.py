@@ -1,0 +1,152 @@
+"""Answer to `reconcile -from=hub`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.cli.reconcile_sources import StateComparison
+from nexusform.cli.report_output import Answer
+from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.domains.hub.workflow.hub_reconciliation import HubReconciliation, PlacementComparison, reconcile_hub
+from nexusform.json_data.record_forms import RecordForm, build_row_form, round_to_significant_digits
+from nexusform.placements.prediction_scores import compute_score
+from nexusform.rendering.report.plan_sentences import format_prediction_accuracy
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.runs.run import RunCallbacks
+from nexusform.workflow.runs.state_locking import LockOptions
+
+
+def compare_with_hub(location: CommandContext, locking: LockOptions, notices: RunCallbacks) -> StateComparison:
+    """Compare the placements of state with the hub, and write the observed ones to state."""
+    result = reconcile_hub(location, locking, notices)
+    if has_errors(result.diagnostics):
+        return StateComparison(diagnostics=result.diagnostics, sources=result.sources)
+    answer = Answer("reconcile", "hub", _build_report(result), _RESULT_FORM(result))
+    return StateComparison(answer, bool(result.broken_rules), result.diagnostics, result.sources)
+
+
+def _build_report(result: HubReconciliation) -> Report:
+    difference_count = sum(len(check.differences) for check in result.checks)
+    missing = [check for check in result.checks if check.observed is None]
+    sections = [
+        *_build_placement_section(result.checks),
+        *_build_difference_section(result.checks),
+        *_build_pending_section(result),
+        *_build_rule_section(result),
+        *_build_prediction_section(result.checks),
+    ]
+    has_findings = bool(difference_count or missing or result.broken_rules or result.pending)
+    return Report(
+        "Reconciliation with the hub", _format_verdict(result, difference_count), has_findings, (), tuple(sections)
+    )
+
+
+def _format_verdict(result: HubReconciliation, difference_count: int) -> str:
+    clusters = sum(len(check.recorded) for check in result.checks)
+    scope = f"{format_count(len(result.checks), 'placement')} on {format_count(clusters, 'cluster')}"
+    verdict = f"{scope}: each equals the state"
+    if difference_count:
+        verdict = (
+            f"{scope}: {format_count(difference_count, 'binding')} "
+            f"{select_word_form(difference_count, 'is', 'are')} not as state had it"
+        )
+    pending_count = len(result.pending)
+    if pending_count:
+        verdict += f"; the hub is not done with {format_count(pending_count, 'placement')}"
+    broken_count = len(result.broken_rules)
+    if broken_count:
+        verdict += (
+            f"; {format_count(broken_count, 'separation rule')} {select_word_form(broken_count, 'is', 'are')} broken"
+        )
+    return f"{verdict}."
+
+
+def _build_placement_section(checks: Sequence[PlacementComparison]) -> Iterator[Section]:
+    if not checks:
+        return
+    rows = [
+        Row(
+            (
+                check.address,
+                f"{len(check.recorded):,}",
+                "gone" if check.observed is None else f"{len(check.observed):,}",
+                f"{len(check.differences):,}",
+            ),
+            bool(check.differences) or check.observed is None,
+        )
+        for check in checks
+    ]
+    heads = ("Placement", "Clusters in state", "On the hub", "Otherwise")
+    yield Section("Placements", table=Table(heads, tuple(rows), frozenset({1, 2, 3})))
+
+
+def _build_difference_section(checks: Sequence[PlacementComparison]) -> Iterator[Section]:
+    rows = [Row((check.name, *difference), is_finding=True) for check in checks for difference in check.differences]
+    if rows:
+        heads = ("Placement", "Cluster", "State had", "The hub shows")
+        yield Section("Otherwise than state had it", table=Table(heads, tuple(rows)), is_finding=True)
+
+
+def _build_pending_section(result: HubReconciliation) -> Iterator[Section]:
+    if result.pending:
+        rows = [Row(item, is_finding=True) for item in result.pending]
+        table = Table(("Placement", "What the hub has still to do"), tuple(rows))
+        yield Section("Not through", table=table, is_finding=True)
+
+
+def _build_rule_section(result: HubReconciliation) -> Iterator[Section]:
+    if result.rules:
+        rows = [
+            Row((str(r.address), "holds" if r.satisfied == "always" else "broken"), r.satisfied != "always")
+            for r in result.rules
+        ]
+        table = Table(("Separation rule", "On what is"), tuple(rows))
+        yield Section("Separation rules", table=table, is_finding=bool(result.broken_rules))
+
+
+def _build_prediction_section(checks: Sequence[PlacementComparison]) -> Iterator[Section]:
+    """Build the section about verified predictions of applied plans."""
+    scores = [(check, compute_score(check.record)) for check in checks]
+    lines = [
+        f"{check.name}: {format_prediction_accuracy(score) if score is not None else 'no open decisions yet'}"
+        f"{f'; not verified: {check.not_verified}' if check.not_verified else ''}"
+        for check, score in scores
+    ]
+    if lines:
+        yield Section("Predictions of applied plans", tuple(lines))
+
+
+_SCORE_FORM: Final = RecordForm(
+    Struct,
+    "verified correct brier_score=brier brier_score_by_chance=chance skill",
+    brier_score=round_to_significant_digits,
+    brier_score_by_chance=round_to_significant_digits,
+    skill=round_to_significant_digits,
+)
+
+
+def _build_prediction_score(check: PlacementComparison) -> dict[str, Any] | None:
+    score = compute_score(check.record)
+    return None if score is None else _SCORE_FORM(score)
+
+
+_PLACEMENT_FORM: Final = RecordForm(
+    PlacementComparison,
+    "address id=name gone=. otherwise=differences claims=. not_verified",
+    gone=lambda check: check.observed is None,
+    otherwise=build_row_form("cluster state hub"),
+    claims=_build_prediction_score,
+)
+_RULE_FORM: Final = RecordForm(Struct, "address holds=satisfied", holds=lambda holds: holds == "always")
+_RESULT_FORM: Final = RecordForm(
+    HubReconciliation,
+    "placements=checks separation_rules=rules not_through=pending",
+    placements=_PLACEMENT_FORM,
+    separation_rules=_RULE_FORM,
+    not_through=build_row_form("placement words"),
+)

@@ -1,0 +1,61 @@
+"""Files with one kind of a cluster each, as written by the script of `inventory script`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.interfaces.plugins import FileProblem, ReadContext
+from nexusform.kubernetes.dump_script import CLUSTER_KINDS, NO_SUCH_KIND
+
+_SUFFIX: Final = ".error"
+
+
+class KubectlKindFiles(Struct, frozen=True):
+    """Files of a directory with their contents, the kinds without a file, and the problems found."""
+
+    contents: tuple[tuple[str, bytes], ...]
+    unread_kinds: tuple[str, ...]
+    problems: tuple[Problem, ...]
+
+
+def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
+    """Read the file of each kind. A kind unknown to the server has no objects."""
+    contents: list[tuple[str, bytes]] = []
+    unread_kinds: list[str] = []
+    problems = list(list_dump_errors(directory, context))
+    for kind, name in CLUSTER_KINDS.items():
+        path = f"{directory.rstrip('/')}/{name}.json"
+        if context.files.is_file(path):
+            try:
+                contents.append((path, context.files.read(path)))
+                continue
+            except FileProblem as problem:
+                problems.append(Problem(("directory",), "unreadable-file", str(problem)))
+        if NO_SUCH_KIND not in _read_kubectl_error(f"{directory.rstrip('/')}/{name}{_SUFFIX}", context):
+            unread_kinds.append(kind)
+    return KubectlKindFiles(tuple(contents), tuple(unread_kinds), tuple(problems))
+
+
+def list_dump_errors(directory: str | None, context: ReadContext) -> Iterator[Problem]:
+    """Yield a warning for each failed list of kubectl, with its message."""
+    if directory is None:
+        return
+    base = directory.rstrip("/")
+    for file in context.files.find_files(base, f"*{_SUFFIX}"):
+        message = _read_kubectl_error(f"{base}/{file}", context)
+        detail = f"kubectl could not list {file.removesuffix(_SUFFIX)}: {message or 'no message'}"
+        yield Problem(("directory",), "kind-not-listed", detail, Severity.WARNING)
+
+
+def _read_kubectl_error(path: str, context: ReadContext) -> str:
+    if not context.files.is_file(path):
+        return ""
+    try:
+        text = context.files.read(path).decode("utf-8", "replace").strip()
+    except FileProblem:
+        return ""
+    return text.splitlines()[0] if text else ""

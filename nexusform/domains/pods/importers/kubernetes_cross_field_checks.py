@@ -1,0 +1,297 @@
+"""Validation by the API server of several workload fields together: a table of checks by type. Covers only
+fields that decide whether pods are created. Problems of a Service, a Role or a ConfigMap are reported on
+apply. A check reads an object of its type and yields (node, end of the path, clause). Values of the wrong
+type are reported elsewhere and read as absent here. Source: the validation of Kubernetes' API
+(pkg/apis/*/validation), 1.37.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from nexusform.documents.yaml_documents import Node
+from nexusform.json_data.plain_data import Path
+from nexusform.kubernetes.matching import (
+    Requirement,
+    build_label_selector,
+    is_selected,
+    validate_label_value,
+    validate_qualified_name,
+)
+from nexusform.kubernetes.quantity import MalformedQuantity, Quantity, parse_quantity
+
+CheckFailure: TypeAlias = tuple[Node, str, str]
+Check: TypeAlias = Callable[[Node], Iterator[CheckFailure]]
+
+_CONTAINERS: Final = ("initContainers", "containers")
+_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
+_DEADLINE: Final = 600  # seconds, the default of a Deployment
+
+
+def _list_set_keys(node: Node, *keys: str) -> list[str]:
+    return [key for key in keys if not node.get_node(key).is_absent]
+
+
+def _get_number(node: Node, default: int) -> int:
+    return node.data if isinstance(node.data, int) and not isinstance(node.data, bool) else default
+
+
+def _check_unique_names(items: Iterator[tuple[Node, str]], noun: str) -> Iterator[CheckFailure]:
+    """Yield duplicate names; `items` with the path to each."""
+    known_names: set[str] = set()
+    for node, path in items:
+        name = node.get_node("name").text
+        if name in known_names:
+            yield node.get_node("name"), f"{path}.name", f'is "{name}", the name of another {noun}.'
+        if name:
+            known_names.add(name)
+
+
+def _list_items_with_path(node: Node, key: str) -> Iterator[tuple[Node, str]]:
+    for number, item in enumerate(node.get_node(key).list_items()):
+        yield item, f".{key}[{number}]"
+
+
+def _check_workload_spec(spec: Node) -> Iterator[CheckFailure]:
+    yield from _check_selector(spec)
+    yield from _check_always_restarting_pod(spec)
+
+
+def _check_always_restarting_pod(spec: Node) -> Iterator[CheckFailure]:
+    pod = spec.get_node("template", "spec")
+    policy = pod.get_node("restartPolicy")
+    if policy.text not in ("", "Always"):
+        yield policy, ".template.spec.restartPolicy", f'is "{policy.text}"; here it must be Always.'
+    if not pod.get_node("activeDeadlineSeconds").is_absent:
+        yield (
+            pod.get_node("activeDeadlineSeconds"),
+            ".template.spec.activeDeadlineSeconds",
+            "cannot be set here: these pods never finish.",
+        )
+    yield from _check_template_mounts(spec)
+
+
+def _check_selector(spec: Node) -> Iterator[CheckFailure]:
+    selector = spec.get_node("selector")
+    labels, expressions = selector.get_node("matchLabels"), selector.get_node("matchExpressions")
+    if not isinstance(selector.data, dict) or spec.get_node("template").is_absent:
+        return
+    if not labels.data and not expressions.data:
+        yield selector, ".selector", "is empty; add the labels of its pods."
+        return
+    requirements = [
+        Requirement(
+            expression.get_node("key").text,
+            expression.get_node("operator").text,
+            tuple(t for t, _ in expression.get_node("values").list_texts()),
+        )
+        for expression in expressions.list_items()
+    ]
+    pairs = {key: value.data for key, value in labels.list_fields()}
+    template_labels = {key: value.data for key, value in spec.get_node("template", "metadata", "labels").list_fields()}
+    has_only_texts = all(isinstance(value, str) for value in (*pairs.values(), *template_labels.values()))
+    is_valid = not any([*_check_requirement(expression)] for expression in expressions.list_items())
+    if has_only_texts and is_valid and not is_selected(build_label_selector(pairs, requirements), template_labels):
+        yield selector, ".selector", "does not match the labels of the template."
+
+
+def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
+    yield from _check_workload_spec(spec)
+    deadline, ready_seconds = (
+        spec.get_node("progressDeadlineSeconds"),
+        _get_number(spec.get_node("minReadySeconds"), 0),
+    )
+    if _get_number(deadline, _DEADLINE) <= ready_seconds:
+        position = spec.get_node("minReadySeconds") if deadline.is_absent else deadline
+        yield position, ".progressDeadlineSeconds", f"must be more than minReadySeconds ({ready_seconds})."
+
+
+def _check_job(spec: Node) -> Iterator[CheckFailure]:
+    pod = spec.get_node("template", "spec")
+    policy = pod.get_node("restartPolicy")
+    if isinstance(pod.data, dict) and (policy.is_absent or policy.data in ("", "Always")):
+        yield (policy, ".template.spec.restartPolicy", "must be OnFailure or Never in a Job.")
+    yield from _check_template_mounts(spec)
+
+
+def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
+    claims = {claim.get_node("metadata", "name").text for claim in spec.get_node("volumeClaimTemplates").list_items()}
+    for node, path, text in _check_volume_mounts(spec.get_node("template", "spec"), claims):
+        yield node, f".template.spec{path}", text
+
+
+def _check_volume_mounts(pod: Node, claims: set[str]) -> Iterator[CheckFailure]:
+    """Check that the pod, or a claim template of its workload, has the mounted volumes."""
+    if not isinstance(pod.data, dict) or pod.get_node("volumes").text:
+        return
+    volumes = claims | {volume.get_node("name").text for volume in pod.get_node("volumes").list_items()}
+    for key in _CONTAINERS:
+        for container, path in _list_items_with_path(pod, key):
+            for mount, mount_path in _list_items_with_path(container, "volumeMounts"):
+                name = mount.get_node("name")
+                if name.text and name.text not in volumes:
+                    yield name, f"{path}{mount_path}.name", f'is "{name.text}", and there is no such volume.'
+
+
+def _check_pod(pod: Node) -> Iterator[CheckFailure]:
+    containers = (container for key in _CONTAINERS for container in _list_items_with_path(pod, key))
+    yield from _check_unique_names(containers, "container")
+    yield from _check_unique_names(_list_items_with_path(pod, "volumes"), "volume")
+    if pod.get_node("dnsPolicy").text == "None" and not pod.get_node("dnsConfig", "nameservers").data:
+        yield (pod.get_node("dnsPolicy"), ".dnsConfig.nameservers", "must name a server when dnsPolicy is None.")
+    yield from _check_labels(pod, "nodeSelector")
+
+
+def _check_template(template: Node) -> Iterator[CheckFailure]:
+    for node, _, text in list_metadata_problems(template.get_node("metadata")):
+        path, _, message = text.partition(" ")
+        yield node, f".{path}", message
+
+
+def _check_pod_mounts(pod: Node) -> Iterator[CheckFailure]:
+    for node, path, text in _check_volume_mounts(pod.get_node("spec"), set()):
+        yield node, f"spec{path}", text
+
+
+def _check_container(container: Node) -> Iterator[CheckFailure]:
+    for key in ("livenessProbe", "startupProbe"):
+        threshold = container.get_node(key, "successThreshold")
+        if _get_number(threshold, 1) > 1:
+            yield threshold, f".{key}.successThreshold", f"must be 1, not {threshold.data}."
+
+
+def _check_environment_variable(variable: Node) -> Iterator[CheckFailure]:
+    if variable.get_node("value").text and not variable.get_node("valueFrom").is_absent:
+        yield variable.get_node("valueFrom"), ".valueFrom", "cannot be combined with a value."
+
+
+def _check_value_source(source: Node) -> Iterator[CheckFailure]:
+    count = len([key for key, node in source.list_fields() if not node.is_absent])
+    if count != 1 and isinstance(source.data, dict):
+        yield source, "", f"must name one source of the value, not {count}."
+
+
+def _check_probe(probe: Node) -> Iterator[CheckFailure]:
+    handlers = _list_set_keys(probe, *_HANDLERS)
+    if len(handlers) != 1:
+        found_text = " and ".join(handlers) if handlers else "none"
+        yield probe, "", f"must have one of {', '.join(_HANDLERS)}, not {found_text}."
+
+
+def _check_volume(volume: Node) -> Iterator[CheckFailure]:
+    sources = [key for key, node in volume.list_fields() if key != "name" and not node.is_absent]
+    if len(sources) > 1:
+        yield volume, "", f"can be of one kind only, not {' and '.join(sources)}."
+
+
+def _check_resources(resources: Node) -> Iterator[CheckFailure]:
+    for name, request in resources.get_node("requests").list_fields():
+        limit = resources.get_node("limits", name)
+        minimum, maximum = _parse_quantity(request.data), _parse_quantity(limit.data)
+        if minimum is not None and maximum is not None and minimum.nano > maximum.nano:
+            yield request, f".requests.{name}", f"is {request.data}, more than the limit of {limit.data}."
+
+
+def _parse_quantity(data: Any) -> Quantity | None:
+    if not isinstance(data, str | int | float) or isinstance(data, bool):
+        return None
+    quantity = parse_quantity(str(data))
+    return None if isinstance(quantity, MalformedQuantity) else quantity
+
+
+def _check_toleration(toleration: Node) -> Iterator[CheckFailure]:
+    operator = toleration.get_node("operator").text
+    if not toleration.get_node("key").text and operator != "Exists":
+        yield toleration, ".operator", "must be Exists when there is no key."
+    if operator == "Exists" and toleration.get_node("value").text:
+        yield toleration.get_node("value"), ".value", "must be empty when operator is Exists."
+    if not toleration.get_node("tolerationSeconds").is_absent and toleration.get_node("effect").text != "NoExecute":
+        yield (toleration.get_node("tolerationSeconds"), ".tolerationSeconds", "is for the effect NoExecute only.")
+
+
+def _check_requirement(requirement: Node) -> Iterator[CheckFailure]:
+    operator, values = requirement.get_node("operator").text, requirement.get_node("values")
+    count = len(values.data) if isinstance(values.data, list) else 0
+    if operator in ("In", "NotIn") and not count:
+        yield requirement, ".values", f"must have a value for {operator}."
+    if operator in ("Exists", "DoesNotExist") and count:
+        yield values, ".values", f"must be empty for {operator}."
+    if operator in ("Gt", "Lt") and count != 1:
+        yield values, ".values", f"must have one value for {operator}."
+
+
+def _check_labels(node: Node, key: str) -> Iterator[CheckFailure]:
+    for label, _, text in list_label_problems(node.get_node(key), f".{key}"):
+        path, _, message = text.partition(" ")
+        yield label, path, message
+
+
+def _check_selector_labels(selector: Node) -> Iterator[CheckFailure]:
+    yield from _check_labels(selector, "matchLabels")
+
+
+def _check_volume_claim(spec: Node) -> Iterator[CheckFailure]:
+    requests = spec.get_node("resources", "requests")
+    if isinstance(requests.data, dict) and requests.data and requests.get_node("storage").is_absent:
+        yield requests, ".resources.requests.storage", "is missing."
+
+
+def _check_disruption_budget(spec: Node) -> Iterator[CheckFailure]:
+    if len(_list_set_keys(spec, "minAvailable", "maxUnavailable")) > 1:
+        yield spec.get_node("maxUnavailable"), ".maxUnavailable", "cannot be combined with minAvailable."
+
+
+CHECKS: Final[Mapping[str, Check]] = {
+    "apps_v1.DaemonSetSpec": _check_workload_spec,
+    "apps_v1.DeploymentSpec": _check_deployment,
+    "apps_v1.ReplicaSetSpec": _check_workload_spec,
+    "apps_v1.StatefulSetSpec": _check_workload_spec,
+    "batch_v1.JobSpec": _check_job,
+    "core_v1.Container": _check_container,
+    "core_v1.EnvVar": _check_environment_variable,
+    "core_v1.EnvVarSource": _check_value_source,
+    "core_v1.NodeSelectorRequirement": _check_requirement,
+    "core_v1.PersistentVolumeClaimSpec": _check_volume_claim,
+    "core_v1.Pod": _check_pod_mounts,
+    "core_v1.PodSpec": _check_pod,
+    "core_v1.PodTemplateSpec": _check_template,
+    "core_v1.Probe": _check_probe,
+    "core_v1.ReplicationControllerSpec": _check_always_restarting_pod,
+    "core_v1.ResourceRequirements": _check_resources,
+    "core_v1.Toleration": _check_toleration,
+    "core_v1.Volume": _check_volume,
+    "meta_v1.LabelSelector": _check_selector_labels,
+    "meta_v1.LabelSelectorRequirement": _check_requirement,
+    "policy_v1.PodDisruptionBudgetSpec": _check_disruption_budget,
+}
+
+
+# Part of the metadata, its path, and the problem as a sentence.
+MetadataProblem: TypeAlias = tuple[Node, Path, str]
+
+
+def list_metadata_problems(metadata: Node) -> Iterator[MetadataProblem]:
+    """Yield invalid labels and annotations. Values of other types are reported elsewhere."""
+    if not isinstance(metadata.data, dict):
+        return
+    yield from list_label_problems(metadata.get_node("labels"), "metadata.labels", ("labels",))
+    for key, value_node in _list_mapping_fields(metadata.get_node("annotations")):
+        # The case of an annotation key does not matter.
+        for problem in validate_qualified_name(key.lower()):
+            yield value_node, ("annotations", key), f'metadata.annotations: key "{key}": {problem}.'
+
+
+def list_label_problems(labels: Node, name: str, path: Path = ()) -> Iterator[MetadataProblem]:
+    """Yield invalid labels; `name` is the path of the label mapping."""
+    for key, value_node in _list_mapping_fields(labels):
+        for problem in validate_qualified_name(key):
+            yield value_node, (*path, key), f'{name}: key "{key}": {problem}.'
+        if isinstance(value_node.data, str):
+            for problem in validate_label_value(value_node.data):
+                yield value_node, (*path, key), f'{name}.{key} is "{value_node.data}": {problem}.'
+
+
+def _list_mapping_fields(node: Node) -> Iterator[tuple[str, Node]]:
+    if isinstance(node.data, dict):
+        yield from node.list_fields()

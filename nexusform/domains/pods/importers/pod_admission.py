@@ -1,0 +1,359 @@
+"""Pod changes at admission by objects of the cluster: RuntimeClasses, LimitRanges, Multus networks. A pod is
+changed like in the API server's admission, and read afterwards. Sources: kubernetes
+plugin/pkg/admission/{runtimeclass,limitranger}, pkg/apis/core/v1/defaults.go (LimitRangeItem), and the
+network-resources-injector of k8snetworkplumbingwg.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.diagnostic import Severity
+from nexusform.documents.field_validation import get_mapping, list_mappings
+from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, Quota, QuotaScope
+from nexusform.kubernetes.matching import EXISTS
+from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+
+NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
+_NETWORK_RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"
+_CONTAINERS: Final = ("initContainers", "containers")
+
+# Configured amounts by resource: "500m", 2, "1Gi".
+RawAmounts = dict[str, Any]
+
+
+class ContainerDefaults(Struct, frozen=True):
+    """Defaults from the LimitRanges of one namespace for containers without their own values."""
+
+    requests: RawAmounts
+    limits: RawAmounts
+
+
+class LimitRangeBounds(Struct, frozen=True):
+    """Limits of one LimitRange for a container or (`target` = Pod) a whole pod, as configured."""
+
+    target: str
+    minimum: RawAmounts
+    maximum: RawAmounts
+
+
+class AdmissionRules(Struct, frozen=True):
+    """Objects of a cluster that change its pods. `runtimes` by name, `defaults` by namespace, `networks` by
+    namespace and name: the resource required by each, None if there is none. `bounds` by namespace.
+    """
+
+    runtimes: Mapping[str, Manifest] = field(default_factory=dict)
+    defaults: Mapping[str, ContainerDefaults] = field(default_factory=dict)
+    networks: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+    bounds: Mapping[str, Sequence[LimitRangeBounds]] = field(default_factory=dict)
+
+
+def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
+    """Return the admission rules of a cluster with these objects."""
+    runtimes: dict[str, Manifest] = {}
+    defaults: dict[str, ContainerDefaults] = {}
+    networks: dict[tuple[str, str], str | None] = {}
+    bounds: dict[str, list[LimitRangeBounds]] = {}
+    for manifest in manifests:
+        match manifest.group, manifest.kind:
+            case "node.k8s.io", "RuntimeClass":
+                runtimes[manifest.name] = manifest
+            case "", "LimitRange":
+                _add_limit_range_defaults(defaults, manifest)
+                bounds.setdefault(manifest.namespace, []).extend(_list_limit_range_bounds(manifest))
+            case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
+                annotations = _create_unreported_fields(manifest).get_mapping("metadata").get_mapping("annotations")
+                resource = annotations.get_text(_NETWORK_RESOURCE) or None
+                # A namespaced object of an unknown group: without a namespace it is in "default".
+                networks[manifest.namespace or "default", manifest.name] = resource
+    return AdmissionRules(runtimes, defaults, networks, bounds)
+
+
+def _create_unreported_fields(manifest: Manifest) -> Fields:
+    """Return the fields of an object read as context: its own problems are reported elsewhere."""
+    return Fields(manifest, [], manifest.body)
+
+
+def _add_limit_range_defaults(defaults: dict[str, ContainerDefaults], manifest: Manifest) -> None:
+    """Add the container defaults of a LimitRange to its namespace; the first one counts."""
+    defaults_of_namespace = defaults.setdefault(manifest.namespace, ContainerDefaults({}, {}))
+    for item in _create_unreported_fields(manifest).get_mapping("spec").list_mappings("limits"):
+        if item.get_text("type") != "Container":
+            continue
+        # Kubernetes completes a new LimitRange like this.
+        limits = {**item.get_mapping("max").data, **item.get_mapping("default").data}
+        requests = {**item.get_mapping("min").data, **limits, **item.get_mapping("defaultRequest").data}
+        defaults_of_namespace.limits.update(
+            {name: value for name, value in limits.items() if name not in defaults_of_namespace.limits}
+        )
+        defaults_of_namespace.requests.update(
+            {name: value for name, value in requests.items() if name not in defaults_of_namespace.requests}
+        )
+
+
+def _list_limit_range_bounds(manifest: Manifest) -> Iterator[LimitRangeBounds]:
+    for item in _create_unreported_fields(manifest).get_mapping("spec").list_mappings("limits"):
+        if item.get_text("type") in ("Container", "Pod"):
+            yield LimitRangeBounds(
+                item.get_text("type"), dict(item.get_mapping("min").data), dict(item.get_mapping("max").data)
+            )
+
+
+def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRules) -> str:
+    """Return why LimitRanges reject an admitted pod, in the words of Kubernetes; "" if they do not."""
+    containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
+    for container in containers:
+        reason = _find_excess_request(container.get_mapping("resources"))
+        if reason:
+            return reason
+    for bounds in rules.bounds.get(namespace, ()):
+        is_pod_limit = bounds.target == "Pod"
+        container_groups = (
+            [list(spec.list_mappings("containers"))] if is_pod_limit else [[container] for container in containers]
+        )
+        for group in container_groups:
+            reason = _find_bounds_violation(bounds, group)
+            if reason:
+                return reason
+    return ""
+
+
+def _find_excess_request(resources: Fields) -> str:
+    """Return a clause about a request above its limit, possibly a default one; "" if there is none."""
+    for name, amount in resources.get_mapping("requests").data.items():
+        request, limit = _parse_nano(resources, "requests", name), _parse_nano(resources, "limits", name)
+        if request is not None and limit is not None and request > limit:
+            ceiling = resources.get_mapping("limits").data[name]
+            return f"its request of {amount} {name} must be less than or equal to the limit of {ceiling}"
+    return ""
+
+
+def _find_bounds_violation(bounds: LimitRangeBounds, containers: Sequence[Fields]) -> str:
+    """Return a clause about containers outside the bounds of a LimitRange; "" if they are inside."""
+    for section, adjective, noun, bounds_by_name in (
+        ("requests", "minimum", "request", bounds.minimum),
+        ("limits", "maximum", "limit", bounds.maximum),
+    ):
+        for name, bound in bounds_by_name.items():
+            bound_quantity = parse_quantity(str(bound))
+            amounts = [_parse_nano(container.get_mapping("resources"), section, name) for container in containers]
+            if isinstance(bound_quantity, MalformedQuantity):
+                continue
+            clause = f"{adjective} {name} usage per {bounds.target} is {bound}"
+            if None in amounts:
+                return f"{clause}. No {noun} is specified"
+            total = sum(amount for amount in amounts if amount is not None)
+            is_out = total < bound_quantity.nano if section == "requests" else total > bound_quantity.nano
+            if is_out:
+                return f"{clause}, but {noun} is {total / 10**9:g}"
+    return ""
+
+
+def _parse_nano(resources: Fields, section: str, name: str) -> int | None:
+    value = resources.get_mapping(section).data.get(name)
+    if value is None and section == "requests":
+        value = resources.get_mapping("limits").data.get(name)
+    quantity = None if value is None else parse_quantity(str(value))
+    return None if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.nano
+
+
+def collect_quotas(manifests: Iterable[Manifest]) -> tuple[Quota, ...]:
+    """Return the ResourceQuotas among the objects of a cluster."""
+    quotas = []
+    for manifest in manifests:
+        if (manifest.group, manifest.kind) == ("", "ResourceQuota"):
+            spec = _create_unreported_fields(manifest).get_mapping("spec")
+            scopes = [QuotaScope(name) for name in spec.get_texts("scopes")]
+            for item in spec.get_mapping("scopeSelector").list_mappings("matchExpressions"):
+                operator = item.get_text("operator", EXISTS)
+                scopes.append(QuotaScope(item.get_text("scopeName"), operator, item.get_texts("values")))
+            fields = spec.get_mapping("hard")
+            limits = []
+            for name, value in fields.data.items():
+                quantity = parse_quantity(str(value))
+                if not isinstance(quantity, MalformedQuantity):
+                    limits.append(
+                        (name, quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units())
+                    )
+            quotas.append(Quota(manifest.namespace, manifest.name, tuple(limits), tuple(scopes)))
+    return tuple(quotas)
+
+
+def collect_budgets(manifests: Iterable[Manifest]) -> tuple[DisruptionBudget, ...]:
+    """Return the PodDisruptionBudgets with a selector among the objects of a cluster."""
+    budgets = []
+    for manifest in manifests:
+        if (manifest.group, manifest.kind) == ("policy", "PodDisruptionBudget"):
+            spec = _create_unreported_fields(manifest).get_mapping("spec")
+            selector = parse_selector(spec, "selector")
+            amounts = [spec.data.get(name) for name in ("minAvailable", "maxUnavailable")]
+            minimum, maximum = ["" if amount is None else str(amount) for amount in amounts]
+            if selector is not None:
+                evicts_unready = spec.data.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+                names = (manifest.namespace, manifest.name)
+                budgets.append(DisruptionBudget(*names, selector, minimum, maximum, evicts_unready=evicts_unready))
+    return tuple(budgets)
+
+
+class _AdmittedPod(Struct, frozen=True):
+    # Pod during admission.
+    namespace: str
+    metadata: Fields
+    spec: Fields
+    rules: AdmissionRules
+
+
+def apply_admission(namespace: str, metadata: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
+    """Return the pod spec after admission, as read by the scheduler."""
+    for step in _STEPS:
+        changed_spec = step(_AdmittedPod(namespace, metadata, spec, rules))
+        if changed_spec is not None:
+            spec = Fields(spec.manifest, spec.findings, changed_spec, *spec.path)
+    return spec
+
+
+def _apply_runtime_class(pod: _AdmittedPod) -> RawAmounts | None:
+    spec, name = pod.spec, pod.spec.get_text("runtimeClassName")
+    if not name:
+        return None
+    runtime = pod.rules.runtimes.get(name)
+    if runtime is None:
+        detail = (
+            f'names the RuntimeClass "{name}", but no manifest defines it. Its overhead, nodeSelector and '
+            "tolerations are unknown."
+        )
+        summary = f"RuntimeClass {name} is not on the cluster"
+        spec.report("runtimeClassName", detail, Severity.WARNING, summary=summary)
+        return None
+    body = _create_unreported_fields(runtime)
+    scheduling = body.get_mapping("scheduling")
+    pod_selector, class_selector = (spec.get_text_mapping("nodeSelector"), scheduling.get_text_mapping("nodeSelector"))
+    for key in sorted(pod_selector.keys() & class_selector.keys()):
+        if pod_selector[key] != class_selector[key]:
+            detail = (
+                f'has {key}={pod_selector[key]}, but RuntimeClass "{name}" requires {class_selector[key]}: '
+                "no pod is created."
+            )
+            spec.report("nodeSelector", detail)
+    changed_spec = {**spec.data, "nodeSelector": {**pod_selector, **class_selector}}
+    tolerations = [*spec.get_list("tolerations"), *scheduling.get_list("tolerations")]
+    overhead = body.get_mapping("overhead").get_mapping("podFixed").data
+    if tolerations:
+        changed_spec["tolerations"] = tolerations
+    if overhead and "overhead" not in spec:
+        changed_spec["overhead"] = overhead
+    return changed_spec
+
+
+def _apply_limit_ranges(pod: _AdmittedPod) -> RawAmounts | None:
+    defaults = pod.rules.defaults.get(pod.namespace)
+    if defaults is None:
+        return None
+    changed_spec = dict(pod.spec.data)
+    for section in _CONTAINERS:
+        containers = changed_spec.get(section)
+        if isinstance(containers, list):
+            changed_spec[section] = [_apply_container_defaults(container, defaults) for container in containers]
+    return changed_spec
+
+
+def _apply_container_defaults(container: Any, defaults: ContainerDefaults) -> Any:
+    resources = container.get("resources", {}) if isinstance(container, dict) else None
+    if not isinstance(resources, dict):
+        return container
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    if not isinstance(limits, dict) or not isinstance(requests, dict):
+        return container
+    # An explicit limit becomes the request before LimitRanges apply.
+    merged_requests = {**defaults.requests, **limits, **requests}
+    return {
+        **container,
+        "resources": {**resources, "limits": {**defaults.limits, **limits}, "requests": merged_requests},
+    }
+
+
+def _apply_multus_networks(pod: _AdmittedPod) -> RawAmounts | None:
+    """Add requests for the devices of the networks named in the pod's annotation."""
+    annotations = pod.metadata.get_mapping("annotations")
+    network_names = _parse_network_names(annotations, pod.namespace)
+    needed_resources: Counter[str] = Counter()
+    for name in network_names:
+        if name not in pod.rules.networks:
+            detail = (
+                f"names the network {'/'.join(name)}, but no manifest defines it. Its resource request is not counted."
+            )
+            summary = f"network {'/'.join(name)} is not on the cluster"
+            annotations.report(NETWORKS, detail, Severity.WARNING, summary=summary)
+        resource = pod.rules.networks.get(name)
+        if resource:
+            needed_resources[resource] += 1
+    containers = pod.spec.data.get("containers")
+    if not needed_resources or not isinstance(containers, list):
+        return None
+    missing_amounts = {name: count - _sum_requested(containers, name) for name, count in needed_resources.items()}
+    return {**pod.spec.data, "containers": _add_missing_requests(containers, missing_amounts)}
+
+
+def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
+    """Return namespace and name of each network, once per interface."""
+    text = annotations.get_text(NETWORKS).strip()
+    if not text.startswith("["):
+        parts = [part.strip().partition("@")[0] for part in text.split(",")]
+        return [_split_network_name(part, namespace) for part in parts if part]
+    try:
+        items = json.loads(text)
+    except ValueError:
+        annotations.report(NETWORKS, "is neither a list of names nor JSON.")
+        return []
+    networks = [item for item in list_mappings(items) if item.get("name")]
+    return [(str(item.get("namespace") or namespace), str(item["name"])) for item in networks]
+
+
+def _split_network_name(text: str, namespace: str) -> tuple[str, str]:
+    prefix, slash, name = text.rpartition("/")
+    return (prefix, name) if slash else (namespace, text)
+
+
+def _sum_requested(containers: Iterable[Any], name: str) -> int:
+    total = 0
+    for container in containers:
+        amounts = [get_mapping(container, "resources", section) for section in ("requests", "limits")]
+        value = next((amount[name] for amount in amounts if name in amount), "0")
+        quantity = parse_quantity(str(value))
+        total += 0 if isinstance(quantity, MalformedQuantity) else quantity.round_to_units()
+    return total
+
+
+def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, int]) -> list[Any]:
+    """Add the missing resources of the pod's networks to the requests of the first container."""
+    first_container = containers[0] if containers else None
+    if not isinstance(first_container, dict) or not isinstance(first_container.get("resources", {}), dict):
+        return containers
+    resources = first_container.get("resources") or {}
+    changed_resources = dict(resources)
+    for section in ("requests", "limits"):
+        existing_amounts = resources.get(section) or {}
+        added_amounts = {
+            name: _sum_requested([first_container], name) + count
+            for name, count in missing_amounts.items()
+            if count > 0
+        }
+        changed_resources[section] = (
+            {**existing_amounts, **added_amounts} if isinstance(existing_amounts, dict) else existing_amounts
+        )
+    return [{**first_container, "resources": changed_resources}, *containers[1:]]
+
+
+# In the order of the API server.
+_STEPS: Final[tuple[Callable[[_AdmittedPod], RawAmounts | None], ...]] = (
+    _apply_limit_ranges,
+    _apply_runtime_class,
+    _apply_multus_networks,
+)

@@ -1,0 +1,510 @@
+"""Planning phase of pods: existing pods on every cluster, and the placement of pods from objects and
+placements. Existing pods are kept. Pods on removed or re-created nodes are placed again; those of removed
+workloads are deleted first. Later calls see the results of earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
+from nexusform.domains.pods.importers.manifest_parser import Manifest, unwrap_envelopes
+from nexusform.domains.pods.planning.cluster_pods import ClusterPods, ObjectKey, list_namespaces
+from nexusform.domains.pods.planning.drain_obstacles import find_drain_obstacles
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.planning.object_pods import (
+    ObjectPods,
+    PodKey,
+    PodMap,
+    PredictionInput,
+    PriorPods,
+    add_previous_maximums,
+)
+from nexusform.domains.pods.planning.pod_rows import build_hosted_workload, build_pod_row
+from nexusform.domains.pods.planning.snapshot_doubts import find_pods_in_doubt
+from nexusform.domains.pods.planning.template_matching import (
+    add_observed_changes,
+    assign_pod_numbers,
+    assign_template_specs,
+    find_next_number,
+    find_orphans,
+    is_replaced_orphan,
+)
+from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling.assumptions import PredictionScenario, find_doubtful_pods, has_permanent_failure
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings, list_displaced_warnings
+from nexusform.domains.pods.scheduling.workload_warnings import PodWarning
+from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec, Workload
+from nexusform.planning.phases import ScheduledWorkload
+from nexusform.plans.maintenance import Disruptions
+from nexusform.plans.plan import PlacementChange
+from nexusform.resources.address import parse_address
+
+BINDING_REMOVED: Final = "binding_removed"
+OBJECT_REPLACED: Final = "object_replaced"
+# Limit for pods that evict each other in turns.
+_MAX_PREDICTIONS: Final = 20
+
+
+class PlannedPod(Struct, frozen=True):
+    """Pod of the plan, the input of its first prediction, and the other pods afterwards."""
+
+    cluster: NodeCluster
+    outcome: PodOutcome
+    inputs: PredictionInput
+    other_pods: tuple[ExistingPod, ...]
+
+
+class PodPhase(ClusterPods):
+    """Placement of the pods of one plan. Call `place_pods` for each object applied to a cluster, in order,
+    and `remove_pods` for objects no longer applied. A name is a cluster's id or, through `members`, a
+    member's name.
+    """
+
+    def _import_observed_pods(self, object_pods: ObjectPods, cluster: NodeCluster) -> None:
+        """Add observed pods of an object's workloads to the object."""
+        observed_pods = self._observed_pods.get(cluster.id)
+        if observed_pods is None:
+            return
+        workloads: list[Workload] = []
+        for workload in object_pods.workloads:
+            workload_pods = observed_pods.pop(workload.key, [])
+            workload_pods += self._list_waiting_pods(object_pods, workload, cluster.id, find_next_number(workload_pods))
+            prior_template = object_pods.prior_templates.get(workload.key)
+            is_changed = prior_template not in (None, workload.pod.template)
+            is_complete = self._is_complete(cluster.id)
+            adjusted = add_observed_changes(workload, workload_pods, is_complete=is_complete, is_changed=is_changed)
+            orphans = self._take_orphans(object_pods, workload, cluster.id, workload_pods)
+            pods = assign_template_specs(adjusted, workload_pods, orphans, is_complete=is_complete)
+            is_stuck = has_permanent_failure(adjusted, pods)
+            has_orphans = workload.kind == "ReplicaSet" and bool(orphans) and len(pods) > adjusted.replicas
+            workloads.append(replace(adjusted, is_stuck=is_stuck, has_orphans=has_orphans))
+            # The prior pods of a re-created object are removed; the observed ones still exist.
+            self._existing_pods[cluster.id] |= {(pod.workload, pod.number): pod for pod in pods}
+            for pod in pods:
+                object_pods.import_pod(pod, cluster, workload.pod.template)
+        object_pods.workloads = tuple(workloads)
+
+    def _take_orphans(
+        self, object_pods: ObjectPods, workload: Workload, cluster_id: str, own_pods: Sequence[ExistingPod]
+    ) -> list[ExistingPod]:
+        """Remove the observed pods without a controller adopted by a workload, and return them as its pods. Pods of
+        manifests stay. Pods replaced since by an applied plan are left out.
+        """
+        observed_pods, observed = self._observed_pods[cluster_id], self._observed_clusters[cluster_id]
+        objects = self._object_pods_by_cluster[cluster_id].values()
+        managed = {key for item in objects for key in item.list_keys() | item.prior_pods.keys()}
+        candidates = [
+            *chain.from_iterable(observed_pods[key] for key in sorted(observed_pods.keys() - managed)),
+            *(pod for pod in observed.waiting_pods if pod.workload not in managed and not pod.spec.gates),
+        ]
+        orphans = list(find_orphans(workload, object_pods.manifests, candidates))
+        for pod in orphans:
+            observed_pods.pop(pod.workload, None)
+            self._existing_pods[cluster_id].pop((pod.workload, pod.number), None)
+        keys = {pod.workload for pod in orphans}
+        waiting_pods = tuple(pod for pod in observed.waiting_pods if pod.workload not in keys)
+        self._observed_clusters[cluster_id] = replace(observed, waiting_pods=waiting_pods)
+        orphans = [pod for pod in orphans if not is_replaced_orphan(object_pods, workload, pod)]
+        numbers = {pod.number for pod in own_pods}
+        known_pods = self._existing_pods.get(cluster_id, {}).items()
+        recorded = {number: pod.node for (key, number), pod in known_pods if key == workload.key} if orphans else {}
+        recorded = {number: node for number, node in recorded.items() if number not in numbers}
+        return assign_pod_numbers(workload, orphans, recorded, numbers)
+
+    def _list_waiting_pods(
+        self, object_pods: ObjectPods, workload: Workload, cluster_id: str, first_number: int
+    ) -> list[ExistingPod]:
+        """Return the observed Pending pods of a workload, unless state has its own ones."""
+        observed = self._observed_clusters[cluster_id]
+        pods = [pod for pod in observed.waiting_pods if pod.workload == workload.key and not pod.spec.gates]
+        if any(not pod.node for pod in object_pods.prior_pods.get(workload.key, {}).values()):
+            return []
+        if workload.kind == "StatefulSet":
+            return pods
+        return [replace(pod, number=number) for number, pod in enumerate(pods, first_number)]
+
+    def place_pods(
+        self,
+        placement_address: str,
+        cluster_name: str,
+        manifests: tuple[Manifest, ...],
+        prior_workloads: Mapping[str, Any],
+        *,
+        previous: tuple[Manifest, ...] = (),
+        overrides_changed: bool = False,
+    ) -> PodMap:
+        """Place the pods of an object's resources on a cluster: workload -> pod -> record of its location.
+        `prior_workloads` are those in state; without any, existing pods of the object are removed first (it
+        is re-created). `previous` are the former manifests (default: those in state); `overrides_changed`:
+        overrides alone changed the template.
+        """
+        cluster_id = self.members.get(cluster_name, cluster_name)
+        cluster = self.clusters.get(cluster_id)
+        if cluster is None:
+            return {}
+        key = (placement_address, cluster_id)
+        if prior_workloads and key not in self._object_pods:
+            prior_manifests = unwrap_envelopes(previous or manifests).manifests
+            specs = _parse_pod_specs(prior_manifests, self._collect_manifests(cluster_id))
+            self._load_prior_pods(PriorPods(placement_address, cluster_id, prior_workloads), specs)
+        object_pods = self._get_object_pods(*key)
+        if object_pods.prior_pods and not prior_workloads and not object_pods.outcomes:
+            self.remove_pods(placement_address, cluster_id)
+        object_pods.manifests = unwrap_envelopes(manifests).manifests
+        object_pods.overrides_changed = overrides_changed
+        reading = self._read_workloads(object_pods, key)
+        self.findings += [(placement_address, finding) for finding in reading.findings]
+        object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
+        if not object_pods.outcomes:
+            self._apply_prior_manifests(object_pods, cluster_id, unwrap_envelopes(previous).manifests)
+            self._update_unchanged_specs(object_pods, cluster_id)
+        self._import_observed_pods(object_pods, cluster)
+        self._predict_changed_objects([key], cluster)
+        return object_pods.values
+
+    def place_objects(
+        self, cluster_name: str, objects: Sequence[tuple[str, tuple[Manifest, ...]]]
+    ) -> dict[str, PodMap]:
+        """Place the pods of several objects in one queue: address -> value."""
+        cluster_id = self.members.get(cluster_name, cluster_name)
+        cluster = self.clusters.get(cluster_id)
+        if cluster is None:
+            return {address: {} for address, _ in objects}
+        for address, manifests in objects:
+            object_pods = self._get_object_pods(address, cluster_id)
+            self._kept_namespaces.pop((address, cluster_id), None)
+            object_pods.manifests = unwrap_envelopes(manifests).manifests
+        keys: list[ObjectKey] = []
+        for address, _ in objects:
+            object_pods = self._object_pods[address, cluster_id]
+            reading = self._read_workloads(object_pods, (address, cluster_id))
+            self.findings += [(address, finding) for finding in reading.findings]
+            object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
+            self._update_unchanged_specs(object_pods, cluster_id)
+            self._import_observed_pods(object_pods, cluster)
+            keys.append((address, cluster_id))
+        self._predict_changed_objects(keys, cluster)
+        return {address: self._object_pods[address, cluster_id].values for address, _ in objects}
+
+    def remove_pods(
+        self, placement_address: str, cluster_name: str, trigger: str = BINDING_REMOVED, *, keeps_running: bool = False
+    ) -> None:
+        """Remove all pods of an object from a cluster, or keep them if it is only forgotten."""
+        cluster_id = self.members.get(cluster_name, cluster_name)
+        object_pods = self._object_pods.get((placement_address, cluster_id))
+        self._kept_namespaces.pop((placement_address, cluster_id), None)
+        if object_pods is None:
+            return
+        object_pods.workloads, object_pods.manifests, object_pods.values, object_pods.warnings = ((), (), {}, ())
+        object_pods.rejections = ()
+        object_pods.outcomes.clear()
+        existing_pods = dict(self._existing_pods.get(cluster_id, {}))
+        for key, pods in object_pods.prior_pods.items():
+            self._remove_workload(object_pods, cluster_id, key, pods, trigger)
+        if keeps_running:
+            self._existing_pods[cluster_id] = existing_pods
+            self._forgotten_addresses.add(placement_address)
+        object_pods.prior_pods, object_pods.prior_templates = {}, {}
+
+    def recreate_workloads(self, address: str, workloads: Collection[str]) -> None:
+        """Remove the pods of these workloads, which are re-created on the hub."""
+        for cluster_id in sorted(self._clusters_by_address.get(address, ())):
+            object_pods = self._object_pods[address, cluster_id]
+            removed_keys = [key for key in object_pods.prior_pods if key in workloads]
+            for key in removed_keys:
+                self._remove_workload(object_pods, cluster_id, key, object_pods.prior_pods.pop(key), OBJECT_REPLACED)
+
+    def _predict_changed_objects(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
+        """Predict the pods of these objects; keep the recorded ones on unchanged clusters."""
+        self._predict_pods(keys, cluster)
+        # Update the prediction of unstable objects until later pods change nothing.
+        for _ in range(_MAX_PREDICTIONS):
+            unstable_keys = [
+                key for key in self._object_pods_by_cluster.get(cluster.id, {}) if self._is_prediction_unstable(key)
+            ]
+            self._disturbed_keys.clear()
+            nodes_before = self._map_pods_to_nodes(cluster.id)
+            if unstable_keys:
+                self._predict_pods(unstable_keys, cluster)
+            if self._map_pods_to_nodes(cluster.id) == nodes_before:
+                return
+
+    def verify_certainty(self, now: str) -> None:
+        """Check the pods of each cluster under other assumptions, and record the doubtful ones."""
+        for cluster_id, base_pods in self._base_pods.items():
+            object_pods_list = list(self._object_pods_by_cluster.get(cluster_id, {}).values())
+            outcomes = [item for object_pods in object_pods_list for item in object_pods.list_all_outcomes()]
+            outcomes += [item for object_pods in object_pods_list for item in object_pods.removed_outcomes]
+            scene = self._build_scene(cluster_id, base_pods)
+            doubts = find_doubtful_pods(scene, outcomes)
+            observed = self._observed_clusters.get(cluster_id)
+            if observed is not None:
+                workloads = {workload.key: workload for workload in scene.workloads}
+                direct_doubts = find_pods_in_doubt(outcomes, workloads, observed, now)
+                doubts |= {key: doubt for key, doubt in direct_doubts.items() if doubts.get(key) is None}
+            quota_doubts = chain.from_iterable(item.list_quota_doubts() for item in object_pods_list)
+            doubts |= {key: doubt for key, doubt in quota_doubts if doubts.get(key) is None}
+            for object_pods in object_pods_list:
+                object_pods.record_doubts(doubts)
+                object_pods.update_values(self.clusters[cluster_id])
+
+    def _build_scene(self, cluster_id: str, base_pods: Mapping[PodKey, ExistingPod]) -> PredictionScenario:
+        cluster, observed = self.clusters[cluster_id], self._observed_clusters.get(cluster_id)
+        object_pods_list = self._object_pods_by_cluster.get(cluster_id, {}).values()
+        workloads = tuple(workload for object_pods in object_pods_list for workload in object_pods.workloads)
+        own_keys = {workload.key for workload in workloads}
+        waiting_pods = observed.waiting_pods if observed is not None else ()
+        return PredictionScenario(
+            self._build_cluster(cluster),
+            tuple(base_pods.values()),
+            workloads,
+            cluster.seed,
+            self._base_lost_pods.get(cluster_id, frozenset()),
+            tuple(pod for pod in waiting_pods if pod.workload not in own_keys and not pod.spec.gates),
+            observed.unready_nodes if observed is not None else frozenset(),
+        )
+
+    def _record_pods_before_prediction(self, keys: Sequence[ObjectKey], cluster_id: str) -> None:
+        """Record the pods before their first prediction in this plan, as input of its repetitions."""
+        existing_pods = self._existing_pods.get(cluster_id, {})
+        if cluster_id not in self._base_pods:
+            self._base_pods[cluster_id] = dict(existing_pods)
+            self._base_lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset())
+            return
+        new_objects = [self._object_pods[key] for key in keys if self._object_pods[key].inputs is None]
+        own_keys = {workload.key for object_pods in new_objects for workload in object_pods.workloads}
+        base_pods = {key: pod for key, pod in self._base_pods[cluster_id].items() if key[0] not in own_keys}
+        self._base_pods[cluster_id] = base_pods | {key: pod for key, pod in existing_pods.items() if key[0] in own_keys}
+
+    def _update_unchanged_specs(self, object_pods: ObjectPods, cluster_id: str) -> None:
+        """Set the current spec on pods in state with an unchanged template."""
+        for workload in object_pods.workloads:
+            prior_template = object_pods.prior_templates.get(workload.key)
+            if prior_template in (None, workload.pod.template):
+                self._replace_workload_spec(object_pods, cluster_id, workload.key, workload.pod)
+
+    def _apply_prior_manifests(self, object_pods: ObjectPods, cluster_id: str, manifests: tuple[Manifest, ...]) -> None:
+        """Set the spec from these manifests on pods in state."""
+        specs = _parse_pod_specs(manifests, self._collect_manifests(cluster_id))
+        for key in object_pods.prior_pods:
+            if key in specs:
+                object_pods.prior_templates[key] = specs[key].template
+                self._replace_workload_spec(object_pods, cluster_id, key, specs[key])
+
+    def _replace_workload_spec(self, object_pods: ObjectPods, cluster_id: str, key: str, spec: PodSpec) -> None:
+        """Replace the spec of a workload's pods in state."""
+        existing_pods = self._existing_pods.setdefault(cluster_id, {})
+        for pod in object_pods.replace_spec(key, spec):
+            if (key, pod.number) in existing_pods:
+                existing_pods[key, pod.number] = pod
+
+    def _predict_pods(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
+        workloads: list[Workload] = []
+        for key in keys:
+            self._remove_former_workloads(self._object_pods[key], cluster.id)
+            workloads += self._object_pods[key].workloads
+        if not workloads:
+            for key in keys:
+                self._object_pods[key].values.clear()
+            return
+        self._record_pods_before_prediction(keys, cluster.id)
+        cluster_model = self._build_cluster(cluster)
+        existing_pods = tuple(self._existing_pods.get(cluster.id, {}).values())
+        lost_pods = self._lost_pods.get(cluster.id, frozenset())
+        inputs = PredictionInput(cluster_model, existing_pods, tuple(workloads), cluster.seed, lost_pods)
+        prediction = predict(cluster_model, existing_pods, workloads, seed=cluster.seed, lost_pods=lost_pods)
+        self._existing_pods[cluster.id] = {(pod.workload, pod.number): pod for pod in prediction.list_existing_pods()}
+        # A pod is lost only once: after this it has its new node.
+        decided_outcomes = (*prediction.outcomes, *prediction.displaced_outcomes)
+        self._lost_pods[cluster.id] = lost_pods.difference(
+            (outcome_item.workload, outcome_item.number) for outcome_item in decided_outcomes
+        )
+        warnings = collect_warnings(cluster_model, prediction)
+        for key in keys:
+            object_pods = self._object_pods[key]
+            object_pods.inputs = object_pods.inputs or inputs
+            own_keys = object_pods.list_keys()
+            object_pods.record_uncreated_pods(prediction.forecasts)
+            object_pods.record_outcomes([outcome for outcome in prediction.outcomes if outcome.workload in own_keys])
+            object_pods.update_warnings([warning for warning in warnings if warning.workload in own_keys])
+            object_pods.update_values(cluster)
+        unmanaged_outcomes = [
+            outcome_item
+            for outcome_item in prediction.displaced_outcomes
+            if not self._record_evicted_pod(outcome_item, cluster.id)
+        ]
+        self._object_pods[keys[0]].warnings += tuple(list_displaced_warnings(cluster_model, unmanaged_outcomes))
+
+    def _record_evicted_pod(self, outcome: PodOutcome, cluster_id: str) -> bool:
+        """Record the outcome of an evicted pod in its object, and return whether it has one in this plan."""
+        for key, object_pods in self._object_pods.items():
+            if key[1] == cluster_id and outcome.workload in (
+                object_pods.prior_pods.keys() | object_pods.outcomes.keys()
+            ):
+                object_pods.record_eviction_by_other(outcome)
+                self._disturbed_keys.add(key)
+                return True
+        return False
+
+    def _is_prediction_unstable(self, key: ObjectKey) -> bool:
+        object_pods = self._object_pods[key]
+        return object_pods.inputs is not None and (key in self._disturbed_keys or not object_pods.is_stable())
+
+    def _remove_former_workloads(self, object_pods: ObjectPods, cluster_id: str) -> None:
+        """Remove the pods of workloads no longer in the object."""
+        own_keys = object_pods.list_keys()
+        for key, pods in list(object_pods.prior_pods.items()):
+            if key not in own_keys:
+                self._remove_workload(object_pods, cluster_id, key, pods, pod_outcomes.WORKLOAD_REMOVED)
+
+    def _remove_workload(
+        self, object_pods: ObjectPods, cluster_id: str, key: str, pods: Mapping[str, ExistingPod], trigger: str
+    ) -> None:
+        existing_pods = self._existing_pods.get(cluster_id, {})
+        for name, pod in pods.items():
+            self._base_pods.get(cluster_id, {}).pop((key, pod.number), None)
+            if existing_pods.pop((key, pod.number), None) is not None:
+                removal = PodOutcome(key, pod.number, name, pod_outcomes.REMOVE, "", pod.node, trigger)
+                object_pods.removed_outcomes.append(removal)
+        object_pods.outcomes.pop(key, None)
+
+    @property
+    def rows(self) -> list[PlacementChange]:
+        """Rows of all pods, removed ones first, with the nodes that rejected them."""
+        rows: list[PlacementChange] = []
+        for (address, cluster_id), object_pods in self._object_pods.items():
+            outcomes = object_pods.list_row_outcomes()
+            if not (outcomes or object_pods.rejections):
+                continue
+            cluster, owner = self.clusters.get(cluster_id), parse_address(address)
+            rows += [
+                build_pod_row(
+                    owner,
+                    cluster_id,
+                    cluster,
+                    outcome,
+                    object_pods.find_record(outcome),
+                    keeps_running=address in self._forgotten_addresses,
+                )
+                for outcome in outcomes
+            ]
+            if cluster is not None:
+                rows += object_pods.build_rejected_rows(owner, cluster)
+        return rows
+
+    @property
+    def warnings(self) -> list[tuple[str, str, PodWarning]]:
+        """All risks with the address of the object and the cluster's name."""
+        risks: list[tuple[str, str, PodWarning]] = []
+        for (address, cluster_id), object_pods in self._object_pods.items():
+            risks += [(address, self.clusters[cluster_id].name, warning) for warning in object_pods.warnings]
+        return risks
+
+    def find_disruptions(self, cluster_id: str, nodes: Collection[str]) -> Disruptions:
+        """Return the obstacles for draining nodes: exhausted budgets, and single-pod workloads."""
+        cluster = self.clusters.get(cluster_id)
+        if cluster is None:
+            return Disruptions()
+        existing_pods = tuple(self._existing_pods.get(cluster_id, {}).values())
+        return find_drain_obstacles(self._build_cluster(cluster).budgets, existing_pods, nodes)
+
+    def list_object_clusters(self) -> dict[str, set[str]]:
+        """Return the clusters (ids) with workloads of each object (address)."""
+        clusters: dict[str, set[str]] = {}
+        for (address, cluster_id), object_pods in self._object_pods.items():
+            if object_pods.workloads:
+                clusters.setdefault(address, set()).add(cluster_id)
+        return clusters
+
+    def list_missing_namespaces(self) -> Iterator[tuple[str, str, set[str]]]:
+        """Yield the namespaces of pods missing on a cluster, by object address and cluster id."""
+        known_namespaces = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
+        for key, object_pods in self._object_pods.items():
+            names = list_namespaces(object_pods.manifests) or self._kept_namespaces.get(key, set())
+            known_namespaces.setdefault(key[1], set()).update(names)
+        for (address, cluster_id), object_pods in self._object_pods.items():
+            missing_names = {workload.namespace for workload in object_pods.workloads} - known_namespaces[cluster_id]
+            if missing_names:
+                yield address, cluster_id, missing_names
+
+    def find_planned_pods(self, address: str, name: str) -> list[PlannedPod]:
+        """Return the decisions on an object's pods of this name, cluster by cluster."""
+        decisions: list[PlannedPod] = []
+        for (object_address, cluster_id), object_pods in self._object_pods.items():
+            if object_address != address or object_pods.inputs is None:
+                continue
+            cluster, existing_pods = self.clusters[cluster_id], self._existing_pods.get(cluster_id, {})
+            matching_outcomes = [outcome for outcome in object_pods.list_all_outcomes() if outcome.name == name]
+            for outcome in matching_outcomes:
+                own_key = (outcome.workload, outcome.number)
+                other_pods = tuple(pod for key, pod in existing_pods.items() if key != own_key)
+                decisions.append(PlannedPod(cluster, outcome, object_pods.inputs, other_pods))
+        return decisions
+
+    def list_predictions(self) -> Iterator[tuple[PredictionInput, dict[tuple[str, int], tuple[str, PodOutcome]]]]:
+        """Yield the input of each first prediction, with object address and outcome of its pods."""
+        pods: dict[int, dict[tuple[str, int], tuple[str, PodOutcome]]] = {}
+        inputs: dict[int, PredictionInput] = {}
+        for (address, _), object_pods in self._object_pods.items():
+            if object_pods.inputs is None:
+                continue
+            key = id(object_pods.inputs)
+            inputs[key] = object_pods.inputs
+            for outcome in object_pods.list_all_outcomes():
+                pods.setdefault(key, {})[outcome.workload, outcome.number] = (address, outcome)
+        yield from ((item, pods.get(key, {})) for key, item in inputs.items())
+
+    def list_workloads(self, address: str, cluster_id: str) -> tuple[Workload, ...]:
+        """Return the workloads of an object on a cluster."""
+        object_pods = self._object_pods.get((address, cluster_id))
+        return object_pods.workloads if object_pods is not None else ()
+
+    def list_outcomes(self, address: str, cluster_id: str) -> list[PodOutcome]:
+        """Return the outcomes of an object's pods on a cluster."""
+        object_pods = self._object_pods.get((address, cluster_id))
+        return list(object_pods.list_all_outcomes()) if object_pods is not None else []
+
+    def has_uncreated(self, address: str, cluster_id: str) -> bool:
+        """Return whether a quota or an admission rule rejects pods of an object on a cluster."""
+        object_pods = self._object_pods.get((address, cluster_id))
+        return object_pods is not None and object_pods.has_uncreated
+
+    def is_cluster_certain(self, cluster_id: str) -> bool:
+        """Return whether every outcome of a pod on a cluster is certain."""
+        objects = self._object_pods_by_cluster.get(cluster_id, {}).values()
+        return all(outcome.is_certain for item in objects for outcome in item.list_all_outcomes())
+
+    def build_input(self, cluster: NodeCluster) -> PredictionInput:
+        """Build the input of a new prediction of all objects on a cluster, from its pods after this plan."""
+        objects = self._object_pods_by_cluster.get(cluster.id, {}).values()
+        workloads = chain.from_iterable(item.workloads for item in objects)
+        existing_pods = tuple(pod for pod in self._existing_pods.get(cluster.id, {}).values() if pod.node)
+        return PredictionInput(self._build_cluster(cluster), existing_pods, tuple(workloads), cluster.seed, frozenset())
+
+    def build_initial_input(self, cluster: NodeCluster) -> PredictionInput:
+        """Build the input of a new prediction of all objects on a cluster, from its pods before this plan."""
+        existing_pods = tuple(self._base_pods.get(cluster.id, {}).values())
+        lost_pods = self._base_lost_pods.get(cluster.id, frozenset())
+        return replace(self.build_input(cluster), existing_pods=existing_pods, lost_pods=lost_pods)
+
+    def list_scheduled_workloads(self) -> list[ScheduledWorkload]:
+        """Return all pods with a node after the plan."""
+        pods: list[ScheduledWorkload] = []
+        for (_, cluster_id), object_pods in self._object_pods.items():
+            running_outcomes = [outcome for outcome in object_pods.list_all_outcomes() if outcome.node]
+            pods += [
+                build_hosted_workload(cluster_id, item, item.spec) for item in running_outcomes if item.spec is not None
+            ]
+        return pods
+
+
+def _parse_pod_specs(manifests: Sequence[Manifest], context_manifests: Sequence[Manifest]) -> dict[str, PodSpec]:
+    return {workload.key: workload.pod for workload in collect_workloads(manifests, context_manifests).workloads}

@@ -1,0 +1,259 @@
+"""Rows of pods in a plan, their former locations, and their records in state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics.phrases import format_first_items
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.pod_kind import POD, PodLocation
+from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, describe_condition
+from nexusform.domains.pods.scheduling.workload_progress import find_unused_pod_numbers
+from nexusform.domains.pods.scheduling.workloads import Pairs, PodSpec, Workload
+from nexusform.planning.phases import ScheduledWorkload
+from nexusform.plans.plan import FORGOTTEN_REASON, PlacementAction, PlacementChange
+from nexusform.resources.address import Address
+
+# Key of a pod in state with a former template: the hash of that template.
+FORMER: Final = "former_template"
+# Key of the former spec as JSON: the pod uses those resources, not the current ones of its workload.
+FORMER_POD: Final = "former_pod"
+# Key of the volumes bound to its claims, by claim: they restrict its nodes.
+VOLUMES: Final = "volumes"
+REJECTED: Final = "rejected"
+# The provenance of an observed pod.
+OBSERVED: Final = "observed"
+_UNKNOWN_TEMPLATE: Final = "overridden"
+REASONS: Final[Mapping[str, str]] = {
+    "new": "new",
+    "scale_out": "the workload's replicas were raised",
+    "scale_in": "the workload's replicas were lowered",
+    "node_removed": "its node was removed or re-created",
+    "template_changed": "the pod template changed",
+    "override_changed": "an override changed the pod template",
+    "workload_removed": "its workload is deleted",
+    "object_replaced": "its object is re-created",
+    REJECTED: "kubelet or the API server rejects it",
+    "preempted": "a pod of higher priority replaces it",
+    "no_execute": "a NoExecute taint of its node evicts it",
+    "binding_removed": "the placement is removed from the cluster",
+}
+_MAX_NAMES: Final = 5
+_ACTIONS: Final = {
+    pod_outcomes.PLACE: PlacementAction.PLACE,
+    pod_outcomes.MOVE: PlacementAction.MOVE,
+    pod_outcomes.REMOVE: PlacementAction.REMOVE,
+    pod_outcomes.KEEP: PlacementAction.KEEP,
+}
+
+
+class RejectedPods(Struct, frozen=True):
+    """Number of pods of a workload rejected by the API server, and the reason."""
+
+    workload: Workload
+    count: int
+    reason: str
+
+
+class PodRecord(Struct, frozen=True):
+    """Record of a pod in state: its node ("" while it waits), and the machine and zone of the node.
+    `former_template` is the hash of a template older than its workload's, and `former_pod` the former spec
+    (as JSON, "" in states of earlier versions). `state` is "" in states of earlier versions, without reasons.
+    `volumes` are bound to its claims, by claim.
+    """
+
+    node: str = ""
+    machine: str | None = None
+    availability_zone: str | None = None
+    is_certain: bool = False
+    provenance: str = "predicted"
+    former_template: str = ""
+    former_pod: str = ""
+    state: str = ""
+    reason: str | None = None
+    volumes: Pairs = ()
+
+
+def parse_pod_record(values: Mapping[str, Any]) -> PodRecord:
+    """Return the record of a pod from the `workloads` of a prior object."""
+    return PodRecord(
+        node=str(values.get("node") or ""),
+        machine=values.get("machine"),
+        availability_zone=values.get("availability_zone"),
+        is_certain=bool(values.get("certain")),
+        provenance=str(values.get("provenance") or "predicted"),
+        former_template=str(values.get(FORMER) or ""),
+        former_pod=str(values.get(FORMER_POD) or ""),
+        state=str(values.get("state") or ""),
+        reason=values.get("reason"),
+        volumes=parse_volumes(values),
+    )
+
+
+def parse_volumes(values: Mapping[str, Any]) -> Pairs:
+    """Return the bound claims of a pod in state, each with its volume's name."""
+    volumes = values.get(VOLUMES)
+    if not isinstance(volumes, Mapping):
+        return ()
+    return tuple(sorted((str(claim), str(volume)) for claim, volume in volumes.items()))
+
+
+def build_pod_values(
+    cluster: NodeCluster, workload: Workload, outcome: PodOutcome, record: PodRecord | None
+) -> dict[str, Any]:
+    """Return a pod for the `workloads` of a planned object. A kept pod keeps its recorded values."""
+    node = cluster.find_node(outcome.node)
+    kept_record = record if outcome.action == pod_outcomes.KEEP else None
+    values: dict[str, Any] = {
+        "node": node.name if node else None,
+        "machine": node.machine if node else None,
+        "availability_zone": node.zone if node else None,
+        "certain": kept_record.is_certain if kept_record is not None else outcome.is_certain,
+        "provenance": kept_record.provenance if kept_record is not None else "predicted",
+    }
+    values |= _build_state_and_reason(outcome, kept_record)
+    volumes = outcome.volumes if kept_record is None else kept_record.volumes
+    if volumes:
+        values[VOLUMES] = dict(volumes)
+    return values | _build_values_before_plan(workload, outcome, kept_record)
+
+
+def _build_state_and_reason(outcome: PodOutcome, kept_record: PodRecord | None) -> dict[str, str | None]:
+    """Return state and reason; for an unchanged pod those in state, none without them."""
+    if kept_record is not None and bool(kept_record.node) == bool(outcome.node):
+        if not kept_record.state:
+            return {}
+        if kept_record.state == outcome.state:
+            return {"state": kept_record.state, "reason": kept_record.reason}
+    return {"state": str(outcome.state), "reason": None if outcome.node else outcome.reason or None}
+
+
+def _build_values_before_plan(workload: Workload, outcome: PodOutcome, kept_record: PodRecord | None) -> dict[str, str]:
+    """Return the former template of a pod not reached by an update."""
+    spec = outcome.spec
+    if spec is None or spec.template == workload.pod.template:
+        return {}
+    template = spec.template or _UNKNOWN_TEMPLATE
+    if kept_record is not None and kept_record.former_template == template:
+        return {FORMER: template, FORMER_POD: kept_record.former_pod}
+    return {FORMER: template, FORMER_POD: format_pod_spec(spec)}
+
+
+def format_pod_spec(spec: PodSpec) -> str:
+    """Return a spec as JSON without defaults, for `parse_pod_spec`."""
+    plain, defaults = msgspec.to_builtins(spec), msgspec.to_builtins(PodSpec())
+    return json.dumps({key: value for key, value in plain.items() if value != defaults[key]}, sort_keys=True)
+
+
+def parse_pod_spec(text: str) -> PodSpec | None:
+    """Parse the JSON of `format_pod_spec`; None if this version cannot read it."""
+    try:
+        return msgspec.json.decode(text, type=PodSpec)
+    except msgspec.DecodeError:
+        return None
+
+
+def build_pod_row(
+    address: Address,
+    cluster_id: str,
+    cluster: NodeCluster | None,
+    outcome: PodOutcome,
+    record: PodRecord | None,
+    *,
+    keeps_running: bool = False,
+) -> PlacementChange:
+    """Return the row of one pod. `cluster` is None if removed; `keeps_running`: it is forgotten."""
+    name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
+    is_removed, is_kept = outcome.action == pod_outcomes.REMOVE, outcome.action == pod_outcomes.KEEP
+    has_source = outcome.previous or is_removed or is_kept
+    is_decided = outcome.feasible_nodes is not None or bool(outcome.doubt)
+    row = PlacementChange(
+        address=address,
+        kind=POD,
+        object=outcome.name,
+        action=_ACTIONS[outcome.action],
+        source=_build_former_location(cluster, name, outcome, record) if has_source else None,
+        target=None if is_removed else _build_location(cluster, name, outcome.node, str(outcome.state)),
+        trigger=REJECTED if outcome.trigger and outcome.is_failed else outcome.trigger,
+        cluster="",
+        pool=f"{name}/{outcome.workload}",
+        number=outcome.number,
+        site_id=cluster.site_id if cluster is not None else "",
+        reason=_build_pod_reason(outcome),
+        scores=_build_certainty_values(outcome) if is_decided else {},
+        rejections=outcome.rejections,
+    )
+    return replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON) if keeps_running else row
+
+
+def _build_certainty_values(outcome: PodOutcome) -> dict[str, Any]:
+    """Return the certainty of a pod, with the assumption behind it."""
+    scores = {"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes}
+    if outcome.is_certain or not outcome.doubt:
+        return scores
+    return {**scores, "depends_on": outcome.doubt, "otherwise": outcome.alternative or None}
+
+
+def build_rejected_rows(
+    address: Address, cluster: NodeCluster, rejected: RejectedPods, pods: Iterable[PodOutcome]
+) -> Iterator[PlacementChange]:
+    """Yield a row for every pod rejected by the API server, besides the existing `pods` of its workload."""
+    workload = rejected.workload
+    for number in find_unused_pod_numbers([pod.number for pod in pods], workload.first_ordinal, rejected.count):
+        yield PlacementChange(
+            address=address,
+            kind=POD,
+            object=workload.format_pod_name(number),
+            action=PlacementAction.KEEP,
+            source=None,
+            target=None,
+            trigger=REJECTED,
+            pool=f"{cluster.name}/{workload.key}",
+            number=number,
+            site_id=cluster.site_id,
+            reason=rejected.reason,
+        )
+
+
+def _build_pod_reason(outcome: PodOutcome) -> str:
+    """Return why a pod has no node, else the cause of its eviction, its victims, or its trigger."""
+    reason = f"preempted by {outcome.preempted_by}" if outcome.preempted_by else ""
+    if outcome.is_pending or outcome.is_failed or outcome.is_gated:
+        return f"{reason}; {outcome.reason}" if reason else outcome.reason
+    if outcome.victims:
+        reason = f"preempts {format_first_items([pod.name for pod in outcome.victims], _MAX_NAMES)}"
+    return reason or REASONS.get(outcome.trigger, "") or describe_condition(outcome.condition)
+
+
+def _build_former_location(
+    cluster: NodeCluster | None, name: str, outcome: PodOutcome, record: PodRecord | None
+) -> PodLocation:
+    """Return the former location of a pod by state: its node may have moved or be removed."""
+    location = _build_location(cluster, name, outcome.previous, record.state if record is not None else "")
+    if outcome.action == pod_outcomes.KEEP or record is None or record.node != outcome.previous:
+        return location
+    return replace(
+        location,
+        machine=record.machine or location.machine,
+        availability_zone=record.availability_zone or location.availability_zone,
+    )
+
+
+def _build_location(cluster: NodeCluster | None, name: str, node_name: str, state: str = "") -> PodLocation:
+    node = cluster.find_node(node_name) if cluster is not None and node_name else None
+    if node is None:
+        return PodLocation(name, node_name or None, state="" if node_name else state)
+    return PodLocation(name, node_name, node.machine, node.zone)
+
+
+def build_hosted_workload(cluster_id: str, outcome: PodOutcome, spec: PodSpec) -> ScheduledWorkload:
+    """Return a pod with a node after the plan, for separation rules."""
+    labels = dict(spec.labels)
+    return ScheduledWorkload(cluster_id, outcome.node, spec.namespace, outcome.name, labels, outcome.trigger)

@@ -1,0 +1,184 @@
+"""Doubts about a cluster snapshot: facts missing in it, or changed after it. Each is named in a
+warning, and its pods are not certain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
+from nexusform.documents.field_validation import get_list, get_mapping, list_mappings
+from nexusform.domains.pods.importers.csi_objects import has_unknown_storage
+from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
+from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, ObservedCluster
+from nexusform.domains.pods.scheduling.assumptions import PodDoubt
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.domains.pods.scheduling.workloads import PodSpec, Workload
+from nexusform.kubernetes.matching import is_selected
+
+PodKey = tuple[str, int]
+_HOUR: Final = 3600
+_UNREADY: Final = "nodes that are not ready"
+_SCALERS: Final = ("cluster-autoscaler", "karpenter")
+_DESCHEDULER: Final = "descheduler"
+WEBHOOKS: Final = "admission webhooks"
+ORPHANS: Final = "pods without a controller"
+AUTOSCALER: Final = "a HorizontalPodAutoscaler"
+_ADMISSION_KINDS: Final = ("MutatingWebhookConfiguration", "MutatingAdmissionPolicy", "ResourceQuota", "LimitRange")
+_CLAIM_KINDS: Final = (
+    *("PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
+    *("CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment"),
+)
+_DEVICE_KINDS: Final = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
+
+
+class SnapshotDoubt(Struct, frozen=True):
+    """Doubt about a snapshot: the assumption behind pods, the warning about it (id and text), and a
+    check of the affected pods.
+    """
+
+    assumption: str
+    id: str
+    detail: str
+    is_affected: Callable[[PodOutcome], bool] = lambda _: True
+
+
+def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[SnapshotDoubt]:
+    """Yield the doubts about a snapshot, at a time of planning (ISO 8601)."""
+    if not snapshot.has_pods:
+        detail = "The files list no pods, so the free capacity of the nodes is unknown."
+        yield SnapshotDoubt("pods that were not read", "pods-not-listed", detail)
+    observed = snapshot.observation_time
+    age = int(datetime.fromisoformat(now).timestamp()) - observed if now and observed else 0
+    if age > _HOUR:
+        time = datetime.fromtimestamp(observed, UTC)
+        detail = f"The files show the cluster as of {time:%H:%M} on {time:%Y-%m-%d} (UTC). Create them again."
+        yield SnapshotDoubt("files older than an hour", "old-cluster-files", detail)
+    if snapshot.nodes and all(node.ready not in ("", "True") for node in snapshot.nodes):
+        detail = "No node is ready. The nodes may return, or lose their pods."
+        yield SnapshotDoubt(_UNREADY, "nodes-not-ready", detail)
+    if snapshot.duplicate_nodes:
+        names = ", ".join(snapshot.duplicate_nodes)
+        detail = f"The files list {names} more than once, with different contents. The last one is used."
+        yield SnapshotDoubt("a node listed twice", "duplicate-node", detail)
+    if has_unknown_storage(snapshot.objects):
+        detail = "A CSI driver checks free storage, but the files list no CSIStorageCapacity."
+        yield SnapshotDoubt("free storage", "storage-not-listed", detail, _has_volume_claims)
+    yield from _list_unread_kinds(snapshot)
+    yield from _list_node_agent_doubts(snapshot)
+
+
+def warn_snapshot_doubts(external: ExternalClusters, now: str) -> Iterator[Diagnostic]:
+    """Yield a warning for each doubt about the snapshots, at their data blocks."""
+    for item in external.snapshots.values():
+        for doubt in list_snapshot_doubts(item.snapshot, now):
+            yield build_warning(doubt.id, doubt.detail, item.block.header_span, block=item.block.header)
+
+
+def _has_volume_claims(outcome: PodOutcome) -> bool:
+    return outcome.spec is not None and bool(outcome.spec.claim_count)
+
+
+def _list_unread_kinds(snapshot: KubectlSnapshot) -> Iterator[SnapshotDoubt]:
+    if not snapshot.unread_kinds:
+        return
+    kinds = frozenset(snapshot.unread_kinds)
+    detail = f"These kinds were not read: {', '.join(sorted(kinds))}. Pods that depend on them are not certain."
+    yield SnapshotDoubt(
+        "objects that were not read", "kinds-not-read", detail, lambda outcome: _is_dependent(outcome, kinds)
+    )
+
+
+def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
+    """Return whether a pod may have another outcome by objects of unread kinds."""
+    spec = outcome.spec
+    if spec is None or kinds.intersection(_ADMISSION_KINDS):
+        return True
+    has_namespaces = any(term.namespace_selector for term in (*spec.affinity, *spec.anti_affinity))
+    return bool(
+        (spec.claim_count and kinds.intersection(_CLAIM_KINDS))
+        or (spec.device_claims and kinds.intersection(_DEVICE_KINDS))
+        or (not outcome.node and "PriorityClass" in kinds)
+        or (outcome.victims and "PodDisruptionBudget" in kinds)
+        or (has_namespaces and "Namespace" in kinds)
+    )
+
+
+def _list_node_agent_doubts(snapshot: KubectlSnapshot) -> Iterator[SnapshotDoubt]:
+    """Yield the doubts about autoscalers of nodes and the descheduler, found by the names of their pods."""
+    names = {pod.workload for pod in snapshot.pods}
+    for agent in _SCALERS:
+        if any(agent in name for name in names):
+            detail = f"{agent} runs on the cluster. It may add nodes for Pending pods, and remove others."
+            yield SnapshotDoubt(agent, "nodes-are-scaled", detail, lambda outcome: not outcome.node)
+    if any(_DESCHEDULER in name for name in names):
+        detail = "descheduler runs on the cluster. It may evict pods, which are then placed again."
+        yield SnapshotDoubt(_DESCHEDULER, "pods-are-descheduled", detail)
+
+
+def find_pods_in_doubt(
+    outcomes: Iterable[PodOutcome], workloads: Mapping[str, Workload], observed: ObservedCluster, now: str
+) -> dict[PodKey, PodDoubt]:
+    """Return the pods in doubt because of facts outside the snapshot."""
+    dump_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
+    hooks = [item for item in observed.objects if item.kind in _HOOK_KINDS]
+    labels = {item.name: item.labels for item in observed.objects if item.kind == "Namespace"}
+    counts = Counter(pod.workload for pod in observed.existing_pods)
+    doubts: dict[PodKey, PodDoubt] = {}
+    for outcome in outcomes:
+        key, workload = (outcome.workload, outcome.number), workloads.get(outcome.workload)
+        count = counts[outcome.workload]
+        if workload is not None and count and workload.configured_replicas not in (None, count):
+            doubts[key] = PodDoubt(AUTOSCALER)  # the apply and the autoscaler undo each other's replicas
+        if workload is not None and workload.has_orphans:
+            doubts[key] = PodDoubt(ORPHANS)
+        if outcome.feasible_nodes is None:
+            continue
+        for doubt in dump_doubts:
+            if doubt.is_affected(outcome):
+                doubts.setdefault(key, PodDoubt(doubt.assumption))
+        if workload is not None and outcome.spec is not None:
+            is_unknown = not workload.is_admission_known and _can_be_changed(hooks, outcome.spec, labels)
+            if workload.is_rewritten or is_unknown:
+                doubts.setdefault(key, PodDoubt(WEBHOOKS))
+    return doubts
+
+
+_HOOK_KINDS: Final = ("MutatingWebhookConfiguration", "MutatingAdmissionPolicy")
+
+
+def _can_be_changed(hooks: Iterable[Manifest], spec: PodSpec, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
+    """Return whether a mutating webhook or policy may change a pod."""
+    namespace = {"kubernetes.io/metadata.name": spec.namespace, **namespaces.get(spec.namespace, {})}
+    for manifest in hooks:
+        if manifest.kind == "MutatingAdmissionPolicy":
+            constraints = get_mapping(manifest.body, "spec", "matchConstraints")
+            if _has_matching_rule(manifest, constraints, list_mappings(constraints, "resourceRules"), spec, namespace):
+                return True
+        for hook in list_mappings(manifest.body, "webhooks"):
+            if _has_matching_rule(manifest, hook, list_mappings(hook, "rules"), spec, namespace):
+                return True
+    return False
+
+
+def _has_matching_rule(
+    manifest: Manifest, hook: Mapping[str, Any], rules: Iterable[Any], spec: PodSpec, namespace: Mapping[str, str]
+) -> bool:
+    """Return whether the rules and selectors of a webhook select the creation of a pod."""
+    has_rule = any(
+        {"*", "*/*", "pods"} & set(map(str, get_list(rule, "resources")))
+        and {"*", "CREATE"} & set(map(str, get_list(rule, "operations") or ["*"]))
+        and {"*", ""} & set(map(str, get_list(rule, "apiGroups") or [""]))
+        for rule in rules
+    )
+    pairs = (("namespaceSelector", namespace), ("objectSelector", dict(spec.labels)))
+    fields = Fields(manifest, [], dict(hook))
+    selectors = [(parse_selector(fields, name), labels) for name, labels in pairs]
+    return has_rule and all(selector is None or is_selected(selector, labels) for selector, labels in selectors)

@@ -1,0 +1,161 @@
+"""CEL expressions over devices, evaluated by the library cel-expr-python of the extra "devices". The library is
+imported on first use. Source: kubernetes staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from nexusform.domains.pods.scheduling.device_records import Attribute, Device
+from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+
+_INSTALL: Final = "pip install '.[devices]'"
+_VERSION_KEY: Final = "version"
+# Maps of a device by domain; a missing domain is an empty map in Kubernetes.
+_MAP: Final = re.compile(r"device\.(?:attributes|capacity)\b")
+_LOOKUP: Final = re.compile(r"""device\.(attributes|capacity)\[\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\]""")
+_SEMVER: Final = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)\Z")
+_MILLI: Final = 1000
+_MAX_INT64: Final = (1 << 63) - 1
+_FAILURE: Final = "selector %s fails on a device: %s"
+
+
+class SelectorError(Exception):
+    """An expression fails on a device; the scheduler stops there, too."""
+
+
+def find_selector_problem(expression: str) -> str:
+    """Return why an expression cannot be evaluated here, "" if it can."""
+    try:
+        _compile(expression)
+    except ImportError:
+        return f"evaluation needs a library: {_INSTALL}"
+    except (RuntimeError, ValueError) as problem:
+        return str(problem).partition("\n")[0].removeprefix("INVALID_ARGUMENT: ")
+    return ""
+
+
+def select_device(expression: str, driver: str, device: Device) -> bool:
+    """Return whether an expression selects a device."""
+    attributes = tuple(sorted(device.attributes.items()))
+    return _evaluate_expression(expression, driver, attributes, tuple(sorted(device.capacity.items())))
+
+
+@lru_cache(maxsize=20_000)
+def _evaluate_expression(
+    expression: str, driver: str, attributes: tuple[tuple[str, Attribute], ...], capacity: tuple[tuple[str, int], ...]
+) -> bool:
+    values: dict[str, dict[str, dict[str, Any]]] = {"attributes": {}, "capacity": {}}
+    for name, attribute in attributes:
+        _add_domain_value(values["attributes"], name, driver, _convert_attribute(attribute))
+    for name, amount in capacity:
+        _add_domain_value(values["capacity"], name, driver, amount)
+    for part, domain, other_domain in _LOOKUP.findall(expression):
+        values[part].setdefault(domain or other_domain, {})
+    result = _compile(expression).eval(data={"device": {"driver": driver, "allowMultipleAllocations": False, **values}})
+    value = result.value()
+    if not isinstance(value, bool):
+        raise SelectorError(_FAILURE % (expression, value))
+    return value
+
+
+def _add_domain_value(domains: dict[str, dict[str, Any]], name: str, driver: str, value: Any) -> None:
+    domain, _, identifier = name.rpartition("/")
+    domains.setdefault(domain or driver, {})[identifier] = value
+
+
+def _convert_attribute(attribute: Attribute) -> Any:
+    kind, value = attribute
+    return {_VERSION_KEY: value} if kind == _VERSION_KEY else value
+
+
+@lru_cache(maxsize=1_000)
+def _compile(expression: str) -> Any:
+    if len(_MAP.findall(expression)) != len(_LOOKUP.findall(expression)):
+        raise ValueError('only lookups such as device.attributes["example.com"] are evaluated')
+    return _create_environment().compile(expression)
+
+
+@lru_cache(maxsize=1)
+def _create_environment() -> Any:
+    """Return the environment: the library's extensions, and the functions of Kubernetes for amounts and versions."""
+    from cel_expr_python import cel
+    from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
+
+    amount, version, truth, text = cel.Type.INT, cel.Type.MAP, cel.Type.BOOL, cel.Type.STRING
+
+    def declare(name: str, *overloads: tuple[Any, list[Any], Any]) -> Any:
+        is_member = name not in ("quantity", "semver")
+        return cel.FunctionDecl(
+            name,
+            [
+                cel.Overload(f"{name}_{index}", result, parameters, is_member, function)
+                for index, (result, parameters, function) in enumerate(overloads)
+            ],
+        )
+
+    functions = [
+        declare("quantity", (amount, [text], parse_amount)),
+        declare("semver", (version, [text], _parse_version)),
+        declare("compareTo", (amount, [amount, amount], _compare), (amount, [version, version], _compare_versions)),
+        declare(
+            "isGreaterThan",
+            (truth, [amount, amount], lambda left, right: left > right),
+            (truth, [version, version], lambda left, right: _compare_versions(left, right) > 0),
+        ),
+        declare(
+            "isLessThan",
+            (truth, [amount, amount], lambda left, right: left < right),
+            (truth, [version, version], lambda left, right: _compare_versions(left, right) < 0),
+        ),
+        declare("asInteger", (amount, [amount], _convert_to_integer)),
+        declare("major", (amount, [version], lambda value: _split_version(value)[0])),
+        declare("minor", (amount, [version], lambda value: _split_version(value)[1])),
+    ]
+    return cel.NewEnv(
+        variables={"device": cel.Type.DYN},
+        extensions=[ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings()],
+        functions=functions,
+    )
+
+
+def parse_amount(text: str) -> int:
+    """Return a quantity in thousandths. An amount too large is a ValueError."""
+    quantity = parse_quantity(text)
+    if isinstance(quantity, MalformedQuantity):
+        raise ValueError(f"{text} is no quantity")  # noqa: TRY004 - reported as an error of CEL
+    amount = quantity.round_to_milli()
+    if abs(amount) >= _MAX_INT64:
+        raise ValueError(f"{text} is too large")
+    return amount
+
+
+def _convert_to_integer(amount: int) -> int:
+    if amount % _MILLI:
+        raise ValueError("the quantity is no integer")
+    return amount // _MILLI
+
+
+def _parse_version(text: str) -> dict[str, str]:
+    if not _SEMVER.match(text):
+        raise ValueError(f"{text} is no version of three numbers")
+    return {_VERSION_KEY: text}
+
+
+def _split_version(version: Mapping[str, str]) -> tuple[int, ...]:
+    match = _SEMVER.match(version[_VERSION_KEY])
+    if match is None:
+        raise ValueError(f"{version[_VERSION_KEY]} is no version of three numbers")
+    return tuple(int(part) for part in match.groups())
+
+
+def _compare(left: int, right: int) -> int:
+    return (left > right) - (left < right)
+
+
+def _compare_versions(left: Mapping[str, str], right: Mapping[str, str]) -> int:
+    left_parts, right_parts = _split_version(left), _split_version(right)
+    return (left_parts > right_parts) - (left_parts < right_parts)

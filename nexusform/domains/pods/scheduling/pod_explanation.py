@@ -1,0 +1,90 @@
+"""Explanation of a pod's placement: each node with its rejections, or with its points per rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from nexusform.domains.pods.scheduling.pod_prediction import PodPredictor
+from nexusform.domains.pods.scheduling.rules import taints
+from nexusform.domains.pods.scheduling.scheduling_session import Observer, SchedulingSession
+from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
+from nexusform.domains.pods.scheduling.workloads import DEFAULT_SEED, Cluster, ExistingPod, Pairs, PodSpec, Workload
+from nexusform.scheduling.placement_decision import Rejection
+
+
+class NodeVerdict(Struct, frozen=True):
+    """Result of one node for one pod: all rejections, or the weighted points per rule and their sum. `hints`
+    add details per rejecting rule that Kubernetes omits, such as the taint.
+    """
+
+    node: str
+    rejections: tuple[Rejection, ...]
+    points: Mapping[str, int]
+    total: int | None
+    hints: Mapping[str, str] = field(default_factory=dict)
+
+
+def explain(
+    cluster: Cluster,
+    existing_pods: Sequence[ExistingPod],
+    workloads: Sequence[Workload],
+    pod: tuple[str, int],
+    *,
+    seed: int = DEFAULT_SEED,
+    lost_pods: Collection[tuple[str, int]] = (),
+) -> tuple[NodeVerdict, ...]:
+    """Return every node as evaluated when `pod` (workload key, number) was last decided, highest total first.
+    The prediction is replayed. Empty if the prediction decides nothing about the pod (it is kept, or
+    unknown).
+    """
+    evaluations: list[tuple[NodeVerdict, ...]] = []
+
+    def record_evaluation(workload: str, number: int, scheduler: SpecScheduler) -> None:
+        if (workload, number) == pod:
+            evaluations.append(_build_node_verdicts(scheduler))
+
+    run_prediction(cluster, existing_pods, workloads, record_evaluation, seed=seed, lost_pods=lost_pods)
+    return evaluations[-1] if evaluations else ()
+
+
+def run_prediction(
+    cluster: Cluster,
+    existing_pods: Sequence[ExistingPod],
+    workloads: Sequence[Workload],
+    observer: Observer,
+    *,
+    seed: int = DEFAULT_SEED,
+    lost_pods: Collection[tuple[str, int]] = (),
+) -> None:
+    """Run a prediction again. The observer is called for every pod just before its decision."""
+    PodPredictor(cluster, existing_pods, workloads, seed, lost_pods, (), observer).run()
+
+
+def evaluate_nodes(
+    cluster: Cluster, existing_pods: Iterable[ExistingPod], spec: PodSpec, number: int = 0, volumes: Pairs = ()
+) -> tuple[NodeVerdict, ...]:
+    """Return every node for one more pod of a spec, highest total first. `volumes` are those of the pod."""
+    pod = ExistingPod("", number, "", spec, volumes=volumes)
+    session = SchedulingSession(cluster, existing_pods, DEFAULT_SEED, lost_pods=(pod,))
+    return _build_node_verdicts(session.create_scheduler(spec, number))
+
+
+def _build_node_verdicts(scheduler: SpecScheduler) -> tuple[NodeVerdict, ...]:
+    """Return every node as evaluated by the scheduler, highest total first."""
+    points = scheduler.score_nodes()
+    verdicts = []
+    for at, node in enumerate(scheduler.cache.nodes):
+        by_rule = points.get(at)
+        total = None if by_rule is None else sum(by_rule.values())
+        rejections = tuple(scheduler.list_rejections(at))
+        taint = taints.find_untolerated_taint(scheduler.group.spec, node)
+        if taint is None:
+            hints = {}
+        else:
+            hints = {
+                rejection.rule: taints.format_taint(taint) for rejection in rejections if rejection.rule == "taints"
+            }
+        verdicts.append(NodeVerdict(node.name, rejections, by_rule or {}, total, hints))
+    return tuple(sorted(verdicts, key=lambda v: (v.total is None, -(v.total or 0), v.node)))

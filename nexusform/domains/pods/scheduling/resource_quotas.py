@@ -1,0 +1,127 @@
+"""ResourceQuotas: admission of new pods of a namespace. A pod rejected by a quota does not exist, so it is
+not Pending either: its controller retries. Source: kubernetes pkg/quota/v1/evaluator/core/pods.go and
+plugin/pkg/admission/resourcequota (texts of the reasons).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.domains.pods.scheduling.workloads import PodSpec, Quota, QuotaScope
+from nexusform.kubernetes.matching import EXISTS, IN, NOT_IN
+
+_REQUESTS: Final = "requests."
+_LIMITS: Final = "limits."
+_PODS: Final = ("pods", "count/pods")
+_PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
+
+
+class QuotaUsage:
+    """Resources used by pods under the quotas of a cluster."""
+
+    def __init__(self, quotas: Iterable[Quota]) -> None:
+        self._usages = [_UsedQuota(quota, {}) for quota in quotas]
+
+    def add(self, pod: PodSpec) -> None:
+        """Add an existing pod."""
+        self._count(pod, 1)
+
+    def remove(self, pod: PodSpec) -> None:
+        """Remove a pod added before."""
+        self._count(pod, -1)
+
+    def _count(self, pod: PodSpec, sign: int) -> None:
+        """Add a pod (sign 1) to the used amounts of its quotas, or subtract it (sign -1)."""
+        for usage in self._usages:
+            if _is_pod_in_quota(usage.quota, pod):
+                for name, amount in _compute_pod_amounts(usage.quota, pod).items():
+                    usage.used_amounts[name] = usage.used_amounts.get(name, 0) + sign * amount
+
+    def try_add(self, pod: PodSpec) -> str:
+        """Add one more pod, or return why it is not created; "" if it is."""
+        reason = self.find_rejection(pod)
+        if not reason:
+            self.add(pod)
+        return reason
+
+    def find_rejection(self, pod: PodSpec) -> str:
+        """Return why one more pod would not be created, "" if it would."""
+        for usage in self._usages:
+            if _is_pod_in_quota(usage.quota, pod):
+                reason = _find_quota_rejection(usage, pod)
+                if reason:
+                    return reason
+        return ""
+
+
+class _UsedQuota(Struct, frozen=True):
+    quota: Quota
+    used_amounts: dict[str, int]
+
+
+def _find_quota_rejection(usage: _UsedQuota, pod: PodSpec) -> str:
+    """Return why a quota rejects a pod, in the words of Kubernetes; "" if it does not."""
+    quota, used_amounts = usage.quota, usage.used_amounts
+    limits = dict(quota.hard)
+    unspecified_names = [
+        name for name in limits if (_REQUESTS + name if name in _PLAIN else name) in pod.quota_figures.unspecified
+    ]
+    if unspecified_names:
+        return f"failed quota: {quota.name}: must specify {', '.join(unspecified_names)} for every container"
+    pod_amounts = _compute_pod_amounts(quota, pod)
+    new_amounts = {name: used_amounts.get(name, 0) + amount for name, amount in pod_amounts.items()}
+    exceeded_names = [name for name, amount in pod_amounts.items() if amount and new_amounts[name] > limits[name]]
+    if not exceeded_names:
+        return ""
+    figures = [_format_amounts(exceeded_names, amounts) for amounts in (pod_amounts, used_amounts, limits)]
+    return "exceeded quota: {}, requested: {}, used: {}, limited: {}".format(quota.name, *figures)
+
+
+def _format_amounts(names: Iterable[str], amounts: Mapping[str, int]) -> str:
+    return ",".join(f"{name}={_format_amount(name, amounts.get(name, 0))}" for name in names)
+
+
+def _format_amount(name: str, amount: int) -> str:
+    """Format an amount as Kubernetes does: CPU, counted in milli, in whole units where possible."""
+    if not name.endswith("cpu") or amount % 1000 == 0:
+        return str(amount // 1000 if name.endswith("cpu") else amount)
+    return f"{amount}m"
+
+
+def _compute_pod_amounts(quota: Quota, pod: PodSpec) -> dict[str, int]:
+    amounts = dict.fromkeys(_PODS, 1)
+    requests = (("cpu", pod.requests.cpu), ("memory", pod.requests.memory), *pod.requests.other_resources)
+    for name, amount in requests:
+        amounts[_REQUESTS + name] = amount
+        amounts[name] = amount
+    amounts |= {_LIMITS + name: amount for name, amount in pod.quota_figures.limits}
+    return {name: amounts.get(name, 0) for name, _ in quota.hard}
+
+
+def _is_pod_in_quota(quota: Quota, pod: PodSpec) -> bool:
+    """Return whether a quota counts a pod: it matches the namespace and all scopes."""
+    return quota.namespace == pod.namespace and all(_is_in_quota_scope(scope, pod) for scope in quota.scopes)
+
+
+def _is_in_quota_scope(scope: QuotaScope, pod: PodSpec) -> bool:
+    best_effort = not (pod.requests.cpu or pod.requests.memory or pod.quota_figures.limits)
+    match scope.name:
+        case "BestEffort":
+            return best_effort
+        case "NotBestEffort":
+            return not best_effort
+        case "Terminating":
+            return pod.quota_figures.has_deadline
+        case "NotTerminating":
+            return not pod.quota_figures.has_deadline
+        case "CrossNamespacePodAffinity":
+            terms = pod.affinity + pod.anti_affinity + pod.preferred_affinity + pod.preferred_anti_affinity
+            return any(term.namespace_selector is not None or term.namespaces != (pod.namespace,) for term in terms)
+        case _:
+            priority_class = pod.quota_figures.priority_class
+            if scope.operator in (IN, NOT_IN):
+                return (priority_class in scope.values) == (scope.operator == IN)
+            return bool(priority_class) == (scope.operator == EXISTS)

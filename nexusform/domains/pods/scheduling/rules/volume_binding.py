@@ -1,0 +1,95 @@
+"""VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits and DynamicResources: nodes with access to the
+volumes and devices of a pod.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
+from nexusform.domains.pods.scheduling.topology_counts import TopologyCounts
+from nexusform.domains.pods.scheduling.workloads import REGION, ZONE, Node, PodSpec, VolumeNeed
+from nexusform.kubernetes.matching import Requirement
+
+CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
+NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
+NO_STORAGE: Final = "node(s) did not have enough free storage"
+TOO_MANY: Final = "node(s) exceed max volume count"
+NO_DEVICES: Final = "cannot allocate all claims"
+UNAVAILABLE_CLAIM: Final = "resourceclaim not available on the node"
+_DEVICE_REASONS: Final = (NO_DEVICES, UNAVAILABLE_CLAIM)
+_OTHER_RULES: Final = (TOO_MANY, *_DEVICE_REASONS)
+OTHER_ZONE: Final = "node(s) had no available volume zone"
+UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
+IN_USE: Final = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+# Zone and region labels of volumes and nodes, each with its current name.
+ZONE_LABELS: Final = {
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+    ZONE: ZONE,
+    REGION: REGION,
+}
+
+
+def reject_pod(pod: PodSpec) -> str | None:
+    """Return a reason if a claim is missing, or unbound though it should be bound: no node is checked."""
+    reasons = [*pod.missing_objects]
+    reasons += [volume.error or UNBOUND for volume in pod.volumes if volume.is_bound and volume.terms == ()]
+    return min(reasons, key=_rank_volume_reason, default=None)
+
+
+def _rank_volume_reason(reason: str) -> int:
+    """Return the position of a volume check in the scheduler."""
+    if reason.startswith("persistentvolumeclaim "):
+        return 0 if reason.endswith(" not found") else 1
+    return 2 if reason == UNBOUND else 3
+
+
+def reject(pod: PodSpec, node: Node) -> str | None:
+    """Return the reasons if a volume is unreachable from the node or cannot be provisioned."""
+    reasons: dict[str, None] = {}
+    for volume in pod.volumes:
+        if volume.reason not in _OTHER_RULES and not _is_reachable(volume, node):
+            reasons[volume.reason or (CONFLICT if volume.is_bound else NO_VOLUME)] = None
+    return ", ".join(sorted(reasons)) or None
+
+
+def reject_volume_count(pod: PodSpec, node: Node) -> str | None:
+    """Return a reason if the node has no capacity for the volumes of a CSI driver."""
+    limits = (volume for volume in pod.volumes if volume.reason == TOO_MANY)
+    return None if all(_is_reachable(volume, node) for volume in limits) else TOO_MANY
+
+
+def reject_devices(pod: PodSpec, node: Node) -> str | None:
+    """Return a reason if the node has no devices for the claims of the pod."""
+    for volume in pod.volumes:
+        if volume.reason in _DEVICE_REASONS and not _is_reachable(volume, node):
+            return volume.reason
+    return None
+
+
+def _is_reachable(volume: VolumeNeed, node: Node) -> bool:
+    return volume.terms is None or any(is_term_satisfied(term, node) for term in volume.terms)
+
+
+def reject_zone(pod: PodSpec, node: Node) -> str | None:
+    """Return a reason if a volume's labels name another zone than the node's labels."""
+    if not any(label in node.labels for label in ZONE_LABELS):
+        return None
+    for volume in pod.volumes:
+        if not all(_is_in_zone(zone, node) for zone in volume.zones):
+            return OTHER_ZONE
+    return None
+
+
+def _is_in_zone(zone: Requirement, node: Node) -> bool:
+    value = node.labels.get(zone.key, node.labels.get(ZONE_LABELS[zone.key]))
+    return value in zone.values
+
+
+def reject_used_claim(counts: TopologyCounts, _: int) -> str | None:
+    """Return a reason if another pod uses a ReadWriteOncePod claim of the pod."""
+    spec = counts.group.spec
+    return IN_USE if counts.cache.has_claim_conflict(spec) else None

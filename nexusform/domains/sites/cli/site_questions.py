@@ -1,0 +1,99 @@
+"""`nexusform sites replay` and `simulate failure -site=*`: questions to all sites on an engine."""
+
+from __future__ import annotations
+
+import os
+
+import click
+from msgspec import Struct
+
+from nexusform.cli.arguments import declare_flag_group, declare_text
+from nexusform.cli.commands import define_command
+from nexusform.cli.interrupts import handle_interrupts
+from nexusform.cli.report_output import Answer, AnswerFlags, AnswerFormFlags, write_answer
+from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.domains.sites.cli.site_flags import EngineFlags, SelectionFlags, SourceFlags
+from nexusform.domains.sites.engines.engine_choice import PROCESSES
+from nexusform.domains.sites.rendering.question_report import (
+    build_question_document,
+    build_question_report,
+    select_failed_results,
+)
+from nexusform.domains.sites.types.fleet_definition import FILE_NAME
+from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestion
+from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet, select_sites
+from nexusform.domains.sites.workflow.fleet_questions import run_fleet_question
+from nexusform.domains.whatif.cli.simulate import FailureArguments
+
+
+class QuestionTargetFlags(Struct, frozen=True, kw_only=True):
+    """Flags for sites, sources and engine of a question."""
+
+    selection: SelectionFlags = declare_flag_group(SelectionFlags)
+    sources: SourceFlags = declare_flag_group(SourceFlags)
+    engine: EngineFlags = declare_flag_group(EngineFlags)
+
+
+class ReplayArguments(Struct, frozen=True, kw_only=True):
+    """Arguments of `sites replay`."""
+
+    source: str = declare_text(
+        "Read DIR (SITE is replaced by the site name) or azure", metavar="DIR|azure", flag="from"
+    )
+    targets: QuestionTargetFlags = declare_flag_group(QuestionTargetFlags)
+    answer: AnswerFormFlags = declare_flag_group(AnswerFormFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
+
+
+def simulate_failure(arguments: FailureArguments) -> int:
+    """Simulate the loss of each rack of the matching sites, one at a time; return the exit code."""
+    question = arguments.question
+    if question.answer.plan or question.state or question.variables:
+        raise click.UsageError("-plan, -state and variables need one site, not -site=*.")
+    targets = QuestionTargetFlags(
+        selection=SelectionFlags(site=(arguments.site,), wave=""),
+        sources=SourceFlags(allow_source=arguments.allow_source),
+        engine=EngineFlags(engine=arguments.engine or PROCESSES, workers=arguments.workers),
+    )
+    return _run_question_on_sites(SiteQuestion(QuestionKind.FAILURE), targets, question.answer, question.view)
+
+
+@define_command("replay", ReplayArguments)
+def replay(arguments: ReplayArguments) -> int:
+    """Re-place the VMs of every site and count those that the placement rule explains.
+
+    The observed placement comes from an export or Azure. States are read, not written. Exit code 1
+    if a site fails.
+    """
+    if not arguments.source:
+        raise click.UsageError("No source given. Write -from=DIR; SITE in DIR is replaced by the site name.")
+    is_directory = arguments.source != "azure"
+    source = os.path.abspath(arguments.source) if is_directory else arguments.source  # noqa: PTH100
+    return _run_question_on_sites(
+        SiteQuestion(QuestionKind.REPLAY, source=source), arguments.targets, arguments.answer, arguments.view
+    )
+
+
+def _run_question_on_sites(
+    question: SiteQuestion, targets: QuestionTargetFlags, flags: AnswerFlags | AnswerFormFlags, view: ViewFlags
+) -> int:
+    """Run a question on all sites and print the answer."""
+    screen = view.create_screen()
+    if not targets.engine.check_usable(screen):
+        return 1
+    opened = open_fleet(create_context(), FleetOptions(allowed_sources=targets.sources.allow_source))
+    screen.print_diagnostics(opened.diagnostics, opened.sources, is_aside=True)
+    if opened.definition is None:
+        return 1
+    names, problems = select_sites(opened.definition, targets.selection.site, targets.selection.wave)
+    screen.print_diagnostics(problems, {}, is_aside=True)
+    if problems:
+        return 1
+    with targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
+        if engine is None:
+            return 1
+        results = run_fleet_question(opened, names, engine, question, interrupts.is_stopping)
+    report = build_question_report(question.kind, results)
+    document = build_question_document(question.kind, results)
+    code = write_answer(Answer(question.kind.value, FILE_NAME, report, document), flags, screen)
+    return 1 if select_failed_results(results) else code

@@ -1,0 +1,71 @@
+"""Worker process: reads tasks from stdin and writes results to stdout until stdin ends. All other output is
+sent to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+from typing import IO, Final
+
+import click
+
+from nexusform.domains.sites.engine_interface import build_lost_result
+from nexusform.domains.sites.types.site_tasks import SiteResult, Task, decode_task, encode_message
+from nexusform.domains.sites.workflow.site_worker import SiteWorker
+from nexusform.files.run_log import start_log
+
+LENGTH: Final = struct.Struct("<I")  # before each message
+
+
+def send_message(stream: IO[bytes], message: bytes) -> None:
+    """Send one message."""
+    stream.write(LENGTH.pack(len(message)) + message)
+    stream.flush()
+
+
+def receive_message(stream: IO[bytes]) -> bytes | None:
+    """Receive one message, None at the end."""
+    head = stream.read(LENGTH.size)
+    if head is None or len(head) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(head)
+    body = stream.read(length)
+    return body if body is not None and len(body) == length else None
+
+
+def run_task_safely(worker: SiteWorker, task: Task) -> SiteResult:
+    """Run a task; convert an exception to the result of its site."""
+    try:
+        return worker.run_task(task)
+    except Exception as bug:  # noqa: BLE001 - one site's bug must not stop the others
+        from traceback import format_exception
+
+        if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
+            click.echo("".join(format_exception(bug)), err=True)
+        cause = "memory was exhausted" if isinstance(bug, MemoryError) else f"{type(bug).__name__}: {bug}"
+        return build_lost_result(
+            task, f"nexusform failed on this site because of a bug ({cause}). Use NF_LOG=debug for details."
+        )
+
+
+def main() -> None:
+    """Run tasks until stdin ends."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the parent process decides on the end
+    tasks = os.fdopen(os.dup(0), "rb")
+    results = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    start_log(os.environ)  # the parent process reported errors in NF_LOG
+    worker = SiteWorker()
+    try:
+        while (message := receive_message(tasks)) is not None:
+            send_message(results, encode_message(run_task_safely(worker, decode_task(message))))
+    except BrokenPipeError:
+        os._exit(1)  # the parent process was killed; nothing may be flushed to it
+
+
+if __name__ == "__main__":
+    main()

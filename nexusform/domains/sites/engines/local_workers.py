@@ -1,0 +1,171 @@
+"""Worker processes of this machine, started once for many sites."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import IO, Final
+
+from msgspec import Struct, field
+
+from nexusform.domains.sites.engine_interface import EngineError, OnResult, build_lost_result
+from nexusform.domains.sites.engines.local_worker import receive_message, send_message
+from nexusform.domains.sites.types.site_tasks import Task, TaskKind, decode_result, encode_message
+
+_MODULE: Final = "nexusform.domains.sites.engines.local_worker"
+_ATTEMPTS: Final = 3
+_POLL_SECONDS: Final = 0.2  # seconds between checks for further starts
+
+
+class _WorkerProcess(Struct):
+    """Worker process and its current task."""
+
+    process: subprocess.Popen[bytes]
+    tasks: IO[bytes]
+    results: IO[bytes]
+    task: Task | None = None
+
+
+class _Batch(Struct):
+    """Tasks of one call of `run_tasks`."""
+
+    on_result: OnResult
+    pending: deque[Task]
+    assigned: dict[int, deque[Task]] = field(default_factory=dict)
+    attempts: dict[tuple[str, int], int] = field(default_factory=dict)
+
+
+class LocalWorkers:
+    """Engine of worker processes, one per core by default."""
+
+    def __init__(self, count: int = 0) -> None:
+        self._count = count or len(os.sched_getaffinity(0))
+        self._processes: list[_WorkerProcess] = []
+        self._homes: dict[str, int] = {}  # worker with the lock, by site
+
+    @property
+    def parallelism(self) -> int:
+        """Number of worker processes."""
+        return self._count
+
+    def run_tasks(
+        self,
+        tasks: Sequence[Task],
+        on_result: OnResult,
+        *,
+        max_running: Callable[[], int],
+        is_stopping: Callable[[], bool],
+    ) -> list[Task]:
+        """Run tasks as described by Engine."""
+        batch = _Batch(on_result, deque())
+        for task in tasks:
+            home = self._homes.get(task.site) if task.kind in (TaskKind.APPLY, TaskKind.RELEASE) else None
+            queue = batch.pending if home is None else batch.assigned.setdefault(home, deque())
+            queue.append(task)
+        while True:
+            self._start_tasks(batch, max_running, is_stopping)
+            busy_numbers = [number for number, worker in enumerate(self._processes) if worker.task is not None]
+            has_pending = bool(batch.pending) or any(batch.assigned.values())
+            if not busy_numbers and (not has_pending or is_stopping()):
+                return [*batch.pending, *(task for queue in batch.assigned.values() for task in queue)]
+            # Receive the available results, or wait a moment for one.
+            with selectors.DefaultSelector() as selector:
+                for number in busy_numbers:
+                    selector.register(self._processes[number].results, selectors.EVENT_READ, number)
+                ready = [key.data for key, _ in selector.select(_POLL_SECONDS)]
+            for number in ready:
+                self._receive_result(number, batch)
+
+    def close(self) -> None:
+        """Close the processes; each ends at the end of its input."""
+        for worker in self._processes:
+            self._close_worker(worker)
+        self._processes = []
+        self._homes = {}
+
+    # --- internals -----------------------------------------------------------------------------
+
+    def _start_tasks(self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]) -> None:
+        """Start tasks on idle workers within the limit."""
+        required = min(self._count, len(batch.pending))
+        while len(self._processes) < max(required, min(1, len(batch.pending) + len(batch.assigned))):
+            self._processes.append(_start_process())
+        for number, worker in enumerate(self._processes):
+            running_count = sum(running_worker.task is not None for running_worker in self._processes)
+            if is_stopping() or running_count >= max_running():
+                return
+            queue = batch.assigned.get(number) or batch.pending
+            if worker.task is None and queue:
+                self._send_task(number, queue.popleft(), batch)
+
+    def _send_task(self, number: int, task: Task, batch: _Batch) -> None:
+        """Send a task to a worker."""
+        worker = self._processes[number]
+        worker.task = task
+        batch.attempts[task.identity] = batch.attempts.get(task.identity, 0) + 1
+        try:
+            send_message(worker.tasks, encode_message(task))
+        except OSError:
+            self._replace_worker(number, batch)
+
+    def _receive_result(self, number: int, batch: _Batch) -> None:
+        """Receive the result of a worker, or replace a crashed one."""
+        worker = self._processes[number]
+        message = receive_message(worker.results)
+        if message is None or worker.task is None:
+            self._replace_worker(number, batch)
+            return
+        task, worker.task = worker.task, None
+        result = decode_result(message)
+        if result.is_locked and task.kind is TaskKind.PREPARE:
+            self._homes[task.site] = number
+        else:
+            self._homes.pop(task.site, None)
+        batch.on_result(task, result)
+
+    def _replace_worker(self, number: int, batch: _Batch) -> None:
+        """Replace a crashed worker and retry its task; report a failure after the last attempt."""
+        crashed = self._processes[number]
+        self._close_worker(crashed)
+        self._processes[number] = _start_process()
+        self._homes = {site: home for site, home in self._homes.items() if home != number}
+        batch.pending.extend(batch.assigned.pop(number, ()))  # its locks are released
+        if crashed.task is None:
+            return
+        if batch.attempts[crashed.task.identity] < _ATTEMPTS:
+            batch.pending.append(crashed.task)
+            return
+        batch.on_result(crashed.task, build_lost_result(crashed.task, _describe_exit(crashed.process)))
+
+    def _close_worker(self, worker: _WorkerProcess) -> None:
+        for stream in (worker.tasks, worker.results):
+            try:
+                stream.close()
+            except OSError:
+                continue  # the other end is closed
+        worker.process.wait()
+
+
+def _start_process() -> _WorkerProcess:
+    """Start a worker process. -P: modules in the directory are not imported."""
+    try:
+        process = subprocess.Popen(  # noqa: S603 - this very Python and a module of ours
+            [sys.executable, "-P", "-m", _MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+    except OSError as problem:
+        raise EngineError(f"No worker process can be started: {problem.strerror}.") from None
+    assert process.stdin is not None, "a pipe"
+    assert process.stdout is not None, "a pipe"
+    return _WorkerProcess(process, process.stdin, process.stdout)
+
+
+def _describe_exit(process: subprocess.Popen[bytes]) -> str:
+    """Describe the exit of a process."""
+    code = process.returncode
+    exit_text = f"was ended by {signal.Signals(-code).name}" if code is not None and code < 0 else f"ended with {code}"
+    return f"The worker process of this site {exit_text} (also after retries)."

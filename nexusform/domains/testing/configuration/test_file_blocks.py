@@ -1,0 +1,335 @@
+"""Blocks of test files (`*.nftest.hcl`): run blocks with their inputs and expectations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+from nexusform.configuration.declarations.configuration import AnyBody, Condition, ProviderBlock
+from nexusform.configuration.module_blocks import decode_provider, is_local_source
+from nexusform.configuration.refactoring_blocks import build_address_pattern
+from nexusform.configuration.static_arguments import (
+    check_name,
+    describe_duplicate,
+    evaluate_flag,
+    evaluate_text,
+    find_single_block,
+    get_bare_keyword,
+    list_expressions,
+    parse_reference,
+    parse_references,
+)
+from nexusform.configuration.value_blocks import decode_conditions
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
+from nexusform.language.body_decoding import BodyContent, BodySchema, decode_attributes, decode_body
+from nexusform.language.syntax.syntax_nodes import Attribute, Block, Expression, ObjectCons, StringLiteral, Traversal
+from nexusform.resources.address import AddressPattern
+
+_OVERRIDES = {"override_resource": (), "override_data": (), "override_module": ()}
+FILE_SCHEMA = BodySchema(
+    blocks={
+        "variables": (),
+        "provider": ("name",),
+        "mock_provider": ("name",),
+        "run": ("name",),
+        "test": (),
+        **_OVERRIDES,
+    }
+)
+RUN_SCHEMA = BodySchema(
+    attributes={"command": False, "expect_failures": False, "providers": False, "state_key": False},
+    blocks={"variables": (), "plan_options": (), "module": (), "assert": (), **_OVERRIDES},
+)
+_OPTIONS_SCHEMA = BodySchema(attributes=dict.fromkeys(("mode", "refresh", "replace", "target"), False))
+_MODULE_SCHEMA = BodySchema(attributes={"source": True, "version": False})
+_OVERRIDE_SCHEMA = BodySchema(attributes={"target": True, "values": False, "outputs": False, "override_during": False})
+_MOCK_SCHEMA = BodySchema(
+    attributes={"alias": False, "override_during": False}, blocks={"mock_resource": ("type",), "mock_data": ("type",)}
+)
+_DEFAULTS_SCHEMA = BodySchema(attributes={"defaults": False, "override_during": False})
+
+_PHASES = ("apply", "plan")
+
+Expressions = Mapping[str, Expression]
+
+
+class Override(Struct, frozen=True):
+    """Values that replace those of one resource, data block or module; of a resource `during_plan`, or at apply."""
+
+    target: AddressPattern
+    values: Expression | None
+    span: Span
+    during_plan: bool = False
+
+
+class OverrideBlocks(Struct):
+    """Override blocks of a file or a run; later ones take precedence."""
+
+    resources: list[Override] = field(default_factory=list)
+    data: list[Override] = field(default_factory=list)
+    modules: list[Override] = field(default_factory=list)
+
+
+class Mock(Struct, frozen=True):
+    """Block mock_provider: defaults by resource type and by data source; `planned_types` are the resource types with
+    defaults in the plan.
+    """
+
+    key: str
+    resources: Expressions
+    data: Expressions
+    span: Span
+    planned_types: frozenset[str] = frozenset()
+
+
+class RunBlock(Struct, frozen=True):
+    """Run block. `mode` is "normal" or "refresh-only"; `source` the directory of another module to run, ""
+    for the tested one; `providers` maps a name to the configuration to use.
+    """
+
+    name: str
+    command: str
+    variables: Expressions
+    source: str
+    assertions: tuple[Condition, ...]
+    expected_failures: tuple[Traversal, ...]
+    overrides: OverrideBlocks
+    providers: Mapping[str, str]
+    span: Span
+    source_span: Span
+    mode: str = "normal"
+    refresh: bool = True
+    replace_addresses: tuple[str, ...] = ()
+    target_addresses: tuple[str, ...] = ()
+    state_key: str = ""
+
+    @property
+    def header(self) -> str:
+        """Header for diagnostics: `run "name"`."""
+        return f'run "{self.name}"'
+
+
+class TestFile(Struct, frozen=True):
+    """Test file."""
+
+    name: str
+    variables: Expressions
+    providers: Mapping[str, ProviderBlock]
+    mocks: Mapping[str, Mock]
+    overrides: OverrideBlocks
+    runs: tuple[RunBlock, ...]
+
+
+def decode_test_file(name: str, body: AnyBody) -> tuple[TestFile, list[Diagnostic]]:
+    """Decode a test file, and return it with its problems."""
+    problems: list[Diagnostic] = []
+    parts, new_problems = decode_body(body, FILE_SCHEMA)
+    problems.extend(new_problems)
+    providers: dict[str, ProviderBlock] = {}
+    mocks: dict[str, Mock] = {}
+    runs: dict[str, RunBlock] = {}
+    for block in parts.blocks:
+        if block.type == "provider":
+            provider = decode_provider(block, problems)
+            if provider is not None:
+                providers[provider.key] = provider
+        elif block.type == "mock_provider":
+            mock = _decode_mock(block, problems)
+            if mock is not None:
+                mocks[mock.key] = mock
+        elif block.type == "run":
+            _add_run(block, runs, problems)
+    variables = _decode_variables(parts, problems)
+    overrides = _decode_overrides(parts, problems)
+    return TestFile(
+        name=name, variables=variables, providers=providers, mocks=mocks, overrides=overrides, runs=tuple(runs.values())
+    ), problems
+
+
+def _add_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]) -> None:
+    """Add a run block, unless its name is used already."""
+    run = _decode_run(block, problems)
+    if run is None:
+        return
+    existing_run = runs.setdefault(run.name, run)
+    if existing_run is not run:
+        rule = "The names of run blocks must differ: later run blocks refer to them."
+        detail = describe_duplicate("A run block named", run.name, existing_run.span, rule)
+        problems.append(build_error("duplicate-run-block", detail, run.span))
+
+
+def _decode_variables(parts: BodyContent, problems: list[Diagnostic]) -> Expressions:
+    block = find_single_block(parts.blocks, "variables", problems)
+    if block is None:
+        return {}
+    attributes, new_problems = decode_attributes(block.body)
+    problems.extend(new_problems)
+    return {name: attribute.expression for name, attribute in attributes.items()}
+
+
+def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
+    """Decode a run block; None if its name is invalid."""
+    label = block.labels[0]
+    if not check_name(label, "invalid-run-block-name", problems):
+        return None
+    parts, new_problems = decode_body(block.body, RUN_SCHEMA)
+    problems.extend(new_problems)
+    arguments = parts.attributes
+    option_block = find_single_block(parts.blocks, "plan_options", problems)
+    if option_block is None:
+        options = {}
+    else:
+        inner_content, new_problems = decode_body(option_block.body, _OPTIONS_SCHEMA)
+        problems.extend(new_problems)
+        options = inner_content.attributes
+    source, source_span = _decode_module_source(parts, problems)
+    return RunBlock(
+        name=label.value,
+        command=_decode_keyword(arguments.get("command"), ("apply", "plan"), problems),
+        variables=_decode_variables(parts, problems),
+        source=source,
+        assertions=decode_conditions(parts.blocks, "assert", problems),
+        expected_failures=parse_references(arguments.get("expect_failures"), problems),
+        overrides=_decode_overrides(parts, problems),
+        providers=_decode_providers(arguments.get("providers"), problems),
+        span=block.header_span,
+        source_span=source_span or block.header_span,
+        mode=_decode_keyword(options.get("mode"), ("normal", "refresh-only"), problems),
+        refresh=evaluate_flag(options.get("refresh"), problems, default=True),
+        replace_addresses=_decode_addresses(options.get("replace"), problems),
+        target_addresses=_decode_addresses(options.get("target"), problems),
+        state_key=evaluate_text(arguments.get("state_key"), problems) or "",
+    )
+
+
+def _decode_keyword(attribute: Attribute | None, allowed: tuple[str, ...], problems: list[Diagnostic]) -> str:
+    """Return a keyword, by default the first allowed one."""
+    if attribute is None:
+        return allowed[0]
+    word = get_bare_keyword(attribute)
+    if word in allowed:
+        return word
+    choices_text = " or ".join(allowed)
+    detail = f'The "{attribute.name}" argument must be {choices_text}, without quotation marks.'
+    problems.append(
+        build_error(
+            "invalid-keyword", detail, attribute.expression.span, headline=f'Invalid "{attribute.name}" keyword'
+        )
+    )
+    return allowed[0]
+
+
+def _decode_addresses(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
+    if attribute is None:
+        return ()
+    addresses = []
+    for expression in list_expressions(attribute, problems):
+        pattern = _decode_pattern(expression, problems)
+        addresses.extend([str(pattern)] if pattern is not None else [])
+    return tuple(addresses)
+
+
+def _decode_pattern(expression: Expression, problems: list[Diagnostic]) -> AddressPattern | None:
+    traversal = parse_reference(expression, problems)
+    return build_address_pattern(traversal, problems) if traversal is not None else None
+
+
+def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tuple[str, Span | None]:
+    """Return the directory of the module tested in a run ("" = the tested configuration), and its span."""
+    block = find_single_block(parts.blocks, "module", problems)
+    if block is None:
+        return "", None
+    inner_content, new_problems = decode_body(block.body, _MODULE_SCHEMA)
+    problems.extend(new_problems)
+    attribute = inner_content.attributes.get("source")
+    text = evaluate_text(attribute, problems)
+    if attribute is None or text is None:
+        return "", None
+    span = attribute.expression.span
+    return (text if is_local_source(text, span, problems) else ""), span
+
+
+def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
+    """Return the file's provider for each provider of the configuration."""
+    if attribute is None:
+        return {}
+    expression = attribute.expression
+    providers: dict[str, str] = {}
+    if not isinstance(expression, ObjectCons):
+        detail = "A map of provider names is required: { simulated = simulated.other }."
+        problems.append(build_error("invalid-providers-argument", detail, expression.span))
+        return {}
+    for key, value in expression.items:
+        name = key.expression.value if isinstance(key.expression, StringLiteral) else _format_dotted(key.expression)
+        used_reference = parse_reference(value, problems)
+        if used_reference is not None and name:
+            providers[name] = _format_dotted(used_reference)
+    return providers
+
+
+def _format_dotted(expression: Expression) -> str:
+    if not isinstance(expression, Traversal):
+        return ""
+    return ".".join([expression.root.name, *(str(getattr(step, "name", "")) for step in expression.steps)])
+
+
+def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
+    label = block.labels[0]
+    if not check_name(label, "invalid-provider-configuration-name", problems):
+        return None
+    parts, new_problems = decode_body(block.body, _MOCK_SCHEMA)
+    problems.extend(new_problems)
+    alias = evaluate_text(parts.attributes.get("alias"), problems) or ""
+    phase = _decode_keyword(parts.attributes.get("override_during"), _PHASES, problems)
+    planned_types: set[str] = set()
+    defaults: dict[str, dict[str, Expression]] = {"mock_resource": {}, "mock_data": {}}
+    for inner in parts.blocks:
+        inner_content, new_problems = decode_body(inner.body, _DEFAULTS_SCHEMA)
+        problems.extend(new_problems)
+        inner_phase = inner_content.attributes.get("override_during")
+        is_planned = (_decode_keyword(inner_phase, _PHASES, problems) if inner_phase else phase) == "plan"
+        if is_planned and inner.type == "mock_resource":
+            planned_types.add(inner.labels[0].value)
+        if "defaults" in inner_content.attributes:
+            defaults[inner.type][inner.labels[0].value] = inner_content.attributes["defaults"].expression
+    key = f"{label.value}.{alias}" if alias else label.value
+    return Mock(key, defaults["mock_resource"], defaults["mock_data"], block.header_span, frozenset(planned_types))
+
+
+def _decode_overrides(parts: BodyContent, problems: list[Diagnostic]) -> OverrideBlocks:
+    """Return the overrides of a block by kind of target."""
+    overrides = OverrideBlocks()
+    rows = {
+        "override_resource": overrides.resources,
+        "override_data": overrides.data,
+        "override_module": overrides.modules,
+    }
+    for block in parts.blocks:
+        if block.type in rows:
+            override = _decode_override(block, problems)
+            rows[block.type].extend([override] if override is not None else [])
+    return overrides
+
+
+def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | None:
+    """Decode one override; None if its target is invalid."""
+    parts, new_problems = decode_body(block.body, _OVERRIDE_SCHEMA)
+    problems.extend(new_problems)
+    arguments = parts.attributes
+    target = _decode_pattern(arguments["target"].expression, problems) if "target" in arguments else None
+    if target is None:
+        return None
+    expected_mode = {"override_resource": "managed", "override_data": "data", "override_module": None}[block.type]
+    if target.mode != expected_mode:
+        kind_text = {"managed": "a resource", "data": "a data block", None: "a module"}[expected_mode]
+        detail = f"The target of {block.type} must be {kind_text}."
+        problems.append(build_error("invalid-override-target", detail, arguments["target"].expression.span))
+        return None
+    name, other = ("outputs", "values") if expected_mode is None else ("values", "outputs")
+    if other in arguments:
+        detail = f'An argument named "{other}" is not expected here. Did you mean "{name}"?'
+        problems.append(build_error("unsupported-argument", detail, arguments[other].name_span))
+    during_plan = _decode_keyword(arguments.get("override_during"), _PHASES, problems) == "plan"
+    values = arguments[name].expression if name in arguments else None
+    return Override(target, values, block.header_span, during_plan)

@@ -1,0 +1,209 @@
+"""Execution of test files: every run block in order, on states in memory, followed by the teardown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.loader import list_automatic_variable_files, load_configuration
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
+from nexusform.domains.testing.configuration.test_file_blocks import RunBlock, TestFile
+from nexusform.domains.testing.workflow.test_files import DEFAULT_DIRECTORY, find_test_files, read_test_file
+from nexusform.domains.testing.workflow.test_runs import RunError, RunExecutor
+from nexusform.interfaces.plugins import Clock
+from nexusform.plans.plan import Plan
+from nexusform.resource_types.registry import build_registries
+from nexusform.state.objects import State
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.system_io import SystemClock
+
+
+class TestStatus(StrEnum):
+    """Status of a run or a file, from best to worst."""
+
+    SKIP = "skip"
+    PASS = "pass"  # noqa: S105 - a verdict
+    FAIL = "fail"
+    ERROR = "error"
+
+
+_RANK = tuple(TestStatus)
+
+
+class RunResult(Struct):
+    """Result of one run block. `plan` is its plan, `state` the state after an apply."""
+
+    name: str
+    status: TestStatus = TestStatus.SKIP
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    seconds: float | None = None
+    plan: Plan | None = None
+    state: State | None = None
+
+
+class FileResult(Struct):
+    """Result of one test file; `diagnostics` are those outside of runs: of parsing and teardown."""
+
+    name: str
+    runs: list[RunResult] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    sources: dict[str, SourceFile] = field(default_factory=dict)
+
+    @property
+    def status(self) -> TestStatus:
+        """Worst status of its runs."""
+        file_statuses = [TestStatus.ERROR] if has_errors(self.diagnostics) else []
+        return max([*file_statuses, *(run.status for run in self.runs)], key=_RANK.index, default=TestStatus.PASS)
+
+
+class TestOptions(Struct, frozen=True):
+    """Selection of test files: `files` (all if empty), here and below `directory`."""
+
+    __test__ = False  # not a case for test collectors
+
+    files: tuple[str, ...] = ()
+    directory: str = DEFAULT_DIRECTORY
+
+
+class Tests(Struct):
+    """Test files of a configuration; empty if there are errors."""
+
+    __test__ = False
+
+    files: list[TestFile] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    sources: dict[str, SourceFile] = field(default_factory=dict)
+    configuration: Configuration | None = None
+
+
+def find_tests(location: CommandContext, options: TestOptions) -> Tests:
+    """Load the configuration and its test files."""
+    configuration, problems = load_project_configuration(location)
+    tests = Tests(diagnostics=problems, configuration=configuration)
+    if configuration is not None:
+        tests.sources.update(configuration.files)
+    paths = find_test_files(location, options.directory, options.files, tests.diagnostics)
+    for path in paths:
+        file, new_problems = read_test_file(path, location, tests.sources)
+        tests.diagnostics += new_problems
+        if file is not None:
+            tests.files.append(file)
+    return tests
+
+
+class ProgressListener(Protocol):
+    """Listener for the progress of tests."""
+
+    def report_file_start(self, file: str) -> None:
+        """Report the start of a file."""
+
+    def report_run_start(self, file: str, run: str) -> None:
+        """Report the start of a run; skipped runs have none."""
+
+    def report_run_end(self, file: FileResult, run: RunResult) -> None:
+        """Report the end of a run, or a skipped run."""
+
+    def report_file_teardown(self, file: str) -> None:
+        """Report the start of a file's teardown."""
+
+    def report_run_teardown(self, file: str, run: str) -> None:
+        """Report the teardown of the state last changed by this run."""
+
+
+def run_tests(
+    location: CommandContext, tests: Tests, options: TestOptions, listener: ProgressListener, clock: Clock | None = None
+) -> Iterator[FileResult]:
+    """Run the files in order, and yield each result when it is complete."""
+    assert tests.configuration is not None
+    for file in tests.files:
+        yield _FileRunner(location, tests, options, file, clock or SystemClock()).run(listener)
+
+
+class _FileRunner:
+    def __init__(
+        self, location: CommandContext, tests: Tests, options: TestOptions, file: TestFile, clock: Clock
+    ) -> None:
+        assert tests.configuration is not None
+        self._place = location
+        self._file = file
+        self._clock = clock
+        self.result = FileResult(file.name, sources=dict(tests.sources))
+        test_directory = str(Path(location.directory, options.directory))
+        file_options = [("var-file", path) for path in list_automatic_variable_files(test_directory)]
+        self._executor = RunExecutor(
+            location,
+            file,
+            tests.configuration,
+            var_options=(*file_options, *location.variables),
+            sources=self.result.sources,
+            clock=clock,
+        )
+        self._modules: dict[str, Configuration] = {"": tests.configuration}
+
+    def run(self, listener: ProgressListener) -> FileResult:
+        """Run all blocks, then destroy their resources."""
+        name = self.result.name
+        listener.report_file_start(name)
+        has_error = False
+        for block in self._file.runs:
+            result = RunResult(block.name)
+            self.result.runs.append(result)
+            if not has_error:
+                listener.report_run_start(name, block.name)
+                self._run_block(block, result)
+                has_error = result.status is TestStatus.ERROR
+            listener.report_run_end(self.result, result)
+        listener.report_file_teardown(name)
+        self.result.diagnostics += self._executor.destroy_resources(lambda run: listener.report_run_teardown(name, run))
+        return self.result
+
+    def _run_block(self, block: RunBlock, result: RunResult) -> None:
+        """Run one block and record its result."""
+        start_time = self._clock.read_time()
+        configuration = self._load_configuration(block, result.diagnostics)
+        if configuration is None:
+            result.status = TestStatus.ERROR
+        else:
+            try:
+                outcome = self._executor.run(block, configuration)
+            except RunError as failed:
+                result.diagnostics += failed.diagnostics
+                result.plan = failed.plan
+                result.status = TestStatus.ERROR
+            else:
+                result.diagnostics += outcome.diagnostics
+                result.plan, result.state = outcome.plan, outcome.state
+                if not has_errors(outcome.diagnostics):
+                    result.status = TestStatus.PASS
+                else:
+                    result.status = TestStatus.FAIL if outcome.has_failed else TestStatus.ERROR
+        result.seconds = (self._clock.read_time() - start_time).total_seconds()
+
+    def _load_configuration(self, block: RunBlock, problems: list[Diagnostic]) -> Configuration | None:
+        """Return the configuration of the run: the tested one, or that of its module block."""
+        cached = self._modules.get(block.source)
+        if cached is not None:
+            return cached
+        directory = os.path.normpath(Path(self._place.directory, block.source))
+        types = build_registries()
+        configuration, new_problems = load_configuration(
+            directory,
+            cache_directory=None,
+            managed=types.schemas["managed"],
+            data=types.schemas["data"],
+            confinement=self._place.confinement,
+        )
+        problems += new_problems
+        if configuration is None or has_errors(new_problems):
+            detail = f'The module in "{directory}" cannot be run.'
+            problems.append(build_error("run-block-module-error", detail, block.source_span, block=block.header))
+            return None
+        self.result.sources.update(configuration.files)
+        self._modules[block.source] = configuration
+        return configuration

@@ -1,0 +1,416 @@
+"""Runs of one test file: inputs, plan and apply, assertions, and teardown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.advice.registry import RULE_IDS
+from nexusform.applying.events import StepEvent, StepOutcome
+from nexusform.backends.memory import MemoryBackend
+from nexusform.configuration.declarations.configuration import Condition, Configuration
+from nexusform.configuration.loader import check_constant_variables, read_root_variables
+from nexusform.configuration.reference_checks import check_expression
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Severity,
+    SourceFile,
+    build_error,
+    build_warning,
+    has_errors,
+    suggest_name,
+)
+from nexusform.domains.pods.scheduling.workload_warnings import RISKS
+from nexusform.domains.testing.configuration.test_file_blocks import RunBlock, TestFile
+from nexusform.domains.testing.workflow.tested_configuration import (
+    AssertionScope,
+    TestFileScope,
+    ValueOverrides,
+    build_tested_configuration,
+    collect_value_overrides,
+    evaluate_variable,
+)
+from nexusform.interfaces.plugins import Clock
+from nexusform.language.evaluator import evaluate_expression
+from nexusform.language.syntax.syntax_nodes import Traversal, TraverseAttribute
+from nexusform.planning.instances.condition_checks import ID_OF_CONDITION, build_failure, evaluate_condition
+from nexusform.planning.name_resolution.evaluation_settings import StateEvaluation, build_state_evaluation
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED
+from nexusform.plans.plan import Mode, Plan
+from nexusform.resource_types.registry import build_registries
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
+from nexusform.values.typed_value import NULL, UNKNOWN, Value, build_object
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.project import Project
+from nexusform.workflow.opening.remote_inputs import RemoteStates, ServerResponses
+from nexusform.workflow.opening.stored_state import StoredState
+from nexusform.workflow.opening.system_io import RealFiles
+from nexusform.workflow.plan_files.plan_execution import ApplyOutcome, PlanApplyOptions, apply_plan
+from nexusform.workflow.runs.run import PlanOptions, Run, begin_run, build_base_request
+from nexusform.workflow.runs.state_locking import LockOptions
+
+_MISSING = "no-value-for-required-variable"
+_UNDECLARED = "value-for-undeclared-variable"
+# Risks are reported by plan and advise, not by tests.
+_RISKS = frozenset({*RULE_IDS, *RISKS, SEPARATION_VIOLATED})
+_CONDITION_FAILURES = frozenset(ID_OF_CONDITION.values())
+_INSTANCE_KEY = re.compile(r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]')
+
+
+class RunError(Exception):
+    """A run failed with an error; it ends the file."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic], plan: Plan | None = None) -> None:
+        super().__init__("the run failed")
+        self.diagnostics = list(diagnostics)
+        self.plan = plan
+
+
+class RunOutcome(Struct):
+    """Outcome of a completed run. `has_failed`: an assertion failed; later runs are still executed."""
+
+    diagnostics: list[Diagnostic]
+    plan: Plan
+    state: State | None
+    has_failed: bool = False
+
+
+class _AppliedModule(Struct):
+    """Applied module, with the data to destroy its resources."""
+
+    project: Project
+    overrides: ValueOverrides
+    run: str
+
+
+class RunExecutor(Struct):
+    """Executor of the runs of one file. States are kept by module, outputs by run."""
+
+    place: CommandContext
+    file: TestFile
+    configuration: Configuration
+    var_options: Sequence[tuple[str, str]]
+    sources: dict[str, SourceFile]
+    clock: Clock
+    outputs: dict[str, Value] = field(default_factory=dict)
+    _backends: dict[str, MemoryBackend] = field(default_factory=dict)
+    _applied_modules: dict[str, _AppliedModule] = field(default_factory=dict)
+
+    def run(self, block: RunBlock, configuration: Configuration) -> RunOutcome:
+        """Execute one run. Raises RunError."""
+        scope, problems = self._build_outside_scope()
+        values, new_problems = self._resolve_variables(block, configuration, scope)
+        problems += new_problems
+        overrides, new_problems = collect_value_overrides(self.file, block, scope)
+        problems += new_problems
+        tested_configuration, new_problems = build_tested_configuration(configuration, self.file, block)
+        problems += new_problems
+        if has_errors(problems):
+            raise RunError(problems)
+        key = block.state_key or block.source
+        project = Project(
+            context=replace(self.place, state_path=""),
+            configuration=tested_configuration,
+            variables=values,
+            sources=self.sources,
+            registries=build_registries(),
+            files=RealFiles(self.place.confinement),
+            backend=self._backends.setdefault(key, MemoryBackend()),
+            data_values=overrides.data,
+            planned_values=overrides.planned,
+            remote_states=RemoteStates(self.place, tested_configuration.settings),
+            servers=ServerResponses(self.place),
+        )
+        with self._open_session(project, overrides) as session:
+            outcome = self._execute_run(block, session, problems)
+        if block.command == "apply":
+            self._applied_modules.pop(key, None)
+            self._applied_modules[key] = _AppliedModule(project, overrides, block.name)
+        return outcome
+
+    def _build_outside_scope(self) -> tuple[TestFileScope, list[Diagnostic]]:
+        """Return the scope of expressions outside of the configuration."""
+        variables, problems = self._read_external_variables(self.configuration)
+        functions = build_state_evaluation(self._build_request(self.configuration)).settings.functions()
+        scope = TestFileScope(functions, variables, self.outputs)
+        for name, expression in self.file.variables.items():
+            variable = self.configuration.root.variables.get(name)
+            if variable is not None:
+                value, new_problems = evaluate_variable(variable, expression, scope)
+            else:
+                value, new_problems = evaluate_expression(expression, scope)
+            problems += new_problems
+            if value is not None:
+                variables[name] = value
+        return scope, problems
+
+    def _read_external_variables(self, configuration: Configuration) -> tuple[dict[str, Value], list[Diagnostic]]:
+        """Return variables of the environment, variable files and flags, with defaults."""
+        variables, problems = read_root_variables(
+            configuration,
+            environment=self.place.environment,
+            var_options=self.var_options,
+            directory=self.place.directory,
+            confinement=self.place.confinement,
+        )
+        declared_variables = configuration.root.variables
+        values = {
+            name: value
+            for name, (value, origin) in variables.items()
+            if origin.text != "default" or declared_variables[name].default is not None
+        }
+        return values, [p for p in problems if p.id not in (_MISSING, _UNDECLARED)]
+
+    def _resolve_variables(
+        self, block: RunBlock, configuration: Configuration, scope: TestFileScope
+    ) -> tuple[dict[str, Value], list[Diagnostic]]:
+        """Return the variables of a run from its block, its file and the command line."""
+        values, problems = self._read_external_variables(configuration)
+        declared_variables = configuration.root.variables
+        for name, expression in {**self.file.variables, **block.variables}.items():
+            variable = declared_variables.get(name)
+            if variable is not None:
+                value, new_problems = evaluate_variable(variable, expression, scope)
+                problems += new_problems
+                if value is not None:
+                    values[name] = value
+            elif name in block.variables:
+                detail = (
+                    f'The tested configuration declares no variable "{name}".{suggest_name(name, declared_variables)}'
+                )
+                problems.append(build_warning(_UNDECLARED, detail, expression.span, block=block.header))
+        for name in declared_variables:
+            if name not in values and not has_errors(problems):
+                detail = (
+                    f'The required variable "{name}" is not set. Set it in the run block, in the file or '
+                    "on the command line."
+                )
+                problems.append(build_error(_MISSING, detail, block.span, block=block.header))
+        problems += check_constant_variables(configuration, values)
+        return values, problems
+
+    def _build_request(self, configuration: Configuration, state: State = EMPTY) -> PlanRequest:
+        files = RealFiles(self.place.confinement)
+        project = Project(
+            context=self.place,
+            configuration=configuration,
+            variables={},
+            sources={},
+            registries=build_registries(),
+            files=files,
+            backend=MemoryBackend(),
+        )
+        return build_base_request(project, StoredState(state))
+
+    @contextmanager
+    def _open_session(self, project: Project, overrides: ValueOverrides) -> Iterator[Run]:
+        locking = LockOptions(enabled=False, is_exclusive=True)
+        with begin_run(project, "OperationTypeTest", locking, clock=self.clock) as session:
+            if not session.is_ready:
+                raise RunError(session.diagnostics)
+            session.providers = overrides.wrap_providers(session.providers)
+            yield session
+
+    def _execute_run(self, block: RunBlock, session: Run, problems: list[Diagnostic]) -> RunOutcome:
+        """Plan, apply if requested, and evaluate the assertions."""
+        options = PlanOptions(
+            mode=Mode(block.mode),
+            refresh=block.refresh,
+            dry_run_skip_reason="" if block.refresh else "refresh = false calls no provider",
+            targets=block.target_addresses,
+            replaces=block.replace_addresses,
+        )
+        plan = session.plan(options).plan
+        relevant_diagnostics = [d for d in plan.diagnostics if d.id not in _RISKS or d.severity is Severity.ERROR]
+        unexpected_problems, missing_failures = filter_expected_failures(
+            block.expected_failures, relevant_diagnostics, block.header
+        )
+        problems += unexpected_problems
+        if plan.errored:
+            return self._handle_failed_plan(block, session, plan, [*problems, *missing_failures])
+        state = _build_planned_state(session, plan)
+        if block.command == "apply":
+            outcome = apply_plan(session, plan, _SilentListener(), PlanApplyOptions())
+            new_problems = _list_apply_failures(outcome)
+            if new_problems:
+                raise RunError([*problems, *new_problems], plan)
+            state = outcome.applied.state
+        problems += missing_failures
+        if missing_failures or has_errors(unexpected_problems):
+            raise RunError(problems, plan)
+        has_failed = self._evaluate_assertions(block, session, state, problems)
+        return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
+
+    def _handle_failed_plan(self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]) -> RunOutcome:
+        """Return the outcome of a failed plan. If that was expected and no apply requested, its assertions decide."""
+        if not has_errors(problems) and block.command == "apply":
+            detail = (
+                "Conditions failed during the plan, as expected, so this run cannot apply it. Use command "
+                "= plan if the plan is expected to fail."
+            )
+            problems.append(build_error("expected-failure-in-plan", detail, block.span, block=block.header))
+        if has_errors(problems):
+            raise RunError(problems, plan)
+        unknown = {name for name, output in plan.planned_outputs.items() if output.value is UNKNOWN}
+        errors = {problem.address for problem in plan.diagnostics if problem.severity is Severity.ERROR}
+        state, failed_outputs = (
+            _build_planned_state(session, plan),
+            frozenset(unknown | {name for name in plan.planned_outputs if f"output.{name}" in errors}),
+        )
+        has_failed = self._evaluate_assertions(block, session, state, problems, failed_outputs)
+        return RunOutcome(problems, plan, None, has_failed)
+
+    def _evaluate_assertions(
+        self,
+        block: RunBlock,
+        session: Run,
+        state: State,
+        problems: list[Diagnostic],
+        failed_outputs: frozenset[str] = frozenset(),
+    ) -> bool:
+        """Evaluate assertions, record outputs, and return whether one failed. Raises RunError."""
+        request = build_base_request(session.project, StoredState(state))
+        evaluation = build_state_evaluation(replace(request, is_applying=block.command == "apply"))
+        scope = AssertionScope(evaluation.build_scope(evaluation.root), self.outputs, failed_outputs)
+        has_failed = False
+        for condition in block.assertions:
+            status, new_problems = _evaluate_assertion(condition, block, scope, evaluation)
+            problems += new_problems
+            if status == "error":
+                raise RunError(problems)
+            has_failed |= status == "fail"
+        outputs = session.project.configuration.root.outputs
+        self.outputs[block.name] = build_object(
+            {name: NULL if name in failed_outputs else evaluation.get_output(evaluation.root, name) for name in outputs}
+        )
+        return has_failed
+
+    def destroy_resources(self, report_teardown: Callable[[str], None]) -> list[Diagnostic]:
+        """Destroy the resources of the runs, latest first; `report_teardown` gets each last run."""
+        problems: list[Diagnostic] = []
+        for applied_module in reversed(self._applied_modules.values()):
+            report_teardown(applied_module.run)
+            try:
+                with self._open_session(applied_module.project, applied_module.overrides) as session:
+                    plan = session.plan(PlanOptions(mode=Mode.DESTROY, refresh=False)).plan
+                    problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
+                    if not plan.errored:
+                        problems += _list_apply_failures(
+                            apply_plan(session, plan, _SilentListener(), PlanApplyOptions())
+                        )
+            except RunError as failed:
+                problems += failed.diagnostics
+        return problems
+
+
+def _evaluate_assertion(
+    condition: Condition, block: RunBlock, scope: AssertionScope, evaluation: StateEvaluation
+) -> tuple[str, list[Diagnostic]]:
+    """Return pass, fail or error, with the diagnostics."""
+    root = scope.inner.instance.module
+    schemas = build_registries().schemas
+    diagnostics: list[Diagnostic] = []
+    for expression in (condition.condition, condition.error_message):
+        diagnostics += check_expression(
+            expression, root, schemas["managed"], schemas["data"], extra_names=("run", "output")
+        )
+    if has_errors(diagnostics):
+        return "error", [replace(d, block=block.header) for d in diagnostics]
+    previous_count = len(evaluation.diagnostics)
+    status, message = evaluate_condition(condition, evaluation, scope, "")
+    diagnostics = [replace(d, block=d.block or block.header) for d in evaluation.diagnostics[previous_count:]]
+    if status == "fail":
+        diagnostics.append(build_failure(condition, "assert", message, "", block.header, scope))
+    elif status == "unknown":
+        detail = (
+            "The condition depends on a value that is known only after apply. Remove the value from the "
+            "condition, or set command = apply."
+        )
+        span = condition.condition.span
+        diagnostics.append(build_error("unknown-condition-value", detail, span, block=block.header))
+        status = "error"
+    return status, diagnostics
+
+
+def _build_planned_state(session: Run, plan: Plan) -> State:
+    """Return the state predicted by the plan; values known only after apply are unknown in it."""
+    state = session.stored.state
+    if plan.mode is Mode.REFRESH_ONLY:
+        instances = dict(state.instances)
+        for address, refreshed_object in plan.refreshed_objects.items():
+            if refreshed_object is None:
+                instances.pop(address, None)
+            else:
+                instances[address] = InstanceState(refreshed_object)
+        return replace(state, instances=instances)
+    instances = {
+        change.address: InstanceState(ObjectState(change.after, change.creation, change.sensitive_after))
+        for change in plan.changes
+        if change.after is not None and not change.deposed
+    }
+    return replace(state, instances=instances)
+
+
+def _list_apply_failures(outcome: ApplyOutcome) -> list[Diagnostic]:
+    """Return the failures of an apply."""
+    errors = [
+        build_error("apply-failed", event.error, address=event.address)
+        for event in outcome.applied.end_events
+        if event.outcome is StepOutcome.FAILED
+    ]
+    return [*errors, *outcome.diagnostics]
+
+
+def filter_expected_failures(
+    expected_failures: Sequence[Traversal], diagnostics: Iterable[Diagnostic], header: str
+) -> tuple[list[Diagnostic], list[Diagnostic]]:
+    """Return the unexpected problems, and one for each expected failure that did not occur."""
+    expected_by_name = {_format_address(traversal): traversal for traversal in expected_failures}
+    matched_names: set[str] = set()
+    unexpected_problems: list[Diagnostic] = []
+    for problem in diagnostics:
+        if problem.id not in _CONDITION_FAILURES or not problem.address:
+            condition_names = set()
+        else:
+            condition_names = {problem.address, _INSTANCE_KEY.sub("", problem.address)}
+        names = condition_names & set(expected_by_name)
+        if names:
+            matched_names |= names
+        elif problem.id == ID_OF_CONDITION["check"]:
+            unexpected_problems.append(replace(problem, severity=Severity.ERROR))
+        else:
+            unexpected_problems.append(problem)
+    missing_failure_errors = []
+    for name, t in expected_by_name.items():
+        if name not in matched_names:
+            detail = f"The checkable object, {name}, was expected to report an error but did not."
+            missing_failure_errors.append(build_error("missing-expected-failure", detail, t.span, block=header))
+    return unexpected_problems, missing_failure_errors
+
+
+def _format_address(traversal: Traversal) -> str:
+    parts = [traversal.root.name]
+    for step in traversal.steps:
+        if isinstance(step, TraverseAttribute):
+            parts.append(f".{step.name}")
+        else:
+            parts.append(f'["{step.key}"]' if isinstance(step.key, str) else f"[{step.key}]")
+    return "".join(parts)
+
+
+class _SilentListener:
+    """Listener that ignores the steps of a test."""
+
+    def report_start(self, event: StepEvent) -> None:
+        """Ignore the start of a step."""
+
+    def report_progress(self, event: StepEvent) -> None:
+        """Ignore the progress of a step."""
+
+    def report_end(self, event: StepEvent) -> None:
+        """Ignore the end of a step."""

@@ -1,0 +1,370 @@
+"""Configuration of a test run: names in expressions, overrides, and the file's providers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import (
+    DEFAULT_PROVIDER,
+    Configuration,
+    Module,
+    ModuleCall,
+    Output,
+    ProviderBlock,
+    Variable,
+)
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_error, has_errors, suggest_name
+from nexusform.domains.testing.configuration.test_file_blocks import Override, RunBlock, TestFile
+from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, Provider, ReadRequest, ReadResult
+from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_plain, replace_unknown
+from nexusform.language.evaluator import evaluate_expression
+from nexusform.language.syntax.syntax_nodes import (
+    Expression,
+    Literal,
+    ObjectCons,
+    StringLiteral,
+    Traversal,
+    TraverseAttribute,
+)
+from nexusform.language.type_conversion import convert_value, describe_problem
+from nexusform.planning.name_resolution.instance_scope import InstanceScope
+from nexusform.planning.plan_request import ValueOverride
+from nexusform.providers.simulated import apply_answer
+from nexusform.resources.address import Address, AddressPattern
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, NULL, Value
+
+LookupResult = tuple[Value, int, list[Diagnostic]]
+
+
+class TestFileScope(Struct, frozen=True):
+    """Scope outside of the configuration: `var.` with external values, and `run.NAME` of earlier runs."""
+
+    functions: Mapping[str, Any]
+    variables: Mapping[str, Value]
+    runs: Mapping[str, Value]
+
+    def lookup(self, traversal: Traversal) -> LookupResult:
+        """Return the value of a traversal's root."""
+        root, name = traversal.root.name, _get_first_name(traversal)
+        if root == "run":
+            return lookup_run_outputs(self.runs, traversal)
+        if root == "var" and name in self.variables:
+            return self.variables[name], 1, []
+        if root == "var":
+            hint = suggest_name(name, self.variables)
+            detail = f'The variable "{name}" has no value here.{hint}'
+            problem = build_error("reference-to-unavailable-variable", detail, traversal.span)
+        else:
+            detail = "A test file may only refer to var.NAME and run.NAME.OUTPUT here."
+            problem = build_error("invalid-reference", detail, traversal.span)
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
+
+
+class AssertionScope(Struct, frozen=True):
+    """Scope inside of the tested configuration: its names, `output.NAME`, and `run.NAME`. `failed_outputs` are null."""
+
+    inner: InstanceScope
+    runs: Mapping[str, Value]
+    failed_outputs: frozenset[str] = frozenset()
+
+    @property
+    def functions(self) -> Mapping[str, Any]:
+        """All functions."""
+        return self.inner.functions
+
+    def lookup(self, traversal: Traversal) -> LookupResult:
+        """Return the value of a traversal's root."""
+        root = traversal.root.name
+        if root == "run":
+            return lookup_run_outputs(self.runs, traversal)
+        name, declared_outputs = _get_first_name(traversal), self.inner.instance.module.outputs
+        if root != "output":
+            result = self.inner.lookup(traversal)
+            # An expected failure leaves a variable its value.
+            rejected = self.inner.names.rejected_values.get((self.inner.instance.path, name))
+            return (rejected, *result[1:]) if root == "var" and rejected is not None else result
+        if name in self.failed_outputs:
+            return NULL, 1, []
+        if name in declared_outputs:
+            return self.inner.names.get_output(self.inner.instance, name), 1, []
+        detail = f'No output "{name}" is declared.{suggest_name(name, declared_outputs)}'
+        problem = build_error("reference-to-undeclared-output-value", detail, traversal.span)
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
+
+
+def lookup_run_outputs(runs: Mapping[str, Value], traversal: Traversal) -> LookupResult:
+    """Return `run.NAME`: the outputs of an earlier run."""
+    name = _get_first_name(traversal)
+    if name in runs:
+        return runs[name], 1, []
+    detail = f'No run block named "{name}" has run before this one.{suggest_name(name, runs)}'
+    problem = build_error("reference-to-unknown-run-block", detail, traversal.span)
+    return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
+
+
+def _get_first_name(traversal: Traversal) -> str:
+    step = traversal.steps[0] if traversal.steps else None
+    return step.name if isinstance(step, TraverseAttribute) else ""
+
+
+def evaluate_variable(
+    variable: Variable, expression: Expression, scope: TestFileScope
+) -> tuple[Value | None, list[Diagnostic]]:
+    """Return the value for a variable from a `variables` block; None if it is invalid."""
+    value, problems = evaluate_expression(expression, scope)
+    if has_errors(problems):
+        return None, problems
+    if value.is_known and value.is_null and not variable.nullable:
+        if variable.default is None:
+            detail = f'The variable "{variable.name}" may not be set to null.'
+            return None, [build_error("required-variable-not-set", detail, expression.span)]
+        value = variable.default
+    try:
+        value = convert_value(value, variable.type)
+    except ConversionProblem as problem:
+        detail = f"The given value is not suitable for var.{variable.name}: {describe_problem(problem)}."
+        return None, [build_error("invalid-value-for-input-variable", detail, expression.span)]
+    return value.add_marks(variable.marks), problems
+
+
+class ValueOverrides(Struct, frozen=True):
+    """Override values: for resources by pattern, for resource types by provider, for data sources, and
+    for computed values in the plan.
+    """
+
+    resources: tuple[tuple[AddressPattern, Mapping[str, Any]], ...] = ()
+    mock_defaults: tuple[tuple[str, Mapping[str, Mapping[str, Any]]], ...] = ()
+    data: tuple[ValueOverride, ...] = ()
+    planned: tuple[ValueOverride, ...] = ()
+
+    def wrap_providers(self, providers: Mapping[str, Provider]) -> dict[str, Provider]:
+        """Return the providers with these overrides applied."""
+        mocks = dict(self.mock_defaults)
+        return {
+            name: OverridingProvider(provider, self._create_lookup(mocks.get(name)))
+            if self.resources or name in mocks
+            else provider
+            for name, provider in providers.items()
+        }
+
+    def _create_lookup(self, defaults: Mapping[str, Mapping[str, Any]] | None) -> Any:
+        """Return a function from address to values: an override, a default of its type, or None."""
+        from nexusform.resources.address import parse_address
+
+        def find_values(text: str) -> Mapping[str, Any] | None:
+            address: Address = parse_address(text)
+            for pattern, values in self.resources:
+                if pattern.is_match(address):
+                    return values
+            return None if defaults is None else defaults.get(address.type, {})
+
+        return find_values
+
+
+def collect_value_overrides(
+    file: TestFile, run: RunBlock, scope: TestFileScope
+) -> tuple[ValueOverrides, list[Diagnostic]]:
+    """Return the overrides of the file and the run; those of the run take precedence."""
+    problems: list[Diagnostic] = []
+
+    def evaluate_values(expression: Expression | None) -> Mapping[str, Any]:
+        return _evaluate_override(expression, scope, problems)
+
+    resources: list[tuple[AddressPattern, Mapping[str, Any]]] = []
+    planned: list[ValueOverride] = []
+    for override in _sort_by_precedence(run.overrides.resources, file.overrides.resources):
+        values = evaluate_values(override.values)
+        resources.append((override.target, values))
+        planned.append(ValueOverride(override.target, override.target.type, values if override.during_plan else {}))
+    data = [
+        ValueOverride(override.target, override.target.type, evaluate_values(override.values))
+        for override in _sort_by_precedence(run.overrides.data, file.overrides.data)
+    ]
+    mock_defaults = []
+    for name, key in {**{key: key for key in file.mocks}, **run.providers}.items():
+        mock = file.mocks.get(key)
+        if mock is None:
+            continue
+        defaults = {kind: evaluate_values(expression) for kind, expression in mock.resources.items()}
+        mock_defaults.append((name, defaults))
+        planned += [ValueOverride(None, kind, defaults[kind]) for kind in defaults if kind in mock.planned_types]
+        data += [
+            ValueOverride(None, kind, evaluate_values(source_expression))
+            for kind, source_expression in mock.data.items()
+        ]
+    return ValueOverrides(tuple(resources), tuple(mock_defaults), tuple(data), tuple(planned)), problems
+
+
+def _sort_by_precedence(first: Sequence[Override], second: Sequence[Override]) -> list[Override]:
+    return [*reversed(first), *reversed(second)]
+
+
+def _evaluate_override(
+    expression: Expression | None, scope: TestFileScope, problems: list[Diagnostic]
+) -> Mapping[str, Any]:
+    """Return the values of an override as plain data."""
+    if expression is None:
+        return {}
+    value, new_problems = evaluate_expression(expression, scope)
+    problems += new_problems
+    plain_value = convert_to_plain(value)[0]
+    if isinstance(plain_value, dict) or has_errors(new_problems):
+        return plain_value if isinstance(plain_value, dict) else {}
+    problems.append(build_error("invalid-override-values", "An object is required: { NAME = VALUE }.", expression.span))
+    return {}
+
+
+def build_tested_configuration(
+    configuration: Configuration, file: TestFile, run: RunBlock
+) -> tuple[Configuration, list[Diagnostic]]:
+    """Return the configuration with the file's providers, and with overridden modules replaced."""
+    problems: list[Diagnostic] = []
+    root = replace(configuration.root, providers=_collect_providers(configuration, file, run, problems))
+    for override in [*file.overrides.modules, *run.overrides.modules]:
+        path = tuple(step.name for step in override.target.module)
+        root = _replace_module(root, path, override, problems)
+    return replace(configuration, root=root), problems
+
+
+def _collect_providers(
+    configuration: Configuration, file: TestFile, run: RunBlock, problems: list[Diagnostic]
+) -> dict[str, ProviderBlock]:
+    """Return the providers of a run by their names in the configuration, mocks included."""
+    providers = {**configuration.root.providers, **file.providers}
+    for mock in file.mocks.values():
+        # A provider without settings, so that it reads no site.
+        from nexusform.language.syntax.syntax_nodes import Body
+
+        name, _, alias = mock.key.partition(".")
+        existing_block = providers.get(mock.key)
+        body = Body((), (), mock.span, mock.span)
+        providers[mock.key] = ProviderBlock(
+            key=mock.key, name=name, alias=alias, body=body, span=existing_block.span if existing_block else mock.span
+        )
+    for name, provider_key in run.providers.items():
+        block = providers.get(provider_key)
+        if block is not None:
+            providers[name] = replace(block, key=name)
+        elif provider_key != DEFAULT_PROVIDER:
+            detail = f'There is no provider configuration "{provider_key}".{suggest_name(provider_key, providers)}'
+            problems.append(build_error("provider-configuration-not-present", detail, run.span, block=run.header))
+    return providers
+
+
+def _replace_module(module: Module, path: tuple[str, ...], override: Override, problems: list[Diagnostic]) -> Module:
+    """Return the module with the call at a path replaced by its overridden outputs."""
+    call = module.calls.get(path[0])
+    if call is None:
+        detail = f'There is no module call "{path[0]}" to override.{suggest_name(path[0], module.calls)}'
+        problems.append(build_error("invalid-override-target", detail, override.span))
+        return module
+    inner_module = (
+        _create_output_module(call, override, problems)
+        if len(path) == 1
+        else _replace_module(call.module, path[1:], override, problems)
+    )
+    return replace(module, calls={**module.calls, path[0]: replace(call, module=inner_module)})
+
+
+def _create_output_module(call: ModuleCall, override: Override, problems: list[Diagnostic]) -> Module:
+    """Return a module with only outputs, with the values of the override."""
+    output_expressions = _get_overridden_outputs(override, problems)
+    for name in output_expressions:
+        if name not in call.module.outputs:
+            detail = f'The module "{call.name}" has no output "{name}".{suggest_name(name, call.module.outputs)}'
+            problems.append(build_error("invalid-override-outputs", detail, override.span))
+    outputs: dict[str, Output] = {
+        name: replace(
+            output,
+            expression=output_expressions.get(name, Literal(None, override.span)),
+            depends_on=(),
+            preconditions=(),
+        )
+        for name, output in call.module.outputs.items()
+    }
+    variables = {name: replace(v, validations=()) for name, v in call.module.variables.items()}
+    return Module(call.module.path, call.module.directory, variables=variables, outputs=outputs)
+
+
+def _get_overridden_outputs(override: Override, problems: list[Diagnostic]) -> dict[str, Expression]:
+    """Return the outputs of an override by name."""
+    expression_map = override.values
+    if expression_map is None:
+        return {}
+    if not isinstance(expression_map, ObjectCons):
+        problems.append(build_error("invalid-override-outputs", "A map of outputs is required.", expression_map.span))
+        return {}
+    outputs: dict[str, Expression] = {}
+    for key, value in expression_map.items:
+        expression = key.expression
+        if isinstance(expression, StringLiteral):
+            outputs[expression.value] = value
+        elif isinstance(expression, Traversal) and not expression.steps:
+            outputs[expression.root.name] = value
+    return outputs
+
+
+# Override values of an object by address, None if its provider is used.
+OverrideLookup = Callable[[str], Mapping[str, Any] | None]
+
+
+class OverridingProvider:
+    """Provider that passes requests on, except for objects with override values."""
+
+    def __init__(self, inner: Provider, find_values: OverrideLookup) -> None:
+        self._inner = inner
+        self._find_values = find_values
+        self.name = inner.name
+        self.sends_changes = inner.sends_changes
+        self.observes_objects = inner.observes_objects
+
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
+        """Read the objects; overridden ones are returned as in state. Raises ProviderProblem."""
+        inner_requests = [r for r in requests if self._find_values(r.address) is None]
+        answers = iter(self._inner.read(inner_requests) if inner_requests else [])
+        return [
+            next(answers) if self._find_values(r.address) is None else ReadResult(r.attributes or None)
+            for r in requests
+        ]
+
+    def create(self, request: ChangeRequest) -> ChangeResult:
+        """Create the object. Raises ProviderProblem."""
+        values = self._find_values(request.address)
+        return self._inner.create(request) if values is None else _build_override_answer(request, values)
+
+    def update(self, request: ChangeRequest) -> ChangeResult:
+        """Update the object. Raises ProviderProblem."""
+        values = self._find_values(request.address)
+        return self._inner.update(request) if values is None else _build_override_answer(request, values)
+
+    def delete(self, request: ChangeRequest) -> None:
+        """Delete the object. Raises ProviderProblem."""
+        if self._find_values(request.address) is None:
+            self._inner.delete(request)
+
+    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+        """Find an object to import with the other provider."""
+        return self._inner.find(resource_type, object_id)
+
+    def list_warnings(self) -> list[Problem]:
+        """Return the warnings of the other provider."""
+        return self._inner.list_warnings()
+
+
+def _build_override_answer(request: ChangeRequest, answers: Mapping[str, Any]) -> ChangeResult:
+    """Return the planned values with the override values inserted."""
+    values = tuple(_list_scalars(answers, ()))
+    planned = replace_unknown(request.planned or {})
+    return ChangeResult(apply_answer(planned, values), tuple(path for path, _ in values))
+
+
+def _list_scalars(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, Mapping) and (value or not path):
+        for name, part in value.items():
+            yield from _list_scalars(part, (*path, name))
+    else:
+        yield path, value

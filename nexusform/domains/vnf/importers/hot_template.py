@@ -1,0 +1,229 @@
+"""Parsing of a HOT file with its nested templates: servers, their number, and server groups. Tolerant, like
+tosca_vnfd.py: misplaced parts are read as intended, with a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.documents.yaml_documents import DocumentFindings, Node, parse_whole_number
+from nexusform.domains.vnf.importers.foreign_documents import describe_foreign_kind
+from nexusform.domains.vnf.importers.hot_servers import (
+    ANTI_AFFINITY,
+    HINTS,
+    HotReading,
+    InheritedSchedulerHints,
+    ResourceRepetition,
+    add_server_vdu,
+    build_placement_rules,
+    build_scaling_aspects,
+    check_sriov_port,
+    compute_group_repetition,
+    find_first_property,
+    get_properties,
+    get_resource_type,
+    parse_server_group,
+)
+from nexusform.domains.vnf.importers.hot_values import ResourceReference, Template, find_vdu_name
+from nexusform.domains.vnf.importers.sol006 import find_descriptor
+from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, NOT_GIVEN, Vnf
+from nexusform.domains.vnf.importers.vnf_text import parse_documents
+
+BASE_HOT: Final = "base_hot"
+_GROUPS: Final = ("OS::Heat::AutoScalingGroup", "OS::Heat::InstanceGroup", "AWS::AutoScaling::AutoScalingGroup")
+_SERVERS: Final = ("OS::Nova::Server", "AWS::EC2::Instance")
+_MAX_DEPTH: Final = 8
+# Maximum number of resources; nested templates count on each use.
+_MAX_RESOURCES: Final = 20_000
+
+
+class HotVnf(Struct, frozen=True):
+    """VNF of a HOT file, with the notes about each document."""
+
+    vnf: Vnf
+    notes: tuple[DocumentFindings, ...]
+
+
+def parse_hot(
+    text: str, nested: Mapping[str, str], parameters: Mapping[str, Any], known_vdus: Mapping[str, bool]
+) -> HotVnf:
+    """Parse the VNF of a HOT file and its nested templates by file name. `known_vdus` are the VDUs of the
+    VNFD, and whether it gives their number.
+    """
+    reading = HotReading(nested, known_vdus)
+    notes = reading.notes[BASE_HOT] = DocumentFindings(BASE_HOT)
+    documents = parse_documents(text, notes)
+    for document in documents[:1]:
+        is_vnfd = not document.get_node("tosca_definitions_version").is_absent or find_descriptor(document) is not None
+        kind = "a VNFD: set it as vnfd" if is_vnfd else describe_foreign_kind([document.data])
+        if kind:
+            notes.add_error(document, INVALID_DOCUMENT, f"this is {kind}.")
+            break
+        if (
+            document.get_node("heat_template_version").is_absent
+            and document.get_node("HeatTemplateFormatVersion").is_absent
+        ):
+            notes.add_warning(document, CORRECTED, "heat_template_version is missing; Heat rejects the template.")
+        _parse_template(reading, Template(notes, document, parameters), ResourceRepetition(), (), 0)
+    rules = build_placement_rules(reading.groups, reading.members)
+    separated_vdus = {name for rule in rules if rule.label == ANTI_AFFINITY for name in rule.vdus}
+    vdus = tuple(replace(vdu, has_anti_affinity=vdu.name in separated_vdus) for vdu in reading.vdus.values())
+    return HotVnf(Vnf(vdus, rules, build_scaling_aspects(reading)), tuple(reading.notes.values()))
+
+
+def _parse_template(
+    reading: HotReading,
+    template: Template,
+    repeat: ResourceRepetition,
+    hints: tuple[InheritedSchedulerHints, ...],
+    depth: int,
+) -> None:
+    resources = template.root.get_node("resources")
+    if resources.is_absent:
+        resources = template.root.get_node("Resources")
+    if not isinstance(resources.data, dict):
+        template.notes.add_warning(template.root, IGNORED, "the template has no resources.")
+    for name, body in resources.list_fields():
+        reading.resource_count += 1
+        if reading.resource_count > _MAX_RESOURCES:
+            template.notes.add_error(
+                body, INVALID_DOCUMENT, f"the nested templates expand to more than {_MAX_RESOURCES:,} resources."
+            )
+            return
+        _parse_resource(reading, template, (name, body), repeat, hints, depth)
+
+
+def _parse_resource(
+    reading: HotReading,
+    template: Template,
+    resource: tuple[str, Node],
+    repeat: ResourceRepetition,
+    hints: tuple[InheritedSchedulerHints, ...],
+    depth: int,
+) -> None:
+    """Parse one resource by its type: servers, scaling groups, server groups, policies and nested templates."""
+    name, body = resource
+    kind = get_resource_type(body)
+    if kind in _SERVERS:
+        add_server_vdu(reading, template, name, get_properties(body), repeat, hints)
+    elif kind in _GROUPS or kind == "OS::Heat::ResourceGroup":
+        _parse_scaling_group(reading, template, resource, repeat, hints, depth)
+    elif kind == "OS::Neutron::Port":
+        check_sriov_port(name, get_properties(body), template)
+    elif kind == "OS::Nova::ServerGroup":
+        reading.groups[ResourceReference(template.scope, name)] = parse_server_group(name, body, template)
+    elif kind in {"OS::Heat::ScalingPolicy", "AWS::AutoScaling::ScalingPolicy"}:
+        properties = get_properties(body)
+        group = template.resolve_value(find_first_property(properties, "auto_scaling_group_id", "AutoScalingGroupName"))
+        step = parse_whole_number(
+            template.resolve_value(find_first_property(properties, "scaling_adjustment", "ScalingAdjustment"))
+        )
+        if isinstance(group, ResourceReference) and step is not None and step > 0:
+            reading.policies[group.name] = (name.removesuffix("_scale_out"), step)
+    elif _is_template_type(kind, reading.nested):
+        _parse_nested_template(reading, template, resource, kind, repeat, hints, depth)
+
+
+# --- scaling groups ----------------------------------------------------------------------------
+
+
+def _parse_scaling_group(
+    reading: HotReading,
+    template: Template,
+    resource: tuple[str, Node],
+    outer: ResourceRepetition,
+    hints: tuple[InheritedSchedulerHints, ...],
+    depth: int,
+) -> None:
+    """Parse the repeated resource of a group. `outer` is the repetition around the group."""
+    name, body = resource
+    notes, properties = template.notes, get_properties(body)
+    repetition = compute_group_repetition(template, resource, outer)
+    misplaced_hints = properties.get_node(HINTS)
+    if not misplaced_hints.is_absent:
+        notes.add_warning(
+            misplaced_hints,
+            CORRECTED,
+            f'scheduler_hints is set on the group "{name}", where Heat does not support it. Set it on '
+            "the OS::Nova::Server of the group. It is read as if set there.",
+        )
+        hints = (*hints, InheritedSchedulerHints(template.resolve_value(misplaced_hints), misplaced_hints, notes))
+    inner = properties.get_node("resource")
+    if inner.is_absent:
+        inner = properties.get_node("resource_def")
+    kind = get_resource_type(inner)
+    inner_template = replace(template, is_repeated=True)
+    if kind in _SERVERS:
+        vdu_name = find_vdu_name(inner.data) or name
+        add_server_vdu(reading, inner_template, vdu_name, get_properties(inner), repetition, hints)
+    elif kind and _is_template_type(kind, reading.nested):
+        _parse_nested_template(reading, inner_template, (name, inner), kind, repetition, hints, depth)
+    elif kind in _GROUPS or kind == "OS::Heat::ResourceGroup":
+        if depth < _MAX_DEPTH:
+            _parse_scaling_group(reading, inner_template, (name, inner), repetition, hints, depth + 1)
+    elif not kind:
+        notes.add_warning(
+            body, CORRECTED, f'the group "{name}" has no resource to repeat; each member counts as one server.'
+        )
+        add_server_vdu(reading, inner_template, name, Node(None, body.position), repetition, hints)
+    else:
+        notes.add_warning(inner, IGNORED, f'the group "{name}" repeats "{kind}", which is not a server; it is ignored.')
+
+
+# --- nested templates --------------------------------------------------------------------------
+
+
+def _is_template_type(kind: str, nested: Mapping[str, str]) -> bool:
+    return kind in nested or kind.lower().endswith((".yaml", ".yml", ".template", ".hot"))
+
+
+def _parse_nested_template(
+    reading: HotReading,
+    template: Template,
+    resource: tuple[str, Node],
+    kind: str,
+    repeat: ResourceRepetition,
+    hints: tuple[InheritedSchedulerHints, ...],
+    depth: int,
+) -> None:
+    """Parse a nested template once per instance of the resource that names it."""
+    name, body = resource
+    notes, properties = template.notes, get_properties(body)
+    passed_hints = properties.get_node(HINTS)
+    if not passed_hints.is_absent:
+        hints = (*hints, InheritedSchedulerHints(template.resolve_value(passed_hints), passed_hints, notes))
+    file = next((n for n in (kind, kind.rpartition("/")[2]) if n in reading.nested), "")
+    file = file or next((n for n in reading.nested if n.rpartition("/")[2] == kind.rpartition("/")[2]), "")
+    if not file:
+        notes.add_warning(
+            body,
+            NOT_GIVEN,
+            f'the nested template "{kind}" is neither in "nested" nor in the package. "{name}" counts '
+            "as one server each; its server groups, sizes and scaling are ignored.",
+        )
+        add_server_vdu(reading, template, find_vdu_name(body.data) or name, Node(None, body.position), repeat, hints)
+        return
+    if file in template.chain or depth >= _MAX_DEPTH:
+        notes.add_error(
+            body, INVALID_DOCUMENT, f'the nested template "{file}" includes itself, or is nested too deeply.'
+        )
+        return
+    root = _open_template(reading, file)
+    if root is None:
+        return
+    values = {key: template.resolve_value(part) for key, part in properties.list_fields()}
+    inner = Template(
+        reading.notes[file], root, values, f"{template.scope}/{name}", template.is_repeated, (*template.chain, file)
+    )
+    _parse_template(reading, inner, repeat, hints, depth + 1)
+
+
+def _open_template(reading: HotReading, file: str) -> Node | None:
+    if file not in reading.open_templates:
+        notes = reading.notes[file] = DocumentFindings(f'nested["{file}"]')
+        reading.open_templates[file] = next(iter(parse_documents(reading.nested[file], notes)), None)
+    return reading.open_templates[file]

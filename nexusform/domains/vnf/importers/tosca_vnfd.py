@@ -1,0 +1,351 @@
+"""Parsing of a VNFD (ETSI SOL001 in TOSCA YAML): VDUs, sizes, counts, groups and rules. SOL006 descriptors
+are passed to `sol006`. Tolerant: mistakes are read as intended, with a warning; parts without effect on
+placement are ignored silently.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from math import ceil
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.documents.yaml_documents import DocumentFindings, Node
+from nexusform.domains.vnf.importers.foreign_documents import describe_foreign_kind
+from nexusform.domains.vnf.importers.sol006 import find_descriptor, parse_sol006
+from nexusform.domains.vnf.importers.tosca_scaling import ScalingPolicies, parse_legacy_placement, parse_scaling
+from nexusform.domains.vnf.importers.tosca_topology import Topology, parse_instance_count, parse_topology
+from nexusform.domains.vnf.importers.vnf_records import (
+    CORRECTED,
+    IGNORED,
+    INVALID_DOCUMENT,
+    MACHINE,
+    RACK,
+    SITE,
+    SMALL_MINIMUM,
+    Origin,
+    PlacementRule,
+    Vdu,
+    VduSize,
+    Vnf,
+)
+from nexusform.domains.vnf.importers.vnf_text import parse_documents
+from nexusform.scheduling.racks.vms import convert_to_gib
+
+_VDU_TYPES: Final = ("vdu.compute", "vdu.tacker")
+_CONTAINER: Final = "vdu.oscontainerdeployableunit"
+_SCOPES: Final[Mapping[str, str]] = {"nfvi_node": MACHINE, "zone": RACK, "zone_group": SITE, "nfvi_pop": SITE}
+_RULES: Final[Mapping[str, bool]] = {"AffinityRule": True, "AntiAffinityRule": False}
+_GROUP: Final = "PlacementGroup"
+_MINIMUM_OF_TARGETS: Final = 2
+
+
+def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings) -> Vnf:
+    """Parse the VNF of a VNFD; findings are added to `notes`."""
+    documents = parse_documents(text, notes)
+    descriptor = next(filter(None, map(find_descriptor, documents)), None)
+    if descriptor is not None:
+        return parse_sol006(descriptor, flavour_id, notes)
+    topology = parse_topology(documents, parameters, flavour_id, notes)
+    scaling = parse_scaling(topology, notes)
+    vdus = tuple(_list_vdus(topology, scaling, notes))
+    if not vdus:
+        _report_other_kind(documents, notes)
+    names = [vdu.name for vdu in vdus]
+    groups = _collect_groups(topology, names, notes)
+    rules = tuple(_list_placement_rules(topology, names, groups, notes))
+    nodes = (topology.resolve_value(body.get_node("properties", "descriptor_id")) for _, body in topology.nodes)
+    return Vnf(
+        vdus=vdus,
+        rules=rules,
+        aspects=scaling.aspects,
+        levels=scaling.levels,
+        default_level=scaling.default_level,
+        descriptor_id=next((node.text for node in nodes if node.text), ""),
+    )
+
+
+def _report_other_kind(documents: list[Node], notes: DocumentFindings) -> None:
+    """Report documents without a VDU as documents of another kind."""
+    hot_keys = ("heat_template_version", "HeatTemplateFormatVersion")
+    for document in documents:
+        if any(not document.get_node(key).is_absent for key in hot_keys):
+            notes.add_error(document, INVALID_DOCUMENT, "this is a HOT template: set it as base_hot.")
+            return
+    kind = describe_foreign_kind(document.data for document in documents)
+    if kind:
+        notes.add_error(documents[0], INVALID_DOCUMENT, f"this is {kind}.")
+
+
+# --- VDUs --------------------------------------------------------------------------------------
+
+
+def _list_vdus(topology: Topology, scaling: ScalingPolicies, notes: DocumentFindings) -> Iterator[Vdu]:
+    """Yield the VDUs of VMs with their numbers, without duplicates."""
+    known_names: set[str] = set()
+    for name, body in topology.nodes:
+        kind = topology.get_standard_type(body)
+        if kind.endswith(_CONTAINER):
+            notes.add_warning(
+                body, IGNORED, f'the VDU "{name}" is a group of containers, not a VM; its pods are not placed here.'
+            )
+            continue
+        if not kind.endswith(_VDU_TYPES):
+            continue
+        if name in known_names:
+            notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" is defined twice.')
+            continue
+        known_names.add(name)
+        if not name or "|" in name or "/" in name:
+            notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" needs a name without "|" and "/".')
+            continue
+        size, image = _parse_vdu_size(topology, body, notes), _parse_image(topology, body)
+        yield _add_counts(Vdu(name, Origin(notes.file, body.line), size, image=image), body, topology, scaling, notes)
+
+
+def _parse_image(topology: Topology, body: Node) -> str:
+    """Return the name of the software image, requested by Tacker if the grant has none."""
+    name = topology.resolve_value(body.get_node("properties", "sw_image_data", "name"))
+    return name if isinstance(name, str) else ""
+
+
+def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies, notes: DocumentFindings) -> Vdu:
+    """Return the VDU with its minimum, maximum and initial number."""
+    profile = body.get_node("properties", "vdu_profile")
+    bounds = scaling.bounds.get(vdu.name)
+    if profile.is_absent and bounds is None and not topology.get_standard_type(body).endswith("tacker"):
+        notes.add_warning(
+            body, CORRECTED, f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is unlimited.'
+        )
+    lower, upper = (topology.resolve_value(profile.get_node(f"{end}_number_of_instances")) for end in ("min", "max"))
+    minimum = parse_instance_count(lower, notes, "the number of instances") or 0
+    maximum = parse_instance_count(upper, notes, "the number of instances")
+    if profile.is_absent and bounds is not None:
+        minimum, maximum = bounds
+    if maximum is not None and maximum < minimum:
+        detail = f'the VDU "{vdu.name}" may have at most {maximum} instances, but at least {minimum}.'
+        notes.add_error(profile, INVALID_DOCUMENT, detail)
+    initial_delta = scaling.initial.get(vdu.name)
+    initial = initial_delta[0] if initial_delta is not None else max(minimum, 1)
+    if initial_delta is not None and initial < minimum:
+        notes.add_warning(
+            initial_delta[1],
+            CORRECTED,
+            f'the initial delta gives "{vdu.name}" {initial}, less than its min_number_of_instances '
+            f"of {minimum} (line {profile.get_node('min_number_of_instances').line}). The larger "
+            "number is used.",
+        )
+        initial = minimum
+    has_count = initial_delta is not None or any(vdu.name in level.sizes for level in scaling.levels)
+    has_bounds = maximum is not None or minimum > 0
+    return replace(vdu, minimum=minimum, maximum=maximum, initial=initial, has_count=has_count, has_bounds=has_bounds)
+
+
+def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> VduSize:
+    """Return the processors, memory and disk of a VDU from the capabilities of either version."""
+    compute = body.get_node("capabilities", "virtual_compute", "properties")
+    if compute.is_absent:
+        compute = body.get_node("capabilities", "virtual_compute")
+    legacy_compute = body.get_node("capabilities", "nfv_compute", "properties")
+    if compute.is_absent and not legacy_compute.is_absent:
+        return VduSize(
+            topology.resolve_value(legacy_compute.get_node("num_cpus")).number,
+            _parse_memory(topology.resolve_value(legacy_compute.get_node("mem_size")), notes),
+            _parse_storage(topology.resolve_value(legacy_compute.get_node("disk_size")), notes),
+        )
+    cpus = topology.resolve_value(compute.get_node("virtual_cpu", "num_virtual_cpu"))
+    number = cpus.number
+    if not cpus.is_absent and (number is None or number < 1):
+        notes.add_warning(cpus, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
+        number = None
+    memory = _parse_memory(topology.resolve_value(compute.get_node("virtual_memory", "virtual_mem_size")), notes)
+    storage = compute.get_node("virtual_local_storage")
+    parts = [storage] if isinstance(storage.data, dict) else list(storage.list_items())
+    sizes = [_parse_storage(topology.resolve_value(part.get_node("size_of_storage")), notes) for part in parts]
+    known_sizes = [size for size in sizes if size is not None]
+    return VduSize(number, memory or None, sum(known_sizes) if known_sizes else None)
+
+
+def _parse_memory(node: Node, notes: DocumentFindings) -> float | None:
+    """Return memory in GiB, in whole MiB."""
+    size = _parse_mib(node, notes, _MEMORY_UNITS)
+    return None if size is None else convert_to_gib(size)
+
+
+def _parse_storage(node: Node, notes: DocumentFindings) -> int | None:
+    """Return a disk size in whole GiB."""
+    size = _parse_mib(node, notes, _BYTES)
+    return None if size is None else ceil(convert_to_gib(size))
+
+
+def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) -> int | None:
+    """Return a size in MiB; None, and a warning, if it is invalid."""
+    if node.is_absent:
+        return None
+    size = convert_to_mib(node.data, units)
+    if size is None:
+        notes.add_warning(
+            node, IGNORED, f'the size "{str(node.data)[:40]}" is not a number with a unit such as "4 GB" or "4 GiB".'
+        )
+    return size
+
+
+# --- groups and rules --------------------------------------------------------------------------
+
+
+def _collect_groups(topology: Topology, vdus: list[str], notes: DocumentFindings) -> dict[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
+    for name, body in topology.groups:
+        if topology.get_kind(body) != _GROUP:
+            continue
+        description = body.get_node("description")
+        if description.is_absent and body.get_node("properties", "description").is_absent:
+            notes.add_warning(
+                body, CORRECTED, f'the placement group "{name}" has no description, which SOL001 requires.'
+            )
+        members = body.get_node("members")
+        if members.is_absent:
+            members = body.get_node("targets")
+        member_names = []
+        for member, node in members.list_texts():
+            if member in vdus:
+                member_names.append(member)
+            elif not _is_node_template(topology, member):
+                notes.add_warning(
+                    node,
+                    IGNORED,
+                    f'the member "{member}" of "{name}" is not a VDU of this document.{suggest_name(member, vdus)}',
+                )
+        if not member_names:
+            notes.add_warning(body, IGNORED, f'the placement group "{name}" has no VDU as a member.')
+        groups[name] = tuple(dict.fromkeys(member_names))
+    return groups
+
+
+def _is_node_template(topology: Topology, name: str) -> bool:
+    """Return whether a name is a node template, such as a virtual link: these are not placed."""
+    return any(name == node for node, _ in topology.nodes)
+
+
+def _list_placement_rules(
+    topology: Topology, vdus: list[str], groups: Mapping[str, tuple[str, ...]], notes: DocumentFindings
+) -> Iterator[PlacementRule]:
+    """Yield the placement rules among the policies."""
+    for name, body in topology.policies:
+        is_affinity = _RULES.get(topology.get_kind(body))
+        legacy_rule = parse_legacy_placement(name, body, topology, notes) if is_affinity is None else None
+        if is_affinity is None and legacy_rule is None:
+            continue
+        targets = _collect_rule_targets(name, body, topology, vdus, groups, notes)
+        is_hard = True
+        if legacy_rule is not None:
+            is_affinity, is_hard = legacy_rule
+            scope, label = MACHINE, "tacker.Placement"
+        else:
+            scope, label = _parse_rule_scope(name, body, topology, notes)
+        if targets and not is_affinity:
+            _report_small_minimums(name, targets, topology, notes)
+        if not targets:
+            notes.add_warning(body, IGNORED, f'the rule "{name}" applies to no VDU; it is ignored.')
+        elif scope:
+            origin = Origin(notes.file, body.line)
+            yield PlacementRule(
+                name=name,
+                is_affinity=bool(is_affinity),
+                is_hard=is_hard,
+                scope=scope,
+                vdus=targets,
+                origin=origin,
+                label=label,
+            )
+
+
+def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topology, notes: DocumentFindings) -> None:
+    """Report targets of an anti-affinity rule with a min_number_of_instances below 2."""
+    for vdu, body in topology.nodes:
+        node = topology.resolve_value(body.get_node("properties", "vdu_profile", "min_number_of_instances"))
+        if vdu in targets and node.number is not None and node.number < _MINIMUM_OF_TARGETS:
+            detail = (
+                f'the rule "{name}" separates the VMs of "{vdu}", and its min_number_of_instances is {node.number}. '
+                "Tacker asks for 2 or more."
+            )
+            notes.add_warning(node, SMALL_MINIMUM, detail)
+
+
+def _collect_rule_targets(
+    name: str,
+    body: Node,
+    topology: Topology,
+    vdus: list[str],
+    groups: Mapping[str, tuple[str, ...]],
+    notes: DocumentFindings,
+) -> tuple[str, ...]:
+    """Return the VDUs targeted by a rule, including those of placement groups."""
+    names: list[str] = []
+    for target, node in body.get_node("targets").list_texts():
+        if target in groups:
+            names += groups[target]
+        elif target in vdus:
+            names.append(target)
+        elif not _is_node_template(topology, target):
+            hint = suggest_name(target, [*vdus, *groups])
+            notes.add_warning(
+                node, IGNORED, f'the target "{target}" of "{name}" is not a VDU or placement group.{hint}'
+            )
+    return tuple(dict.fromkeys(names))
+
+
+def _parse_rule_scope(name: str, body: Node, topology: Topology, notes: DocumentFindings) -> tuple[str, str]:
+    """Return the scope as used here, and as configured."""
+    scope_node = topology.resolve_value(body.get_node("properties", "scope"))
+    if scope_node.is_absent:
+        notes.add_error(body, INVALID_DOCUMENT, f'the rule "{name}" names no scope, such as nfvi_node.')
+        return "", ""
+    scope = _SCOPES.get(scope_node.text.lower())
+    if scope is None:
+        notes.add_warning(
+            scope_node,
+            IGNORED,
+            f'the rule "{name}" has the unsupported scope "{str(scope_node.data)[:40]}" (supported: '
+            "nfvi_node, zone, zone_group, nfvi_pop); it is ignored.",
+        )
+        return "", ""
+    return scope, scope_node.text
+
+
+# --- sizes -----------------------------------------------------------------------------------
+
+_SIZE_PATTERN: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)\s*\Z")
+_BYTES: Final = {
+    "b": 1,
+    "kb": 10**3,
+    "kib": 2**10,
+    "mb": 10**6,
+    "mib": 2**20,
+    "gb": 10**9,
+    "gib": 2**30,
+    "tb": 10**12,
+    "tib": 2**40,
+}
+_MIB: Final = 2**20
+_NANO: Final = 10**9
+
+
+# Memory of flavors is counted in powers of two, whatever it is called: "4 GB" of it are 4 GiB.
+_MEMORY_UNITS: Final = {**_BYTES, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
+
+
+def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
+    """Return a size in whole MiB, rounded up; None without a known unit."""
+    match = _SIZE_PATTERN.match(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    unit = units.get(match[2].lower())
+    if unit is None:
+        return None
+    integer_part, _, fraction = match[1].partition(".")
+    billionths = int(integer_part) * _NANO + int(fraction.ljust(9, "0") or "0")
+    return -(-billionths * unit // (_MIB * _NANO))

@@ -1,0 +1,282 @@
+"""Model of a VNF for placement, independent of its documents: VM numbers per VDU and size, and unmet
+rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
+
+MACHINE: Final = "machine"
+RACK: Final = "rack"
+SITE: Final = "site"
+# From the narrowest to the widest.
+SCOPES: Final = (MACHINE, RACK, SITE)
+
+# Upper bound of VMs in a VNF: larger numbers are mistakes.
+MAX_INSTANCES: Final = 10_000
+
+CORRECTED: Final = "corrected-document"
+IGNORED: Final = "not-read-for-placement"
+NOT_GIVEN: Final = "nested-template-not-given"
+CONTRADICTORY: Final = "contradictory-documents"
+WITHOUT_A_NUMBER: Final = "unknown-server-count"
+INVALID_DOCUMENT: Final = "invalid-vnf-document"
+SMALL_MINIMUM: Final = "anti-affinity-below-two-instances"
+
+
+class Origin(Struct, frozen=True):
+    """Source of a declaration: the document (`vnfd`, `base_hot`, `nested["x.yaml"]`) and the line."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class VduSize(Struct, frozen=True):
+    """Size of one VM: vCPUs, GiB of memory (in whole MiB) and GiB of local disk; None = unspecified."""
+
+    vcpus: int | None = None
+    memory_gib: float | None = None
+    disk_gib: int | None = None
+
+
+class Vdu(Struct, frozen=True):
+    """Kind of VM. `initial` is its number at scale level 0; `maximum` None = unbounded. `has_count` and
+    `has_bounds`: the document gives the number, the bounds. For the labels of Tacker's management driver:
+    `has_anti_affinity`, it is in a server group of the whole VNF with the exact policy anti-affinity;
+    `has_scheduler_hints`, its scaling group passes scheduler_hints to its servers. `flavor` is the name of
+    its flavor in the cloud, `image` the one of its image; "" if unspecified.
+    """
+
+    name: str
+    origin: Origin
+    size: VduSize = VduSize()
+    minimum: int = 0
+    maximum: int | None = None
+    initial: int = 1
+    has_count: bool = True
+    has_bounds: bool = True
+    has_anti_affinity: bool = False
+    has_scheduler_hints: bool = False
+    flavor: str = ""
+    image: str = ""
+
+
+class PlacementRule(Struct, frozen=True):
+    """Rule for all VMs of `vdus`: together (`is_affinity`) or apart, in one `scope` ("machine", "rack",
+    "site"). Under anti-affinity at most `max_per_location` of them share a location. `label` is the
+    configured scope.
+    """
+
+    name: str
+    is_affinity: bool
+    is_hard: bool
+    scope: str
+    vdus: tuple[str, ...]
+    origin: Origin
+    max_per_location: int = 1
+    label: str = ""
+
+
+class ScaleSteps(Struct, frozen=True):
+    """VMs of one VDU added per scale level; the last step repeats."""
+
+    vdu: str
+    increments: tuple[int, ...]
+
+    def sum_increments(self, level: int) -> int:
+        """Return the number of VMs added up to and including this level."""
+        if not self.increments or level <= 0:
+            return 0
+        return sum(self.increments[:level]) + self.increments[-1] * max(level - len(self.increments), 0)
+
+
+class ScalingAspect(Struct, frozen=True):
+    """Scaling aspect: levels 0..max_level, and the VMs added to each VDU."""
+
+    name: str
+    max_level: int
+    steps: tuple[ScaleSteps, ...]
+    origin: Origin
+
+
+class InstantiationLevel(Struct, frozen=True):
+    """Instantiation level: the scale level of each aspect, and the explicit sizes of VDUs."""
+
+    name: str
+    scale_levels: Mapping[str, int]
+    sizes: Mapping[str, int]
+    origin: Origin
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.origin))
+
+
+class Vnf(Struct, frozen=True):
+    """Placement data of a VNF. VDUs in source order. `descriptor_id` belongs to the VNFD, "" without one."""
+
+    vdus: tuple[Vdu, ...] = ()
+    rules: tuple[PlacementRule, ...] = ()
+    aspects: tuple[ScalingAspect, ...] = ()
+    levels: tuple[InstantiationLevel, ...] = ()
+    default_level: str = ""
+    descriptor_id: str = ""
+
+    def find_vdu(self, name: str) -> Vdu | None:
+        """Return a VDU by name."""
+        return next((v for v in self.vdus if v.name == name), None)
+
+
+class VnfSources(Struct, frozen=True):
+    """Texts of the documents; `nested` by file name. `parameters` are plain data."""
+
+    vnfd: str | None = None
+    base_hot: str | None = None
+    nested: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    flavour_id: str = ""
+
+
+class ClampedCount(Struct, frozen=True):
+    """Number of VMs limited by the bounds of the VDU's profile: the requested and the applied number."""
+
+    vdu: str
+    requested: int
+    applied: int
+
+
+class VduCounts(Struct, frozen=True):
+    """VMs per VDU, and the numbers limited by profile bounds."""
+
+    numbers: Mapping[str, int]
+    clamped_counts: tuple[ClampedCount, ...] = ()
+
+
+class UnmetRule(Struct, frozen=True):
+    """Rule violated by a number of VMs: only `capacity` of `vm_count` fit; `conflicting_rule` contradicts it."""
+
+    rule: PlacementRule
+    vm_count: int
+    capacity: int
+    conflicting_rule: PlacementRule | None = None
+
+
+def list_size_problems(vnf: Vnf, level: str, scale_levels: Mapping[str, int]) -> list[Problem]:
+    """Return problems with unknown levels and aspects, and with scale levels above their maximum."""
+    problems = []
+    levels = [known_level.name for known_level in vnf.levels]
+    if level and level not in levels:
+        detail = f'The instantiation level "{level}" does not exist.{_format_known_names(level, levels)}'
+        problems.append(Problem(("instantiation_level",), "unknown-vnf-size", detail))
+    aspects = {aspect.name: aspect for aspect in vnf.aspects}
+    for name, scale_level in scale_levels.items():
+        aspect = aspects.get(name)
+        if aspect is None:
+            detail = f'The scaling aspect "{name}" does not exist.{_format_known_names(name, aspects)}'
+        elif not 0 <= scale_level <= aspect.max_level:
+            range_text = f"the levels 0 to {aspect.max_level} ({aspect.origin})"
+            detail = f'The aspect "{name}" has {range_text}, not {scale_level}.'
+        else:
+            continue
+        problems.append(Problem(("scale_levels", name), "invalid-scale-level", detail))
+    return problems
+
+
+def _format_known_names(name: str, names: Collection[str]) -> str:
+    names_text = f"Known names: {', '.join(names)}." if names else "The documents define none."
+    return f"{suggest_name(name, names)} {names_text}"
+
+
+def compute_vdu_counts(vnf: Vnf, level: str = "", scale_levels: Mapping[str, int] | None = None) -> VduCounts:
+    """Return the VMs per VDU at an instantiation level ("" = the default one), with overridden scale levels."""
+    selected_level = _find_instantiation_level(vnf, level)
+    base_levels = selected_level.scale_levels if selected_level is not None else {}
+    effective_levels = {**base_levels, **(scale_levels or {})}
+    numbers = {}
+    clamped_counts = []
+    for vdu in vnf.vdus:
+        base_count = vdu.initial + sum(_list_scale_increments(vnf, vdu.name, base_levels))
+        size = selected_level.sizes.get(vdu.name) if selected_level is not None else None
+        start_count = base_count if size is None else size
+        requested = (
+            start_count
+            + sum(_list_scale_increments(vnf, vdu.name, effective_levels))
+            - sum(_list_scale_increments(vnf, vdu.name, base_levels))
+        )
+        applied = max(requested, vdu.minimum, 0)
+        if vdu.maximum is not None:
+            applied = min(applied, vdu.maximum)
+        if applied != requested:
+            clamped_counts.append(ClampedCount(vdu.name, requested, applied))
+        numbers[vdu.name] = applied
+    return VduCounts(numbers, tuple(clamped_counts))
+
+
+def compute_maximum_counts(vnf: Vnf, level: str = "") -> VduCounts:
+    """Return the VMs per VDU with every aspect at its maximum level."""
+    return compute_vdu_counts(vnf, level, {aspect.name: aspect.max_level for aspect in vnf.aspects})
+
+
+def _find_instantiation_level(vnf: Vnf, name: str) -> InstantiationLevel | None:
+    level_name = name or vnf.default_level
+    return next((level for level in vnf.levels if level.name == level_name), None)
+
+
+def _list_scale_increments(vnf: Vnf, vdu: str, levels: Mapping[str, int]) -> Iterator[int]:
+    for aspect in vnf.aspects:
+        for steps in aspect.steps:
+            if steps.vdu == vdu:
+                yield steps.sum_increments(min(levels.get(aspect.name, 0), aspect.max_level))
+
+
+# --- rules in Tacker ----------------------------------------------------------------------------
+
+
+def list_dropped_rules(vnf: Vnf, numbers: Mapping[str, int]) -> Iterator[Problem]:
+    """Yield a warning per kind of rules of the VNFD if Tacker ends its list at a rule with fewer than two VMs."""
+    for is_affinity in (True, False):
+        rules = [rule for rule in vnf.rules if rule.is_affinity == is_affinity and rule.origin.file == "vnfd"]
+        small = next((rule for rule in rules if sum(numbers.get(vdu, 0) for vdu in rule.vdus) < 2), None)
+        if small is None:
+            continue
+        later = [rule for rule in rules[rules.index(small) + 1 :] if sum(numbers.get(vdu, 0) for vdu in rule.vdus) > 1]
+        if later:
+            names = ", ".join(f'"{rule.name}"' for rule in later)
+            detail = (
+                f'{small.origin}: the rule "{small.name}" has fewer than 2 VMs. Tacker then leaves all later rules of '
+                f"its kind out of the grant request: {names}. Move it to the end of the policies."
+            )
+            yield Problem(("vnfd",), "rules-left-out-by-tacker", detail, Severity.WARNING, line=small.origin.line)
+
+
+# --- unmet rules -------------------------------------------------------------------------------
+
+
+def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> list[UnmetRule]:
+    """Return the hard rules violated by these numbers of VMs on a site with this many machines and racks."""
+    location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
+    unmet_rules = []
+    hard_rules = [rule for rule in vnf.rules if rule.is_hard]
+    anti_affinity_rules = [rule for rule in hard_rules if not rule.is_affinity]
+    affinity_rules = [rule for rule in hard_rules if rule.is_affinity]
+    for rule in anti_affinity_rules:
+        vms = sum(numbers.get(vdu, 0) for vdu in rule.vdus)
+        maximum = location_counts[rule.scope] * rule.max_per_location
+        if vms > max(maximum, 1):
+            unmet_rules.append(UnmetRule(rule, vms, maximum))
+    for separating_rule in anti_affinity_rules:
+        for joining_rule in affinity_rules:
+            is_narrower = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
+            conflict_shared = sum(numbers.get(vdu, 0) for vdu in separating_rule.vdus if vdu in joining_rule.vdus)
+            has_conflict = is_narrower and conflict_shared > separating_rule.max_per_location
+            if has_conflict:
+                shared = sum(numbers.get(v, 0) for v in separating_rule.vdus if v in joining_rule.vdus)
+                unmet_rules.append(UnmetRule(separating_rule, shared, separating_rule.max_per_location, joining_rule))
+    return unmet_rules

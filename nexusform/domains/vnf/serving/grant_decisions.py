@@ -1,0 +1,211 @@
+"""Decisions on grant requests (ETSI SOL003) from a plan. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from uuid import NAMESPACE_URL, uuid5
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.diagnostic import Severity
+from nexusform.domains.vnf.rendering.sol003 import build_grant_requests
+from nexusform.domains.vnf.serving.planned_operations import build_healed_zones, build_zone_ids, list_operations
+from nexusform.domains.vnf.types.vnf_levels import RETRY_KEY
+from nexusform.plans.plan import Plan
+
+_TERMINATE: Final = "TERMINATE"
+CREATED: Final = 201
+INVALID: Final = 400
+FORBIDDEN: Final = 403
+
+
+class PlannedGrant(Struct, frozen=True):
+    """Life-cycle operation in the plan, with its number in the VNF's change.
+
+    `added` are the VNFCs by VDU, `removed` their number by VDU. `zones` are the zone id of each added VNFC: its
+    availability zone and host, as OpenStack reads them. `healed_zones` are those of healed VNFCs by VDU and index.
+    """
+
+    address: str
+    number: int
+    descriptor_id: str
+    operation: str
+    added: Mapping[str, tuple[str, ...]]
+    removed: Mapping[str, int]
+    zones: Mapping[str, str]
+    healed_zones: Mapping[str, str] = field(default_factory=dict)
+
+
+class PlannedGrants(Struct, frozen=True):
+    """All operations of a plan; `reason` rejects every request if the plan has errors."""
+
+    grants: tuple[PlannedGrant, ...]
+    reason: str = ""
+
+
+class GrantRecord(Struct, frozen=True):
+    """Granted request in the journal: the operation's id, its VNF instance, and the answer."""
+
+    occurrence_id: str
+    instance_id: str
+    address: str
+    answer: Mapping[str, Any]
+    number: int = 0
+
+
+class GrantDecision(Struct, frozen=True):
+    """HTTP status and body; `record` is new for the journal."""
+
+    status: int
+    body: Mapping[str, Any] = field(default_factory=dict)
+    record: GrantRecord | None = None
+
+
+def list_planned_grants(plan: Plan) -> PlannedGrants:
+    """Return the operations of a plan."""
+    if plan.errored:
+        errors = [found.detail for found in plan.diagnostics if found.severity is Severity.ERROR]
+        return PlannedGrants((), "The plan failed: " + " ".join(errors))
+    changes = {str(change.address): change for change in plan.changes}
+    grants = []
+    for address, request in build_grant_requests(plan).requests.items():
+        change = changes[address]
+        for number, operation in enumerate(list_operations(change, request["operation"], request)):
+            names = [name for vdu_names in operation.added.values() for name in vdu_names]
+            grants.append(
+                PlannedGrant(
+                    address,
+                    number,
+                    request.get("vnfdId", ""),
+                    operation.operation,
+                    operation.added,
+                    {vdu: len(vdu_names) for vdu, vdu_names in operation.removed.items()},
+                    build_zone_ids(change, names),
+                    build_healed_zones(change, operation),
+                )
+            )
+    return PlannedGrants(tuple(grants))
+
+
+def decide_grant(request: Any, planned: PlannedGrants, records: Sequence[GrantRecord]) -> GrantDecision:
+    """Decide on a request. The same operation gets the same answer again."""
+    problem = _find_format_problem(request)
+    if problem:
+        return build_problem(INVALID, "Invalid grant request", problem)
+    occurrence_id, instance_id = request["vnfLcmOpOccId"], request["vnfInstanceId"]
+    earlier = next((record for record in records if record.occurrence_id == occurrence_id), None)
+    if earlier is not None:
+        return GrantDecision(CREATED, earlier.answer)
+    if planned.reason:
+        return build_problem(FORBIDDEN, "Not granted", planned.reason)
+    grant, reason = _find_planned_grant(request, planned.grants, records)
+    if grant is None:
+        return build_problem(FORBIDDEN, "Not granted", reason)
+    answer = _build_grant(request, grant)
+    return GrantDecision(CREATED, answer, GrantRecord(occurrence_id, instance_id, grant.address, answer, grant.number))
+
+
+def build_problem(status: int, title: str, detail: str) -> GrantDecision:
+    """Return a rejection with problem details (RFC 7807)."""
+    return GrantDecision(status, {"title": title, "status": status, "detail": detail})
+
+
+def _find_format_problem(request: Any) -> str:
+    """Return the first format problem of a request, or ""."""
+    if not isinstance(request, Mapping):
+        return "The body is not a JSON object."
+    for name in ("vnfInstanceId", "vnfLcmOpOccId", "operation"):
+        if not isinstance(request.get(name), str) or not request[name]:
+            return f"{name} is missing."
+    for name in ("addResources", "removeResources"):
+        rows = request.get(name, [])
+        if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+            return f"{name} is not a list of objects."
+        if not all(isinstance(row.get("id"), str) for row in rows):
+            return f"A resource in {name} has no id."
+    return ""
+
+
+def _list_requested_vdus(request: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:
+    """Yield the id and VDU of each compute resource."""
+    for row in request.get(name, []):
+        if row.get("type") == "COMPUTE":
+            yield row["id"], str(row.get("resourceTemplateId") or row.get("vduId") or "")
+
+
+def _find_planned_grant(
+    request: Mapping[str, Any], grants: Sequence[PlannedGrant], records: Sequence[GrantRecord]
+) -> tuple[PlannedGrant | None, str]:
+    """Return the planned operation of a request, or why there is none."""
+    instance_id, operation = request["vnfInstanceId"], request["operation"]
+    addresses = {record.instance_id: record.address for record in records}
+    latest = {(record.address, record.number): record for record in records}
+    bound = addresses.get(instance_id)
+    added = Counter(vdu for _, vdu in _list_requested_vdus(request, "addResources"))
+    removed = Counter(vdu for _, vdu in _list_requested_vdus(request, "removeResources"))
+    reason = f"The plan has no {operation} of this VNF."
+    for grant in grants:
+        if grant.operation != operation or (bound is not None and bound != grant.address):
+            continue
+        if grant.descriptor_id and grant.descriptor_id != request.get("vnfdId"):
+            continue
+        earlier = latest.get((grant.address, grant.number))
+        if earlier is not None and not _is_repeated_operation(request, earlier):
+            reason = f"The {operation} of {grant.address} in the plan was granted before."
+            continue
+        planned_added = Counter({vdu: len(names) for vdu, names in grant.added.items()})
+        if (planned_added, Counter(grant.removed)) == (added, removed):
+            return grant, ""
+        reason = (
+            f"The plan adds {_format_counts(planned_added)} and removes {_format_counts(grant.removed)} at "
+            f"{grant.address}; the request adds {_format_counts(added)} and removes {_format_counts(removed)}."
+        )
+    return None, f"{reason} Plan this operation with nexusform, and serve that plan."
+
+
+def _is_repeated_operation(request: Mapping[str, Any], earlier: GrantRecord) -> bool:
+    """Return whether an operation repeats a failed one: apply names failed ones in RETRY_KEY. A termination has no
+    parameters, and happens once per instance.
+    """
+    if request["operation"] == _TERMINATE:
+        return bool(request["vnfInstanceId"] == earlier.instance_id)
+    parameters = request.get("additionalParams")
+    failed = str(parameters.get(RETRY_KEY) or "") if isinstance(parameters, Mapping) else ""
+    return earlier.occurrence_id in failed.split(",")
+
+
+def _format_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} x {vdu}" for vdu, count in sorted(counts.items())) or "none"
+
+
+def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, Any]:
+    """Build the grant: a zone per host, and the zone of each new resource."""
+    free = {vdu: list(names) for vdu, names in grant.added.items()}
+    names = {row_id: free[vdu].pop(0) for row_id, vdu in _list_requested_vdus(request, "addResources")}
+    zone_of = {row_id: grant.zones[name] for row_id, name in names.items() if name in grant.zones}
+    zone_ids = {zone: f"zone-{number}" for number, zone in enumerate(sorted(set(zone_of.values())), start=1)}
+    grant_id = str(uuid5(NAMESPACE_URL, f"{grant.address}/{request['vnfLcmOpOccId']}"))
+    added = [
+        {
+            "resourceDefinitionId": row["id"],
+            **({"zoneId": zone_ids[zone_of[row["id"]]]} if row["id"] in zone_of else {}),
+        }
+        for row in request.get("addResources", [])
+    ]
+    removed = [{"resourceDefinitionId": row["id"]} for row in request.get("removeResources", [])]
+    parameters = {name: {"locationConstraints": zone} for name, zone in grant.healed_zones.items()}
+    links = request.get("_links")
+    answer = {
+        "id": grant_id,
+        "vnfInstanceId": request["vnfInstanceId"],
+        "vnfLcmOpOccId": request["vnfLcmOpOccId"],
+        "zones": [{"id": zone_id, "zoneId": zone} for zone, zone_id in zone_ids.items()],
+        "addResources": added,
+        "removeResources": removed,
+        # Tacker keeps the zone of a healed VNFC, unless the grant sets its parameter in the HOT file.
+        "additionalParams": {"nfv": {"VDU": parameters}} if parameters else {},
+        "_links": {"self": {"href": f"/grant/v1/grants/{grant_id}"}, **(links if isinstance(links, Mapping) else {})},
+    }
+    return {name: value for name, value in answer.items() if value}

@@ -1,0 +1,235 @@
+"""Unusable free capacity: cells fragmented by small VMs, and vCPUs or memory too small for any SKU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import chain
+
+from msgspec import Struct, field
+
+from nexusform.scheduling.racks.vms import CurrentVm, Machine, VmSku
+from nexusform.snapshots.snapshot import SiteSnapshot, is_hardware_listed, is_large_enough
+
+
+class FragmentingPool(Struct, frozen=True):
+    """Pool with the first VM in this many fragmented cells."""
+
+    cluster: str
+    pool: str
+    cells: int
+
+
+class Fragmentation(Struct, frozen=True):
+    """NUMA cells classified by the `yardstick` SKU. Every cell counts once. `open`: fits its share now.
+    `taken`: holds a VM of at least that share. `broken`: holds only smaller VMs and cannot fit it. `spoiled`:
+    has capacity but the machine lacks disk. `small`: cannot hold it when empty, or its hardware is not
+    supported. `closed`: on a machine closed to new VMs. `unknown`: on a machine with VMs in unknown cells.
+    `broken_*` is free in fragmented cells, `stranded_*` is free in cells of open machines without a fitting
+    SKU, `free_*` is free on all open machines.
+    """
+
+    yardstick: VmSku | None
+    cells: int
+    open: int
+    taken: int
+    broken: int
+    spoiled: int
+    small: int
+    closed: int
+    unknown: int
+    broken_by: tuple[FragmentingPool, ...]
+    broken_vcpus: int
+    broken_memory_gib: float
+    stranded_cells: int
+    stranded_vcpus: int
+    stranded_memory_gib: float
+    free_vcpus: int
+    free_memory_gib: float
+
+
+class _NumaCell(Struct):
+    """NUMA cell of a machine: remaining vCPUs, memory and disk (negative if overfull), and its VMs in order."""
+
+    machine: Machine
+    vcpus: int
+    memory: float
+    disk: int = 0
+    vms: list[CurrentVm] = field(default_factory=list)
+
+    @property
+    def free_vcpus(self) -> int:
+        return max(self.vcpus, 0)
+
+    @property
+    def free_memory(self) -> float:
+        return max(self.memory, 0)
+
+
+class CellKind(StrEnum):
+    """Classification of a cell, see Fragmentation."""
+
+    OPEN = "open"
+    TAKEN = "taken"
+    BROKEN = "broken"
+    SPOILED = "spoiled"
+    SMALL = "small"
+    CLOSED = "closed"
+    UNKNOWN = "unknown"
+
+
+def list_used_skus(site: SiteSnapshot) -> set[VmSku]:
+    """Return the SKUs of all pools of the site."""
+    return {pool.sku for pool in site.pools}
+
+
+def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku | None:
+    """Find the largest one-cell SKU that fits some machine; prefer one in use."""
+    used_names = {sku.name for sku in list_used_skus(site)}
+    kinds = _select_distinct_hardware(machines)
+    one_cell = [sku for sku in site.skus.values() if sku.numa_cells == 1]
+
+    def has_fitting_machine(sku: VmSku) -> bool:
+        return any(_can_hold_vm(machine, sku) for machine in kinds)
+
+    def build_size_key(sku: VmSku) -> tuple[float, int, int, bool, str]:
+        return -sku.memory_gib, -sku.host_vcpus, sku.disk_gib, sku.name not in used_names, sku.name
+
+    return min(filter(has_fitting_machine, one_cell), key=build_size_key, default=None)
+
+
+def compute_fragmentation(
+    site: SiteSnapshot, machines: Sequence[Machine], yardstick: VmSku | None = None
+) -> Fragmentation:
+    """Compute the number of cells of each kind. `yardstick` None means the largest SKU."""
+    sku = yardstick or find_largest_sku(site, machines)
+    unknown_machines = frozenset(site.scheduler.list_machines_with_unknown_cells())
+    cells: dict[CellKind, list[_NumaCell]] = {kind: [] for kind in CellKind}
+    for cell in _build_cells(site, machines):
+        is_unknown = cell.machine.name in unknown_machines and not cell.machine.unschedulable_reason
+        cells[CellKind.UNKNOWN if is_unknown else _determine_cell_kind(cell, sku)].append(cell)
+    usable = _UsabilityCheck(site.skus.values())
+    countable_kinds = [kind for kind in CellKind if kind not in (CellKind.CLOSED, CellKind.UNKNOWN)]
+    countable = list(chain.from_iterable(cells[kind] for kind in countable_kinds))
+    unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells[CellKind.UNKNOWN])
+    stranded = [cell for cell in countable if usable.is_cell_stranded(cell)]
+    broken = cells[CellKind.BROKEN]
+    first_vms = [cell.vms[0].vm for cell in broken]
+    counts = Counter((vm.cluster, vm.pool) for vm in first_vms)
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return Fragmentation(
+        yardstick=sku,
+        cells=sum(len(kind_cells) for kind_cells in cells.values()),
+        open=len(cells[CellKind.OPEN]),
+        taken=len(cells[CellKind.TAKEN]),
+        broken=len(broken),
+        spoiled=len(cells[CellKind.SPOILED]),
+        small=len(cells[CellKind.SMALL]),
+        closed=len(cells[CellKind.CLOSED]),
+        unknown=len(cells[CellKind.UNKNOWN]),
+        broken_by=tuple(FragmentingPool(cluster, pool, count) for (cluster, pool), count in ranked),
+        broken_vcpus=sum(cell.free_vcpus for cell in broken),
+        broken_memory_gib=sum(cell.free_memory for cell in broken),
+        stranded_cells=len(stranded),
+        stranded_vcpus=sum(cell.free_vcpus for cell in stranded),
+        stranded_memory_gib=sum(cell.free_memory for cell in stranded),
+        free_vcpus=sum(cell.free_vcpus for cell in countable) + unknown_vcpus,
+        free_memory_gib=sum(cell.free_memory for cell in countable) + unknown_memory,
+    )
+
+
+def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tuple[int, float]:
+    """Sum the free vCPUs and GiB of the machines of these cells, regardless of the cells of their VMs."""
+    overfull = frozenset(site.scheduler.list_overfull_machines())
+    vcpus: Counter[str] = Counter()
+    memory: dict[str, float] = {}
+    for cell in cells:
+        if cell.machine.name not in overfull:
+            vcpus[cell.machine.name] += cell.free_vcpus
+            memory[cell.machine.name] = memory.get(cell.machine.name, 0) + cell.free_memory
+    for vm in site.scheduler.list_vms():
+        if not vm.placement.cells and vm.placement.machine in vcpus:
+            vcpus[vm.placement.machine] -= vm.sku.cpus_in_cell * vm.sku.numa_cells
+            memory[vm.placement.machine] -= vm.sku.memory_in_cell * vm.sku.numa_cells
+    return sum(vcpus.values()), sum(memory.values())
+
+
+def _build_cells(site: SiteSnapshot, machines: Sequence[Machine]) -> Iterator[_NumaCell]:
+    """Build every cell of the machines, minus the VMs of the site."""
+    cells = {machine.name: _build_empty_cells(machine) for machine in machines}
+    disk = {machine.name: machine.disk_gib for machine in machines}
+    for vm in site.scheduler.list_vms():
+        machine = vm.placement.machine
+        if machine not in cells:
+            continue
+        disk[machine] -= vm.sku.disk_gib
+        for number in vm.placement.cells:
+            if number < len(cells[machine]):
+                cell = cells[machine][number]
+                cell.vcpus -= vm.sku.cpus_in_cell
+                cell.memory -= vm.sku.memory_in_cell
+                cell.vms.append(vm)
+    for name, cells_of_machine in cells.items():
+        for cell in cells_of_machine:
+            cell.disk = disk[name]
+            yield cell
+
+
+def _build_empty_cells(machine: Machine) -> list[_NumaCell]:
+    return [_NumaCell(machine, machine.cpus_per_cell, machine.memory_gib_per_cell) for _ in range(machine.cells)]
+
+
+def _determine_cell_kind(cell: _NumaCell, sku: VmSku | None) -> CellKind:
+    """Find the kind of a cell for a SKU."""
+    if cell.machine.unschedulable_reason:
+        return CellKind.CLOSED
+    if sku is None or not _can_hold_vm(cell.machine, sku):
+        return CellKind.SMALL
+    if cell.vcpus >= sku.cpus_in_cell and cell.memory >= sku.memory_in_cell:
+        return CellKind.OPEN if cell.disk >= sku.disk_gib else CellKind.SPOILED
+    share = (sku.memory_in_cell, sku.cpus_in_cell)
+    largest = max((vm.sku.memory_in_cell, vm.sku.cpus_in_cell) for vm in cell.vms)
+    return CellKind.TAKEN if largest >= share else CellKind.BROKEN
+
+
+def _can_hold_vm(machine: Machine, sku: VmSku) -> bool:
+    """Return True if an empty machine can hold a VM of a SKU."""
+    return is_hardware_listed(sku, machine) and is_large_enough(machine, sku)
+
+
+def _select_distinct_hardware(machines: Iterable[Machine]) -> list[Machine]:
+    """Select one machine of each kind of hardware."""
+    kinds = {
+        (
+            machine.machine_sku,
+            machine.cells,
+            machine.cpus_per_cell,
+            machine.memory_gib_per_cell,
+            machine.disk_gib,
+        ): machine
+        for machine in machines
+    }
+    return list(kinds.values())
+
+
+class _UsabilityCheck:
+    """Check for SKUs that fit the remains of a cell; results are cached by equal cells."""
+
+    def __init__(self, skus: Iterable[VmSku]) -> None:
+        self._skus = tuple(skus)
+        self._cache: dict[tuple[str | None, int, float, int], bool] = {}
+
+    def is_cell_stranded(self, cell: _NumaCell) -> bool:
+        """Return True if the cell has free capacity but fits no SKU."""
+        if not cell.free_vcpus and not cell.free_memory:
+            return False
+        key = (cell.machine.machine_sku, cell.free_vcpus, cell.free_memory, cell.disk)
+        if key not in self._cache:
+            self._cache[key] = any(self._has_capacity(sku, cell) for sku in self._skus)
+        return not self._cache[key]
+
+    def _has_capacity(self, sku: VmSku, cell: _NumaCell) -> bool:
+        """Return True if a cell fits the share of a SKU and its hardware is supported."""
+        fits = cell.free_vcpus >= sku.cpus_in_cell and cell.free_memory >= sku.memory_in_cell
+        return fits and cell.disk >= sku.disk_gib and is_hardware_listed(sku, cell.machine)

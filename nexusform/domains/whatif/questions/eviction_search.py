@@ -1,0 +1,255 @@
+"""The fewest evictions to let the pods of all placements run, with a proof. Every set of evictions is tried in the
+order of its size, as a plan of its own: no smaller set is left. Source of the rules: an eviction ends one
+binding, and the scheduler picks again; only a taint keeps a picked cluster away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from itertools import combinations, permutations
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.plans.plan import Feasibility, FeasibilityResult, PlacementAction, Plan
+from nexusform.resources.address import Address
+
+MAX_EVICTIONS: Final = 4
+MAX_TRIALS: Final = 400  # plans, a number and not a time: the answer is the same on every computer
+# Parts of kube-scheduler's reasons for a pod waiting for other pods; further pods on its cluster may help it.
+_POD_RULES: Final = ("pod affinity", "topology spread")
+_REJECTED_IDS: Final = frozenset({"eviction-not-executed", "invalid-eviction"})
+_BINDING: Final = "binding"
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class PlacementPolicy(StrEnum):
+    """Policy of a placement, by its consequence for an eviction."""
+
+    PICK_ALL = "PickAll"
+    PICK_FIXED = "PickFixed"
+    PICK_N = "PickN"
+
+
+class EvictionCandidate(Struct, frozen=True):
+    """A binding to evict. `provider` is the provider of the placement."""
+
+    placement: str
+    cluster: str
+    policy: PlacementPolicy
+    address: Address
+    provider: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the eviction: of its block, and of its object on the hub."""
+        return _NO_NAME.sub("-", f"rebalance-{self.placement}-{self.cluster}").lower()
+
+
+class EvictionTrial(Struct, frozen=True):
+    """Evictions in their order, and the clusters tainted before them."""
+
+    evictions: tuple[EvictionCandidate, ...] = ()
+    tainted_clusters: tuple[str, ...] = ()
+
+
+class TrialOutcome(Struct, frozen=True):
+    """Plan of a trial: waiting bindings, picked clusters by placement, rejected evictions; else why there is none."""
+
+    waiting: tuple[Feasibility, ...] = ()
+    unknown: tuple[Feasibility, ...] = ()
+    clusters: Mapping[str, frozenset[str]] = {}
+    rejections: tuple[str, ...] = ()
+    error: str = ""
+
+    def list_repicked_evictions(self, trial: EvictionTrial) -> tuple[EvictionCandidate, ...]:
+        """Return the evictions with a binding on the same cluster again."""
+        return tuple(item for item in trial.evictions if item.cluster in self.clusters.get(str(item.address), ()))
+
+
+class RebalanceRequest(Struct, frozen=True):
+    """Scope of the question: evict from one cluster only, and help one placement only; "" for all."""
+
+    source_cluster: str = ""
+    placement: str = ""
+
+    def is_binding_in_scope(self, row: Feasibility) -> bool:
+        """Return whether the pods of a binding have to run."""
+        is_source = self.source_cluster in ("", row.cluster)
+        return is_source and self.placement in ("", row.placement.name)
+
+
+class RebalanceResult(Struct, frozen=True):
+    """Answer: the evictions, None without any. `trial_counts` is the number of plans per number of evictions;
+    `is_proven` is False if the search ended at its limit. `best` is the outcome of the evictions, `interruptions` are
+    pods without a node between two evictions of other orders.
+    """
+
+    request: RebalanceRequest
+    before: TrialOutcome
+    candidates: tuple[EvictionCandidate, ...]
+    fixed: tuple[EvictionCandidate, ...]
+    trial: EvictionTrial | None = None
+    best: TrialOutcome = TrialOutcome()
+    trial_counts: tuple[int, ...] = ()
+    is_proven: bool = True
+    rejections: tuple[str, ...] = ()
+    untaintable: tuple[str, ...] = ()
+    interruptions: tuple[str, ...] = ()
+
+    @property
+    def waiting_bindings(self) -> tuple[Feasibility, ...]:
+        """Waiting bindings in the scope of the question."""
+        return tuple(row for row in self.before.waiting if self.request.is_binding_in_scope(row))
+
+
+Evaluate = Callable[[EvictionTrial], TrialOutcome]
+
+
+def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
+    """Return the outcome of a trial from its plan."""
+    selected = [row for row in plan.feasibility if row.is_selected]
+    clusters: dict[str, set[str]] = {}
+    for row in plan.placements:
+        if row.kind == _BINDING and row.target is not None and row.action is not PlacementAction.REMOVE:
+            clusters.setdefault(str(row.address), set()).add(row.object)
+    return TrialOutcome(
+        tuple(row for row in selected if row.is_waiting),
+        tuple(row for row in selected if row.result is FeasibilityResult.UNKNOWN and not row.is_waiting),
+        {address: frozenset(names) for address, names in clusters.items()},
+        tuple(problem.detail for problem in plan.diagnostics if problem.id in _REJECTED_IDS),
+        error,
+    )
+
+
+def find_evictions(
+    request: RebalanceRequest, candidates: Sequence[EvictionCandidate], taintable: Iterable[str], evaluate: Evaluate
+) -> RebalanceResult:
+    """Find the fewest evictions to let all pods in scope run. `taintable` are the clusters with a block for a taint."""
+    before = evaluate(EvictionTrial())
+    fixed = tuple(item for item in candidates if item.policy is PlacementPolicy.PICK_FIXED)
+    movable = tuple(item for item in candidates if item.policy is not PlacementPolicy.PICK_FIXED)
+    movable = tuple(item for item in movable if request.source_cluster in ("", item.cluster))
+    search = _EvictionSearch(request, before, frozenset(taintable), evaluate)
+    result = RebalanceResult(request, before, movable, fixed)
+    if not result.waiting_bindings:
+        return result
+    trial, best = search.run(movable)
+    return RebalanceResult(
+        request,
+        before,
+        movable,
+        fixed,
+        trial,
+        best,
+        tuple(search.trial_counts),
+        search.is_complete,
+        tuple(search.rejections),
+        tuple(search.untaintable),
+        tuple(search.interruptions),
+    )
+
+
+class _EvictionSearch:
+    """Search by growing number of evictions."""
+
+    def __init__(
+        self, request: RebalanceRequest, before: TrialOutcome, taintable: frozenset[str], evaluate: Evaluate
+    ) -> None:
+        self.request = request
+        self.before = before
+        self.taintable = taintable
+        self.evaluate = evaluate
+        self.trial_counts: list[int] = [1]
+        self.rejections: dict[str, None] = {}
+        self.untaintable: dict[str, None] = {}
+        self.interruptions: dict[str, None] = {}
+        self.is_complete = True
+
+    def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionTrial | None, TrialOutcome]:
+        """Return the first working set, in its order, or None."""
+        for size in range(1, len(candidates) + 1):
+            if size > MAX_EVICTIONS:
+                self.is_complete = False
+                break
+            self.trial_counts.append(0)
+            for group in self._list_eviction_sets(candidates, size):
+                if sum(self.trial_counts) >= MAX_TRIALS:
+                    self.is_complete = False
+                    return None, TrialOutcome()
+                trial, outcome = self._find_working_trial(group)
+                if trial is not None:
+                    return trial, outcome
+        return None, TrialOutcome()
+
+    def _list_eviction_sets(
+        self, candidates: Sequence[EvictionCandidate], size: int
+    ) -> Iterator[tuple[EvictionCandidate, ...]]:
+        """Yield the sets of evictions able to help: a waiting pod needs an eviction on its own cluster, unless it
+        waits for other pods.
+        """
+        goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]
+        crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
+        ordered = sorted(candidates, key=lambda item: item.policy is PlacementPolicy.PICK_ALL)
+        for group in combinations(ordered, size):
+            if crowded <= {item.cluster for item in group}:
+                yield group
+
+    def _find_working_trial(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionTrial | None, TrialOutcome]:
+        """Return the working trial of a set, or None: with taints on the clusters picked again."""
+        for order in permutations(group):
+            trial = EvictionTrial(order)
+            outcome = self._plan_trial(trial)
+            returned = {item.cluster for item in outcome.list_repicked_evictions(trial)}
+            if returned - self.taintable:
+                self.untaintable |= dict.fromkeys(sorted(returned - self.taintable))
+                break
+            if returned:
+                trial = EvictionTrial(order, tuple(sorted(returned)))
+                outcome = self._plan_trial(trial)
+            self.rejections |= dict.fromkeys(outcome.rejections)
+            if outcome.rejections:
+                continue
+            if not self._is_trial_successful(trial, outcome):
+                return None, outcome
+            interruption = self._describe_interruption(trial)
+            if not interruption:
+                return trial, outcome
+            self.interruptions[interruption] = None
+        return None, TrialOutcome()
+
+    def _describe_interruption(self, trial: EvictionTrial) -> str:
+        """Describe the pods without a node between two evictions; "" if there are none."""
+        former = {(row.placement, row.cluster) for row in self.before.waiting}
+        for count in range(1, len(trial.evictions)):
+            outcome = self._plan_trial(EvictionTrial(trial.evictions[:count], trial.tainted_clusters))
+            row = next((row for row in outcome.waiting if (row.placement, row.cluster) not in former), None)
+            if outcome.error or row is not None:
+                names = ", then ".join(f"{item.placement} from {item.cluster}" for item in trial.evictions[:count])
+                effect = outcome.error if row is None else f"{row.placement.name} waits on {row.cluster}"
+                return f"{names}: {effect}"
+        return ""
+
+    def _plan_trial(self, trial: EvictionTrial) -> TrialOutcome:
+        self.trial_counts[-1] += 1
+        return self.evaluate(trial)
+
+    def _is_trial_successful(self, trial: EvictionTrial, outcome: TrialOutcome) -> bool:
+        """Return True if the pods in scope run, no other binding is worse, and no placement of N clusters has fewer."""
+        if outcome.error or any(self.request.is_binding_in_scope(row) for row in outcome.waiting):
+            return False
+        former = {(row.placement, row.cluster) for row in self.before.waiting}
+        new_waiting = {(row.placement, row.cluster) for row in outcome.waiting} - former
+        known_unknown = {(row.placement, row.cluster) for row in self.before.unknown}
+        new_unknown = {(row.placement, row.cluster) for row in outcome.unknown} - known_unknown
+        if new_waiting or new_unknown or outcome.list_repicked_evictions(trial):
+            return False
+        removed = {
+            (str(item.address), item.cluster) for item in trial.evictions if item.policy is PlacementPolicy.PICK_ALL
+        }
+        return all(
+            len(outcome.clusters.get(address, ())) >= len(clusters) - sum(key == address for key, _ in removed)
+            for address, clusters in self.before.clusters.items()
+        )

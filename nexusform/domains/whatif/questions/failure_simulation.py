@@ -1,0 +1,262 @@
+"""Failure of a machine, rack, cluster or site: VMs down, remaining VMs, and re-created VMs. The platform
+itself moves no VM. If the node of an NKS cluster is deleted, its VM is re-created by the placement rule, as
+simulated here.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.whatif.questions.pod_outage import (
+    NO_PODS,
+    ClusterPods,
+    PodsOutcome,
+    WorkloadImpact,
+    simulate_nodes_down,
+)
+from nexusform.placements.vm_demands import PlacedVm
+from nexusform.planning.vm_planning.site_plans import build_demand
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import Interval
+from nexusform.snapshots.availability import (
+    PoolAvailability,
+    SampledCapacity,
+    VmReplacement,
+    build_pool_availability,
+    group_vms_down_by_cluster,
+    list_affected_pools,
+    place_replacements,
+    sample_capacity,
+)
+from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
+
+# Label of NKS nodes with the machine's name, set by Operator Nexus.
+MACHINE_LABEL = "topology.kubernetes.io/baremetalmachine"
+
+
+class FailureScope(StrEnum):
+    """Scope of a failure."""
+
+    MACHINE = "machine"
+    RACK = "rack"
+    CLUSTER = "cluster"
+    SITE = "site"
+    OBSERVED = "observed"
+
+
+class RecreatedPool(Struct, frozen=True):
+    """Re-created VMs of one pool; `reason` explains missing capacity, "" if all fit."""
+
+    cluster_id: str
+    cluster: str
+    pool: str
+    sku: str
+    vms: tuple[VmReplacement, ...]
+    reason: str = ""
+
+    @property
+    def missing(self) -> int:
+        """Number of VMs without capacity."""
+        return sum(vm.placement is None for vm in self.vms)
+
+
+class NodeDeletion(Struct, frozen=True):
+    """Command that re-creates a cluster's nodes on lost machines; not `is_reachable` if it lost quorum."""
+
+    cluster_id: str
+    cluster: str
+    machines: tuple[str, ...]
+    nodes: tuple[str, ...]
+    is_reachable: bool
+
+    @property
+    def command(self) -> str:
+        """Command for the cluster; the kubectl context has the name of the cluster."""
+        kubectl = f"kubectl --context={shlex.quote(self.cluster)}"
+        if len(self.machines) == 1:
+            return f"{kubectl} delete node -l {MACHINE_LABEL}={self.machines[0]}"
+        return f"{kubectl} delete node -l '{MACHINE_LABEL} in ({','.join(self.machines)})'"
+
+
+class Failure(Struct, frozen=True):
+    """Effects of a failure. `stay_down`: plain VMs and VNFs, down until their machine is back (with the
+    address to re-create one), and unmanaged VMs. `workloads`: workloads with lost pods, if pods are known.
+    `recreations`: those of one sample if NUMA cells are unknown; `samples` summarizes the others in the same
+    order.
+    """
+
+    site_id: str
+    scope: FailureScope
+    lost: str
+    machines: tuple[str, ...]
+    pools: tuple[PoolAvailability, ...]
+    recreations: tuple[RecreatedPool, ...]
+    deletions: tuple[NodeDeletion, ...]
+    stay_down: tuple[PoolAvailability, ...]
+    unmanaged_vms: tuple[str, ...]
+    workloads: tuple[WorkloadImpact, ...] = ()
+    samples: SampledCapacity | None = None
+
+    @property
+    def vm_count(self) -> int:
+        """Number of VMs down."""
+        return sum(len(pool.down_vms) for pool in self.pools) + len(self.unmanaged_vms)
+
+    @property
+    def missing(self) -> int:
+        """Number of re-created VMs without capacity, in the reported sample."""
+        return sum(pool.missing for pool in self.recreations)
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether availability is lost, or capacity elsewhere is uncertain."""
+        is_uncertain = self.samples is not None and not self.samples.is_certain
+        return is_uncertain or self.missing > 0 or any(pool.is_lost for pool in self.pools) or bool(self.lost_workloads)
+
+    @property
+    def lost_workloads(self) -> tuple[WorkloadImpact, ...]:
+        """Workloads without a running pod, at once or after replacement."""
+        outcomes = [(impact, impact.determine_outcome(is_drained=False)) for impact in self.workloads]
+        return tuple(impact for impact, outcome in outcomes if outcome is PodsOutcome.LOST)
+
+
+def simulate_machine_loss(
+    site: SiteSnapshot,
+    scope: FailureScope,
+    lost: str,
+    machines: Sequence[str],
+    pods: Mapping[str, ClusterPods] = NO_PODS,
+) -> Failure:
+    """Simulate the loss of a machine or rack: its NKS nodes are deleted and re-created by the placement rule."""
+    names = frozenset(machines)
+    pools = list_affected_pools(site, names)
+    scheduler, _ = site.build_scheduler_without(names, "lost")
+    samples = _sample_missing(site, scheduler, names)
+    return Failure(
+        site_id=site.id,
+        scope=scope,
+        lost=lost,
+        machines=tuple(machines),
+        pools=pools,
+        recreations=tuple(_recreate_pools(site, scheduler, names)),
+        deletions=tuple(_build_node_deletions(pools, machines)),
+        stay_down=tuple(pool for pool in pools if pool.kind is not OwnerKind.NKS),
+        unmanaged_vms=tuple(name for machine, name in site.unmanaged_vms if machine in names),
+        workloads=tuple(_find_affected_workloads(pools, pods)),
+        samples=samples,
+    )
+
+
+def list_machines_down(site: SiteSnapshot) -> list[str]:
+    """List the machines of a site observed off or not ready."""
+    return [name for name, machine in site.machines.items() if machine.status is not None and machine.status.is_down]
+
+
+def simulate_cluster_loss(
+    site: SiteSnapshot, cluster: ClusterSnapshot, pods: Mapping[str, ClusterPods] = NO_PODS
+) -> Failure:
+    """Simulate the loss of a whole cluster; nothing is re-created."""
+    pools = tuple(build_pool_availability(cluster, pool, pool.vms) for pool in cluster.pools if pool.vms)
+    workloads = tuple(_find_affected_workloads(pools, pods))
+    return Failure(
+        site_id=site.id,
+        scope=FailureScope.CLUSTER,
+        lost=cluster.id,
+        machines=(),
+        pools=pools,
+        recreations=(),
+        deletions=(),
+        stay_down=(),
+        unmanaged_vms=(),
+        workloads=workloads,
+    )
+
+
+def simulate_site_loss(site: SiteSnapshot, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
+    """Simulate the loss of a whole site."""
+    names = frozenset(site.machines)
+    pools = list_affected_pools(site, names)
+    unmanaged_vms = tuple(name for _, name in site.unmanaged_vms)
+    workloads = tuple(_find_affected_workloads(pools, pods))
+    return Failure(
+        site_id=site.id,
+        scope=FailureScope.SITE,
+        lost=site.id,
+        machines=tuple(site.machines),
+        pools=pools,
+        recreations=(),
+        deletions=(),
+        stay_down=(),
+        unmanaged_vms=unmanaged_vms,
+        workloads=workloads,
+    )
+
+
+def _find_affected_workloads(
+    pools: Sequence[PoolAvailability], pods: Mapping[str, ClusterPods]
+) -> Iterable[WorkloadImpact]:
+    """Find the workloads with lost pods, by cluster; nodes are not drained."""
+    for cluster_id, vms in group_vms_down_by_cluster(pools).items():
+        if cluster_id in pods:
+            cluster_pods = pods[cluster_id]
+            nodes = {vm.name for vm in vms}
+            workloads, _ = simulate_nodes_down(cluster_pods, cluster_pods.existing, nodes, is_drained=False)
+            yield from workloads
+
+
+def _recreate_pools(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> Iterable[RecreatedPool]:
+    """Recreate the lost VMs of NKS clusters, pool by pool in creation order."""
+    for cluster, pool, down in _find_lost_pools(site, lost):
+        placement_result = place_replacements(scheduler, pool, down)
+        reason = placement_result.shortage.reason if placement_result.shortage is not None else ""
+        yield RecreatedPool(cluster.id, cluster.name, pool.name, pool.sku.name, placement_result.replacements, reason)
+
+
+def _find_lost_pools(
+    site: SiteSnapshot, lost: frozenset[str]
+) -> Iterable[tuple[ClusterSnapshot, PoolSnapshot, Sequence[PlacedVm]]]:
+    """Find the pools of NKS clusters with lost VMs, and these VMs."""
+    for cluster in site.clusters:
+        if cluster.kind is not OwnerKind.NKS:
+            continue
+        for pool in cluster.pools:
+            down = [vm for vm in pool.vms if vm.placement.machine in lost]
+            if down:
+                yield cluster, pool, down
+
+
+def _sample_missing(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledCapacity | None:
+    """Count the VMs without capacity over samples of NUMA cells. For a single pool the bounds hold for every split."""
+    pools = list(_find_lost_pools(site, lost))
+
+    def count_missing(sampled_scheduler: RackScheduler) -> list[int]:
+        return [recreation.missing for recreation in _recreate_pools(site, sampled_scheduler, lost)]
+
+    samples = sample_capacity(scheduler, sum(len(down) for _, _, down in pools), count_missing)
+    if samples is None or len(pools) > 1:
+        return samples
+    [(_, pool, down)] = pools
+    free = scheduler.count_free_slots(build_demand(pool.owner, pool.demand, down[0].number))
+    bounds = Interval(max(0, len(down) - free.maximum), max(0, len(down) - free.minimum))
+    return replace(samples, missing_count=bounds, pools=(bounds,), is_exact=True)
+
+
+def _build_node_deletions(pools: Sequence[PoolAvailability], machines: Sequence[str]) -> Iterable[NodeDeletion]:
+    """Build the node deletions by cluster; control planes without quorum are unreachable."""
+    nks_pools = [pool for pool in pools if pool.kind is OwnerKind.NKS]
+    names = {pool.cluster_id: pool.cluster for pool in nks_pools}
+    unreachable = {pool.cluster_id for pool in nks_pools if pool.is_control_plane and pool.is_lost}
+    for cluster_id, down in group_vms_down_by_cluster(nks_pools).items():
+        affected_machines = {vm.placement.machine for vm in down}
+        yield NodeDeletion(
+            cluster_id,
+            names[cluster_id],
+            tuple(machine for machine in machines if machine in affected_machines),
+            tuple(vm.name for vm in down),
+            cluster_id not in unreachable,
+        )

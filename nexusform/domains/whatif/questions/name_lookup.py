@@ -1,0 +1,206 @@
+"""Lookup of user input: sites, racks, machines, clusters, SKUs and mixes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
+from nexusform.diagnostics.phrases import format_list
+from nexusform.domains.whatif.questions.capacity import SkuCount
+from nexusform.scheduling.racks.vms import VmSku
+from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, SiteSnapshot, Snapshot
+
+Named = TypeVar("Named")
+
+_PART = re.compile(r"(?:(\d+)\s*[xX*]\s*)?(\S+)")
+_REVERSED_PART = re.compile(r"(.+?)\s*[xX*]\s*(\d{1,7})")
+_MAX_PART_COUNT = 1_000_000
+_DIGITS = 9
+_MAX_NAMES = 20
+_MAX_TEXT_LENGTH = 60  # characters of user input
+
+
+def find_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
+    """Find a site by id."""
+    site = snapshot.sites.get(text)
+    return site if site is not None else _build_unknown_name_error("site", text, snapshot.sites)
+
+
+def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
+    """Find a site by id, or the only one without an id."""
+    if text or len(snapshot.sites) == 1:
+        return find_site(snapshot, text) if text else next(iter(snapshot.sites.values()))
+    detail = (
+        f"There are {len(snapshot.sites)} sites. Select one with -site=ID: {format_list(snapshot.sites, _MAX_NAMES)}."
+    )
+    return build_error("ambiguous-name", detail, headline="Ambiguous site")
+
+
+def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str] | Diagnostic:
+    """Check addresses of resources with VMs, or `ADDRESS:OBJECT` for one VM."""
+    candidates: dict[str, None] = {}
+    for pool in site.pools:
+        candidates[str(pool.address)] = None
+        for vm in pool.vms:
+            candidates |= {f"{pool.address}:{name}": None for name in vm.names}
+    for text in texts:
+        if text not in candidates:
+            addresses = [name for name in candidates if ":" not in name]
+            suggestion = suggest_name(text, candidates)
+            message = f'No resource with VMs on {site.id} has the address "{_truncate_name(text)}".'
+            detail = f"{message}{suggestion} Known: {format_list(addresses, _MAX_NAMES)}."
+            return build_error("unknown-resource", detail)
+    return frozenset(texts)
+
+
+def find_rack(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str] | Diagnostic:
+    """Find an active rack by id (`<site>/<rack>`) or unique name; return its site and name."""
+    by_id: dict[str, tuple[SiteSnapshot, str]] = {}
+    for site in snapshot.sites.values():
+        by_id |= {f"{site.id}/{rack}": (site, rack) for rack in site.active_racks}
+    return _find_by_id_or_name("rack", text, by_id, lambda site_and_rack: site_and_rack[1])
+
+
+def find_machine(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str] | Diagnostic:
+    """Find a machine by id (`<site>/<rack>/<machine>` or `<site>/<machine>`) or unique name."""
+    by_id: dict[str, tuple[SiteSnapshot, str]] = {}
+    for site in snapshot.sites.values():
+        for machine in site.machines.values():
+            if text == f"{site.id}/{machine.name}":
+                return site, machine.name
+            by_id[f"{site.id}/{machine.rack}/{machine.name}"] = (site, machine.name)
+    return _find_by_id_or_name("machine", text, by_id, lambda site_and_machine: site_and_machine[1])
+
+
+def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, ClusterSnapshot] | Diagnostic:
+    """Find a cluster, VNF or plain VM by id, address or unique name."""
+    by_id: dict[str, tuple[SiteSnapshot, ClusterSnapshot]] = {}
+    for site in snapshot.sites.values():
+        for cluster in site.clusters:
+            if any(str(pool.address) == text for pool in cluster.pools):
+                return site, cluster
+            by_id[cluster.id] = (site, cluster)
+    return _find_by_id_or_name("cluster", text, by_id, lambda site_and_cluster: site_and_cluster[1].name)
+
+
+def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, ClusterSnapshot] | Diagnostic:
+    """Find an NKS cluster as `find_cluster` does."""
+    answer = find_cluster(snapshot, text)
+    if isinstance(answer, Diagnostic):
+        return answer
+    cluster = answer[1]
+    if cluster.kind is OwnerKind.NKS:
+        return answer
+    return build_error("not-a-kubernetes-cluster", f"{cluster.id} is not an NKS cluster and has no Kubernetes upgrade.")
+
+
+def find_zones(sites: Iterable[SiteSnapshot], text: str) -> frozenset[str] | Diagnostic | None:
+    """Parse zones from `1,2`; None for "". Each must exist on one of the sites, planned racks included."""
+    zones = _split_at_commas(text)
+    if not zones:
+        return None
+    candidates: dict[str, None] = {}
+    for site in sites:
+        candidates |= dict.fromkeys(site.zones)
+        candidates |= {rack.availability_zone: None for rack in site.racks}
+    for zone in zones:
+        if zone not in candidates:
+            return _build_unknown_name_error("availability zone", zone, candidates)
+    return frozenset(zones)
+
+
+def find_skus(skus: Mapping[str, VmSku], names: Sequence[str]) -> tuple[VmSku, ...] | Diagnostic:
+    """Find distinct SKUs by name; names may be joined by commas."""
+    selected: dict[str, VmSku] = {}
+    for name in _split_at_commas(",".join(names)):
+        if name not in skus:
+            return _build_unknown_name_error("VM SKU", name, skus)
+        selected[name] = skus[name]
+    return tuple(selected.values())
+
+
+def _split_at_commas(text: str) -> list[str]:
+    """Split at commas without empty parts."""
+    parts = [part.strip() for part in text.split(",")]
+    return [part for part in parts if part]
+
+
+def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...] | Diagnostic:
+    """Parse a mix such as `3xNC_P46_224_v1,NC_G6_28_v1`; counts of a repeated SKU are added."""
+    counts: Counter[str] = Counter()
+    for part_text in map(str.strip, text.split(",")):
+        count, name = _parse_mix_part(part_text, skus)
+        reversed_match = _REVERSED_PART.fullmatch(part_text)
+        if name not in skus and reversed_match is not None and reversed_match[1] in skus:
+            return build_error(
+                "invalid-mix", f"Write the number before the SKU: {reversed_match[2]}x{reversed_match[1]}."
+            )
+        if not name:
+            detail = f'"{_truncate_name(part_text)}" is not a valid part of a mix. Write NxSKU, for example {_EXAMPLE}.'
+            return build_error("invalid-mix", detail)
+        if name not in skus:
+            return _build_unknown_name_error("VM SKU", name, skus)
+        counts[name] += count
+    if not all(0 < count <= _MAX_PART_COUNT for count in counts.values()):
+        range_of = f"1 to {_MAX_PART_COUNT:,} VMs"
+        return build_error("invalid-mix", f"The count of a part must be {range_of}, for example {_EXAMPLE}.")
+    return tuple(SkuCount(count, skus[name]) for name, count in counts.items())
+
+
+def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
+    """Parse count and SKU of a mix part; "" if invalid."""
+    # A SKU of the user's own may be called "2xlarge".
+    if text in skus:
+        return 1, text
+    match = _PART.fullmatch(text)
+    if match is None or text.isdigit():
+        return 0, ""
+    digits = match.group(1) or "1"
+    return int(digits) if len(digits) < _DIGITS else _MAX_PART_COUNT + 1, match.group(2)
+
+
+_EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
+
+
+def _find_by_id_or_name(
+    kind: str, text: str, by_id: Mapping[str, Named], get_name: Callable[[Named], str]
+) -> Named | Diagnostic:
+    """Find the entry with this id, else the only one with this name; `kind` is its display name."""
+    if text in by_id:
+        return by_id[text]
+    ids = [entry_id for entry_id, entry in by_id.items() if get_name(entry) == text]
+    if len(ids) == 1:
+        return by_id[ids[0]]
+    if ids:
+        return build_error(
+            "ambiguous-name",
+            f'Several have the name "{text}"; use an id: {format_list(ids, _MAX_NAMES)}.',
+            headline=f"Ambiguous {kind}",
+        )
+    return _build_unknown_name_error(kind, text, by_id)
+
+
+_UNKNOWN: Final = {
+    "site": "unknown-site",
+    "rack": "unknown-rack",
+    "machine": "unknown-machine",
+    "cluster": "unknown-cluster",
+    "availability zone": "unknown-availability-zone",
+    "VM SKU": "unknown-vm-sku",
+}
+
+
+def _build_unknown_name_error(kind: str, text: str, candidates: Iterable[str]) -> Diagnostic:
+    """Build the error for an unknown name, with the candidates."""
+    names = sorted(candidates, key=str.encode)
+    suggestion = suggest_name(text, names)
+    choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "None exists."
+    return build_error(_UNKNOWN[kind], f'There is no {kind} "{_truncate_name(text)}".{suggestion} {choice}')
+
+
+def _truncate_name(text: str) -> str:
+    """Truncate user input longer than any name."""
+    return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]}..."

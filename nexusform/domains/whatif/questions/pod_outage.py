@@ -1,0 +1,272 @@
+"""Pods while nodes are down: lost pods, replacements on other nodes, and pending pods. Deployments,
+StatefulSets, ReplicaSets and Jobs get replacements on the remaining nodes; a bare Pod waits for its node; a
+DaemonSet's pod follows its node. Replacements may evict pods of lower priority. Pods are not moved back
+afterwards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
+from itertools import chain
+from types import MappingProxyType
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling.pod_outcomes import PREEMPTED, PodOutcome, Prediction
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.preemption import list_applied_budgets
+from nexusform.domains.pods.scheduling.workloads import Cluster, DisruptionBudget, ExistingPod, Workload
+
+NO_PODS: Final[Mapping[str, ClusterPods]] = MappingProxyType({})  # no known pods
+_BARE = "Pod"
+_DAEMONS = "DaemonSet"
+
+
+class ClusterPods(Struct, frozen=True):
+    """Pods of one cluster. Nodes are named like the VMs; `existing` are the current pods."""
+
+    cluster_id: str
+    cluster: Cluster
+    workloads: tuple[Workload, ...]
+    existing: tuple[ExistingPod, ...]
+
+
+class PodMove(Struct, frozen=True):
+    """Pod with a lost node, and its node meanwhile ("" = none, with `reason`). `is_certain`: in every run."""
+
+    pod: str
+    old_node: str
+    node: str
+    reason: str = ""
+    is_certain: bool = True
+
+
+class PodsOutcome(StrEnum):
+    """Result for a workload, from best to worst."""
+
+    UNTOUCHED = "untouched"
+    KEPT = "kept"
+    RESTARTED = "restarted"  # all pods were lost at once and replaced
+    REDUCED = "reduced"  # some pods have no node
+    LOST = "lost"
+
+
+_RANK = list(PodsOutcome)
+
+
+class WorkloadImpact(Struct, frozen=True):
+    """Impact of nodes down on one workload. `before`: pods running before; `at_once`: still running
+    immediately; `running`: after replacement. `pending` counts all pods without a node, including earlier
+    ones but not a DaemonSet's. `blocking_budgets`: budgets that a drain violates.
+    """
+
+    cluster_id: str
+    workload: str
+    replicas: int
+    before: int
+    at_once: int
+    running: int
+    moves: tuple[PodMove, ...]
+    pending: int = 0
+    blocking_budgets: tuple[str, ...] = ()
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether every scheduler run has this result for each of its pods."""
+        return all(move.is_certain for move in self.moves)
+
+    def determine_outcome(self, *, is_drained: bool) -> PodsOutcome:
+        """Determine the result. Without a drain nothing runs until replacement, so losing every pod is a loss."""
+        is_restarted = self.before > 0 and self.at_once == 0
+        is_lost = self.before > 0 and self.running == 0
+        if is_lost or (is_restarted and not is_drained):
+            return PodsOutcome.LOST
+        if self.pending:
+            return PodsOutcome.REDUCED
+        return PodsOutcome.RESTARTED if is_restarted else PodsOutcome.KEPT
+
+
+class WorkloadVerdict(Struct, frozen=True):
+    """Result for a workload over all waves. `is_certain`: independent of random scheduler choices."""
+
+    cluster_id: str
+    workload: str
+    replicas: int
+    minimum_at_once: int
+    minimum_running: int
+    maximum_pending: int
+    waves: tuple[int, ...]
+    outcome: PodsOutcome
+    is_certain: bool
+    blocking_budgets: tuple[str, ...] = ()
+
+
+class PodsSimulation(Struct):
+    """Pods of one cluster through waves of nodes going down and up."""
+
+    pods: ClusterPods
+    is_drained: bool
+    existing: tuple[ExistingPod, ...] = ()
+    # Waves with lost pods (number and impact) by workload key.
+    _impacts: dict[str, list[tuple[int, WorkloadImpact]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.existing = self.pods.existing
+
+    def run_outage_wave(self, number: int, down: Collection[str]) -> tuple[WorkloadImpact, ...]:
+        """Take these nodes down and up again; return the affected workloads."""
+        workloads, meanwhile = simulate_nodes_down(self.pods, self.existing, down, is_drained=self.is_drained)
+        for impact in workloads:
+            self._impacts.setdefault(impact.workload, []).append((number, impact))
+        self.existing = simulate_nodes_up(self.pods, meanwhile)
+        return workloads
+
+    def build_verdicts(self) -> tuple[WorkloadVerdict, ...]:
+        """Build the verdict of every workload, in the cluster's order."""
+        return tuple(self._build_verdict(workload) for workload in self.pods.workloads)
+
+    def _build_verdict(self, workload: Workload) -> WorkloadVerdict:
+        """Build the verdict of one workload over all waves."""
+        waves = self._impacts.get(workload.key, [])
+        impacts = [impact for _, impact in waves]
+        running = _count_running(self.pods.existing)[workload.key]
+        outcomes = [impact.determine_outcome(is_drained=self.is_drained) for impact in impacts]
+        budgets = chain.from_iterable(impact.blocking_budgets for impact in impacts)
+        return WorkloadVerdict(
+            cluster_id=self.pods.cluster_id,
+            workload=workload.key,
+            replicas=impacts[0].replicas if impacts else running,
+            minimum_at_once=min((impact.at_once for impact in impacts), default=running),
+            minimum_running=min((impact.running for impact in impacts), default=running),
+            maximum_pending=max((impact.pending for impact in impacts), default=0),
+            waves=tuple(number for number, _ in waves),
+            outcome=max(outcomes, key=_RANK.index, default=PodsOutcome.UNTOUCHED),
+            is_certain=all(impact.is_certain for impact in impacts),
+            blocking_budgets=tuple(dict.fromkeys(budgets)),
+        )
+
+
+def simulate_nodes_down(
+    pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
+) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
+    """Return the affected workloads if these nodes go down, and all pods meanwhile."""
+    outage = _predict_outage(pods, existing, nodes_down)
+    impacts = tuple(
+        _build_impact(pods, workload, outage, is_drained=is_drained)
+        for workload in pods.workloads
+        if workload.key in outage.lost
+    )
+    return impacts, outage.after
+
+
+class _NodeOutage(Struct, frozen=True):
+    """Outage of nodes (`nodes_down`): pods before, prediction, and pods meanwhile. By workload key, `lost`
+    are the pods of these nodes and those `evicted` for them; `running_before` and `running` count the pods
+    with a node.
+    """
+
+    before: Sequence[ExistingPod]
+    nodes_down: Collection[str]
+    prediction: Prediction
+    after: tuple[ExistingPod, ...]
+    evicted: Mapping[tuple[str, int], PodOutcome]
+    lost: Mapping[str, Sequence[ExistingPod]]
+    running_before: Counter[str]
+    running: Counter[str]
+
+
+def _predict_outage(pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str]) -> _NodeOutage:
+    """Predict the pods without these nodes."""
+    nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
+    prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))
+    evicted = {
+        (outcome.workload, outcome.number): outcome
+        for outcome in (*prediction.outcomes, *prediction.displaced_outcomes)
+        if outcome.trigger == PREEMPTED
+    }
+    lost: dict[str, list[ExistingPod]] = {}
+    for pod in existing:
+        if pod.node in nodes_down or (pod.workload, pod.number) in evicted:
+            lost.setdefault(pod.workload, []).append(pod)
+    after = prediction.list_existing_pods()
+    return _NodeOutage(
+        existing, nodes_down, prediction, after, evicted, lost, _count_running(existing), _count_running(after)
+    )
+
+
+def _build_impact(pods: ClusterPods, workload: Workload, outage: _NodeOutage, *, is_drained: bool) -> WorkloadImpact:
+    """Build the impact on one workload."""
+    lost_pods = outage.lost[workload.key]
+    outcomes = outage.prediction.list_outcomes(workload.key)
+    by_number = {outcome.number: outcome for outcome in outcomes}
+    moves = tuple(
+        _build_move(pod, by_number.get(pod.number), outage.evicted.get((pod.workload, pod.number))) for pod in lost_pods
+    )
+    on_lost_nodes = [pod for pod in lost_pods if pod.node in outage.nodes_down]
+    budgets: tuple[str, ...] = ()
+    if is_drained:
+        budgets = _find_violated_budgets(pods.cluster.budgets, workload, outage.before, on_lost_nodes, moves)
+    before = outage.running_before[workload.key]
+    # A bare Pod is unchanged in the prediction, and nothing re-creates it.
+    bare_count = len(on_lost_nodes) if workload.kind == _BARE else 0
+    return WorkloadImpact(
+        cluster_id=pods.cluster_id,
+        workload=workload.key,
+        replicas=before if workload.kind == _DAEMONS else workload.replicas,
+        before=before,
+        at_once=before - len(moves),
+        running=outage.running[workload.key] - bare_count,
+        moves=moves,
+        pending=bare_count or sum(outcome.is_pending for outcome in outcomes),
+        blocking_budgets=budgets,
+    )
+
+
+def _select_controlled_workloads(pods: ClusterPods) -> list[Workload]:
+    """Select the workloads with a controller: all but bare Pods."""
+    return [workload for workload in pods.workloads if workload.kind != _BARE]
+
+
+def simulate_nodes_up(pods: ClusterPods, existing: Sequence[ExistingPod]) -> tuple[ExistingPod, ...]:
+    """Return every pod once all nodes are up again: pending pods get a node, others stay."""
+    return predict(pods.cluster, existing, _select_controlled_workloads(pods)).list_existing_pods()
+
+
+def _count_running(pods: Iterable[ExistingPod]) -> Counter[str]:
+    return Counter(pod.workload for pod in pods if pod.node)
+
+
+def _build_move(pod: ExistingPod, outcome: PodOutcome | None, victim: PodOutcome | None) -> PodMove:
+    """Build the move of a pod with a lost node, or of an evicted one."""
+    kind = pod.workload.split("/")[1]
+    if kind == _BARE:
+        reason = "is evicted and not re-created" if victim is not None else "waits for its node"
+        return PodMove(pod.name, pod.node, "", f"a bare Pod {reason}")
+    if outcome is None or (kind == _DAEMONS and victim is None):
+        return PodMove(pod.name, pod.node, "", "a DaemonSet's pod is deleted with its node")
+    return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.is_certain)
+
+
+# --- budgets -----------------------------------------------------------------------------------
+
+
+def _find_violated_budgets(
+    budgets: Sequence[DisruptionBudget],
+    workload: Workload,
+    existing: Sequence[ExistingPod],
+    lost_pods: Sequence[ExistingPod],
+    moves: Sequence[PodMove],
+) -> tuple[str, ...]:
+    """Find the violated budgets: no eviction allowed, or too few pods running."""
+    if workload.kind == _DAEMONS:
+        return ()
+    without_node = sum(not move.node for move in moves)
+    return tuple(
+        f"{budget.namespace}/{budget.name}"
+        for budget, allowed in list_applied_budgets(budgets, lost_pods, existing)
+        if allowed <= 0 or without_node > allowed
+    )

@@ -1,0 +1,301 @@
+"""Pods of a cluster snapshot: nodes from clusters, templates from manifests, locations from plans, and
+observed nodes and pods from kubectl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
+from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
+from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
+from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
+from nexusform.domains.pods.importers.manifest_parser import Manifest, parse_manifests, unwrap_envelopes
+from nexusform.domains.pods.importers.pod_admission import collect_budgets, collect_quotas
+from nexusform.domains.pods.planning.cluster_observation import (
+    ObservedCluster,
+    match_cluster_snapshot,
+    merge_observed_pods,
+)
+from nexusform.domains.pods.planning.drain_obstacles import apply_observed_budget_status
+from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_node, find_cluster_attributes
+from nexusform.domains.pods.planning.object_pods import PodKey
+from nexusform.domains.pods.planning.pod_rows import parse_volumes
+from nexusform.domains.pods.planning.template_matching import assign_template_specs
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.workloads import Cluster as PodCluster
+from nexusform.domains.pods.scheduling.workloads import ExistingPod, Node, Workload
+from nexusform.domains.whatif.questions.pod_outage import ClusterPods
+from nexusform.interfaces.plugins import PluginRegistries
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.planning.vm_planning.site_plans import SiteObject
+from nexusform.plans.plan import PlacementAction, Plan
+from nexusform.scheduling.racks.vms import VmSku
+from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, Snapshot
+
+
+class ClusterObservations(Struct, frozen=True):
+    """Clusters listed by kubectl, by id. After a plan, `recreated` are the VMs it removes or re-creates, and
+    `has_planned_pods` is True, since it predicted its own pods.
+    """
+
+    clusters: Mapping[str, KubectlSnapshot] = field(default_factory=dict)
+    recreated: frozenset[str] = frozenset()
+    has_planned_pods: bool = False
+
+    def bind_cluster(
+        self, cluster_id: str, cluster: NodeCluster | None, own_workloads: Collection[str]
+    ) -> ObservedCluster | None:
+        """Return a cluster with its observed nodes and pods, None if not observed. `own_workloads`: keys of
+        workloads applied by this configuration.
+        """
+        observation = self.clusters.get(cluster_id)
+        if observation is None:
+            return None
+        observed = match_cluster_snapshot(cluster_id, cluster, observation, self.recreated)
+        if not self.has_planned_pods:
+            return observed
+        other_pods = tuple(pod for pod in observed.existing_pods if pod.workload not in own_workloads)
+        own_pods = tuple(pod for pod in observed.existing_pods if pod.workload in own_workloads)
+        return replace(observed, existing_pods=other_pods, replaced_pods=own_pods)
+
+
+NO_OBSERVATIONS: Final = ClusterObservations()
+
+
+def build_observations_after(plan: Plan, clusters: Mapping[str, KubectlSnapshot]) -> ClusterObservations:
+    """Return the observations for the snapshot after a plan."""
+    recreated: set[str] = set()
+    for row in plan.placements:
+        if row.kind == VM and row.action in (PlacementAction.REMOVE, PlacementAction.MOVE):
+            recreated |= {row.object, row.platform_name} - {""}
+    return ClusterObservations(clusters, frozenset(recreated), has_planned_pods=True)
+
+
+MANIFEST_TYPE = "fleet_hub_manifest"
+MEMBER_TYPE = "fleet_member_cluster"
+
+
+def build_pods(
+    things: Iterable[SiteObject],
+    snapshot: Snapshot,
+    registries: PluginRegistries,
+    observations: ClusterObservations = NO_OBSERVATIONS,
+) -> Mapping[str, ClusterPods]:
+    """Build the known pods of every cluster, by cluster id. Pods of a manifest without a planned location are
+    placed. Observed clusters use their real nodes, and other observed pods occupy capacity.
+    """
+    ordered_things = sorted(things, key=lambda thing: thing.creation)
+    attributes = {str(thing.address): thing.attributes for thing in ordered_things}
+    sources = _collect_pod_sources(ordered_things)
+    views: dict[str, ClusterPods] = {}
+    for cluster in snapshot.list_clusters():
+        if cluster.kind is not OwnerKind.VM and sources.has_pods(cluster.id):
+            nodes = _build_node_cluster(cluster, attributes, registries)
+            observed = observations.bind_cluster(cluster.id, nodes, sources.placed.get(cluster.id, {}).keys())
+            views[cluster.id] = _build_cluster_pods(nodes, sources, observed)
+    return views
+
+
+def build_observed_pods(
+    things: Iterable[SiteObject], snapshot: Snapshot, registries: PluginRegistries, observations: ClusterObservations
+) -> Mapping[str, ClusterPods]:
+    """Build the pods of every cluster listed by kubectl, by cluster id, with all of its workloads."""
+    ordered_things = sorted(things, key=lambda thing: thing.creation)
+    attributes = {str(thing.address): thing.attributes for thing in ordered_things}
+    sources = _collect_pod_sources(ordered_things)
+    clusters = {cluster.id: cluster for cluster in snapshot.list_clusters() if cluster.kind is not OwnerKind.VM}
+    views: dict[str, ClusterPods] = {}
+    for cluster_id in observations.clusters:
+        nodes = NodeCluster(cluster_id, cluster_id, "", ())
+        if cluster_id in clusters:
+            nodes = _build_node_cluster(clusters[cluster_id], attributes, registries)
+        observed = observations.bind_cluster(cluster_id, nodes, sources.placed.get(cluster_id, {}).keys())
+        pods = _build_cluster_pods(nodes, sources, observed)
+        views[cluster_id] = replace(pods, workloads=(*pods.workloads, *_build_other_workloads(pods)))
+    return views
+
+
+def _build_other_workloads(pods: ClusterPods) -> Iterable[Workload]:
+    """Build a workload for each controller without a manifest, from its pods."""
+    own_keys = {workload.key for workload in pods.workloads}
+    pods_by_key: dict[str, list[ExistingPod]] = {}
+    for pod in pods.existing:
+        if pod.workload not in own_keys:
+            pods_by_key.setdefault(pod.workload, []).append(pod)
+    for key, own_pods in pods_by_key.items():
+        namespace, kind, name = key.split("/", 2)
+        if kind not in ("Terminating", "DaemonSet"):  # they are not placed again
+            yield Workload(kind, namespace, name, len(own_pods), own_pods[0].spec)
+
+
+class _PodSources(Struct, frozen=True):
+    """Sources of pods: manifests of the hub, direct manifests and placed manifests by cluster id, and pod
+    locations by cluster id and workload.
+    """
+
+    hub: list[Manifest] = field(default_factory=list)
+    direct: dict[str, list[Manifest]] = field(default_factory=dict)
+    by_placements: dict[str, list[Manifest]] = field(default_factory=dict)
+    placed: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
+
+    def has_pods(self, cluster_id: str) -> bool:
+        """Return True if pods of a cluster are known."""
+        return cluster_id in self.direct or cluster_id in self.placed
+
+
+def _collect_pod_sources(things: Sequence[SiteObject]) -> _PodSources:
+    """Collect the sources of pods and their locations."""
+    members = _index_member_clusters(things)
+    sources = _PodSources()
+    for thing in things:
+        target = str(thing.attributes.get("cluster_id") or "")
+        if thing.address.type == MANIFEST_TYPE:
+            text = str(thing.attributes.get("yaml_body") or "")
+            manifests = unwrap_envelopes(parse_manifests(str(thing.address), text).manifests).manifests
+            destination = sources.direct.setdefault(target, []) if target else sources.hub
+            destination.extend(manifests)
+        for cluster_id, workloads in _list_placed_workloads(thing, target, members):
+            sources.placed.setdefault(cluster_id, {}).update(workloads)
+        for member, objects in (list_cluster_objects(thing.attributes, thing.note) or {}).items():
+            cluster_manifests = sources.by_placements.setdefault(members.get(member, ""), [])
+            cluster_manifests.extend(unwrap_envelopes(objects).manifests)
+    return sources
+
+
+def _index_member_clusters(things: Iterable[SiteObject]) -> dict[str, str]:
+    """Index the cluster ids by member name."""
+    members = [thing.attributes for thing in things if thing.address.type == MEMBER_TYPE]
+    return {str(values.get("name")): str(values.get("kubernetes_cluster_id") or "") for values in members}
+
+
+def _list_placed_workloads(
+    thing: SiteObject, target: str, members: Mapping[str, str]
+) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
+    """List by cluster id the workload keys with pods, of a manifest or placement. `target`: cluster of a
+    manifest, "" for the hub.
+    """
+    attribute = thing.attributes.get("workloads")
+    if not isinstance(attribute, Mapping):
+        return
+    if thing.address.type == MANIFEST_TYPE:
+        if target:
+            yield target, dict(attribute)
+        return
+    for member, workloads in attribute.items():
+        cluster_id = members.get(member, "")
+        if cluster_id and isinstance(workloads, Mapping):
+            yield cluster_id, dict(workloads)
+
+
+def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observed: ObservedCluster | None) -> ClusterPods:
+    """Build the pods of direct workloads and of those added by placements."""
+    direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
+    # An imported placement notes no objects: they are those on the hub.
+    by_placements = sources.by_placements.get(cluster.id, sources.hub)
+    # Applied objects are used as configured, not as listed by kubectl.
+    own_identities = {manifest.identity for manifest in (*direct, *by_placements)}
+    observed_objects = observed.objects if observed is not None else ()
+    other_objects = [manifest for manifest in observed_objects if manifest.identity not in own_identities]
+    candidates = collect_workloads(by_placements, [*sources.hub, *other_objects]).workloads
+    selected = [workload for workload in candidates if workload.key in placed_workloads]
+    workloads = (*collect_workloads(direct, [*sources.hub, *other_objects]).workloads, *selected)
+    all_objects = [*direct, *by_placements, *other_objects]
+    objects = [*direct, *(by_placements if selected else []), *other_objects]
+    nodes = cluster.nodes if observed is None else observed.cluster.nodes
+    offer = collect_cluster_storage(all_objects, is_complete=observed is None or observed.is_complete)
+    model = PodCluster(
+        cluster.name,
+        nodes,
+        quotas=collect_quotas(all_objects),
+        budgets=apply_observed_budget_status(collect_budgets(objects), observed),
+        volumes=offer.volumes,
+        claims=offer.claims,
+        invalid_claims=offer.invalid_claims,
+        attach_limits=offer.attach_limits,
+        namespaces=_index_namespaces(all_objects),
+        nominated_pods=observed.nominated_pods if observed is not None else (),
+        version=cluster.version if observed is None else observed.cluster.version,
+    )
+    names = {node.name for node in nodes}
+    existing: dict[PodKey, ExistingPod] = {}
+    for workload in workloads:
+        for pod in _build_planned_pods(workload, placed_workloads.get(workload.key), names):
+            existing[pod.workload, pod.number] = pod
+    if observed is not None:
+        _add_observed_pods(existing, observed, workloads)
+    pods = tuple(existing.values())
+    if any(workload.key not in placed_workloads for workload in workloads):
+        pods = predict(model, pods, workloads).list_existing_pods()
+    return ClusterPods(cluster.id, model, workloads, pods)
+
+
+def _index_namespaces(manifests: Iterable[Manifest]) -> dict[str, Mapping[str, str]]:
+    """Index the labels of namespaces by name."""
+    return {
+        manifest.name: manifest.labels for manifest in manifests if (manifest.group, manifest.kind) == ("", "Namespace")
+    }
+
+
+def _add_observed_pods(
+    existing: dict[PodKey, ExistingPod], observed: ObservedCluster, workloads: Iterable[Workload]
+) -> None:
+    """Add observed pods as occupied capacity; own pods follow their creation."""
+    facts = merge_observed_pods(existing, observed.existing_pods, observed.cluster.node_by_name)
+    for workload in workloads:
+        observed_facts = facts.get(workload.key, ())
+        for pod in assign_template_specs(workload, observed_facts, is_complete=observed.is_complete):
+            existing[pod.workload, pod.number] = pod
+
+
+def _build_planned_pods(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]) -> Iterable[ExistingPod]:
+    """Build the planned pods of a workload; without a node if that no longer exists."""
+    for name, location in (pods or {}).items():
+        node = str(location.get("node") or "") if isinstance(location, Mapping) else ""
+        digits = name.rpartition("-")[2]
+        number = int(digits) if digits.isdecimal() and workload.kind != "Pod" else 0
+        yield ExistingPod(
+            workload.key,
+            number,
+            node if node in nodes else "",
+            workload.pod,
+            volumes=parse_volumes(location) if isinstance(location, Mapping) else (),
+        )
+
+
+# --- nodes -------------------------------------------------------------------------------------
+
+
+def _build_node_cluster(
+    cluster: ClusterSnapshot, attributes: Mapping[str, Mapping[str, Any]], registries: PluginRegistries
+) -> NodeCluster:
+    """Build a cluster with its VMs as nodes."""
+    kinds = registries.resource_types
+    values = [(kinds[pool.address.type].kind, attributes[str(pool.address)]) for pool in cluster.pools]
+    cluster_values = find_cluster_attributes(values)
+    nodes: list[Node] = []
+    skus: list[VmSku] = []
+    platform_names: dict[str, str] = {}
+    for pool in cluster.pools:
+        family = kinds[pool.address.type].vms
+        assert family is not None, "only objects with VMs have pools"
+        pool_values = attributes[str(pool.address)]
+        owner_values = pool_values if cluster_values is None else cluster_values
+        for vm in pool.vms:
+            nodes.append(build_node(vm, pool.sku, family.describe_node(pool_values, vm, owner_values)))
+            skus.append(pool.sku)
+            if vm.platform_name:
+                platform_names[vm.platform_name] = vm.name
+    return NodeCluster(
+        cluster.id,
+        cluster.name,
+        cluster.site_id,
+        tuple(nodes),
+        tuple(skus),
+        node_by_name={node.name: node for node in nodes},
+        platform_names=platform_names,
+    )

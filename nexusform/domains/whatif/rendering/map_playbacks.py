@@ -1,0 +1,185 @@
+"""Steps of upgrades and failures on the map of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.domains.whatif.questions.failure_simulation import Failure
+from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade
+from nexusform.domains.whatif.questions.repack_planning import RepackResult
+from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade, UpgradeWave
+from nexusform.plans.site_capacity.occupancy import SiteMachine, SiteRack
+from nexusform.rendering.page.page_data import Playback, PlaybackStep, StepFigure
+from nexusform.rendering.page.rack_map import OUTSIDE, ChangeMark, MapVm, SiteMap, build_site_map
+from nexusform.scheduling.racks.vms import Placement
+from nexusform.snapshots.availability import PoolAvailability
+from nexusform.snapshots.snapshot import SiteSnapshot
+
+_VmKey: TypeAlias = tuple[str, str]  # cluster id, name
+_NO_CHANGES: Final[Mapping[_VmKey, Placement | None]] = {}
+
+
+def build_current_playback(site: SiteSnapshot) -> Playback:
+    """Build the current state of a site without steps."""
+    return Playback(_build_site_map(site, _NO_CHANGES), ())
+
+
+def build_runtime_upgrade_playback(site: SiteSnapshot, upgrade: RuntimeUpgrade) -> Playback:
+    """Build the steps of a runtime upgrade, wave by wave."""
+    waves = [
+        PlaybackStep(_format_wave_title(wave, len(upgrade.waves)), wave.machines, figures=_build_figures(wave.pools))
+        for wave in upgrade.waves
+    ]
+    return Playback(
+        _build_site_map(site, _NO_CHANGES),
+        (PlaybackStep("Before the upgrade"), *waves, PlaybackStep("After the upgrade")),
+    )
+
+
+def _format_wave_title(wave: UpgradeWave, waves: int) -> str:
+    """Format the title: `Wave 3 of 8: rack3, 26 VMs down; lost: cluster-d / control-plane`."""
+    batch = f", batch {wave.batch} of {wave.batches}" if wave.batches > 1 else ""
+    lost_pools = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.is_lost]
+    loss = f"; lost meanwhile: {', '.join(lost_pools)}" if lost_pools else ""
+    return f"Wave {wave.number} of {waves}: {wave.rack}{batch}, {format_count(wave.vm_count, 'VM')} down{loss}"
+
+
+def _build_figures(pools: Iterable[PoolAvailability]) -> tuple[StepFigure, ...]:
+    """Build the figures of VMs up by pool."""
+    return tuple(
+        StepFigure(f"{pool.cluster} / {pool.pool}", f"{pool.remaining_count:,} of {pool.total:,} up", pool.is_lost)
+        for pool in pools
+    )
+
+
+def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
+    """Build the steps of a failure: before, VMs down, re-created VMs."""
+    locations: dict[_VmKey, Placement | None] = {}
+    for pool in failure.pools:
+        locations.update({(pool.cluster_id, vm.name): None for vm in pool.down_vms})
+    down_count = len(locations) + len(failure.unmanaged_vms)
+    for recreation in failure.recreations:
+        locations.update(
+            {(recreation.cluster_id, replacement.vm.name): replacement.placement for replacement in recreation.vms}
+        )
+    recreated_count = sum(location is not None for location in locations.values())
+    site_map = _build_site_map(site, locations, frozenset(failure.machines))
+    moves = tuple(number for number, vm in enumerate(site_map.vms) if vm.mark is not ChangeMark.KEPT)
+    steps = (
+        PlaybackStep("Before the failure"),
+        PlaybackStep(
+            f"{failure.lost} is lost: {format_count(down_count, 'VM')} down",
+            failure.machines,
+            figures=_build_figures((*failure.pools, *failure.stay_down)),
+        ),
+        PlaybackStep(
+            f"{format_count(recreated_count, 'VM')} of {down_count} re-created elsewhere", failure.machines, moves
+        ),
+    )
+    return Playback(site_map, steps, moved_label="is re-created elsewhere", removed_label="stays down")
+
+
+def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpgrade) -> Playback:
+    """Build the steps of a Kubernetes upgrade, batch by batch. A batch without capacity changes nothing."""
+    batches = [(pool, batch) for pool in upgrade.pools for batch in pool.batches]
+    locations: dict[_VmKey, Placement | None] = {}
+    for _, batch in batches:
+        if batch.fits:
+            locations.update({(upgrade.cluster_id, move.vm.name): move.placement for move in batch.moves})
+    site_map = _build_site_map(site, locations)
+    cluster = upgrade.cluster
+    numbers = {vm.name: number for number, vm in enumerate(site_map.vms) if vm.cluster == cluster}
+    steps = [PlaybackStep("Before the upgrade")]
+    for pool, batch in batches:
+        moves = tuple(numbers[move.vm.name] for move in batch.moves) if batch.fits else ()
+        # Format the title: `pool1, batch 3 of 24: cluster-d-pool1-2, 23 of 24 nodes up`.
+        names = [move.vm.name for move in batch.moves]
+        prefix = f"{pool.pool}, batch {batch.number} of {-(-pool.count // len(pool.batches[0].moves))}"
+        if not batch.fits:
+            missing = [move.vm.name for move in batch.moves if move.placement is None]
+            batch_title = f"{prefix}: no capacity for the new {format_first_items(missing, 3)}"
+        else:
+            batch_title = f"{prefix}: {format_first_items(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
+        steps.append(PlaybackStep(batch_title, affected_vms=moves))
+    last_title = "Where the upgrade stops" if upgrade.blocked_pools else "After the upgrade"
+    return Playback(site_map, (*steps, PlaybackStep(last_title)), moved_label="is replaced by a new VM elsewhere")
+
+
+def build_repack_playback(site: SiteSnapshot, repack: RepackResult) -> Playback:
+    """Build the steps of a repacking, window by window."""
+    locations: dict[_VmKey, Placement | None] = {}
+    clusters = [cluster for cluster in site.clusters for _ in cluster.pools]
+    for window in repack.windows:
+        for step in window.steps:
+            locations[clusters[step.source.pool].id, step.source.vm.name] = step.target
+    site_map = _build_site_map(site, locations)
+    numbers = {(vm.address, vm.name): number for number, vm in enumerate(site_map.vms)}
+    steps = [PlaybackStep("Before the repacking")]
+    for window_number, window in enumerate(repack.windows, 1):
+        moves = tuple(numbers[str(site.pools[step.source.pool].address), step.source.vm.name] for step in window.steps)
+        title = f"Window {window_number} of {len(repack.windows)}: {format_count(len(moves), 'VM')} re-created"
+        steps.append(PlaybackStep(title, affected_vms=moves))
+    last_step = PlaybackStep("After the repacking") if repack.windows else PlaybackStep("Nothing is re-created")
+    return Playback(site_map, (*steps, last_step), moved_label="is re-created elsewhere")
+
+
+def _build_site_map(
+    site: SiteSnapshot, locations: Mapping[_VmKey, Placement | None], lost: frozenset[str] = frozenset()
+) -> SiteMap:
+    """Build the map of a site before and after; `locations` are those afterwards (None: down, like unmanaged
+    VMs on `lost` machines), other VMs stay.
+    """
+    racks = [SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in site.racks]
+    machines = [SiteMachine(facts) for rack in site.racks for facts in site.machines_by_rack.get(rack.name, ())]
+    vms = [*_build_managed_vms(site, locations), *_build_unmanaged_vms(site, lost)]
+    return build_site_map(site.id, site.name, racks, machines, vms)
+
+
+def _build_managed_vms(site: SiteSnapshot, locations: Mapping[_VmKey, Placement | None]) -> Iterator[MapVm]:
+    """Build the VMs of pools with locations before and after."""
+    for cluster in site.clusters:
+        for pool in cluster.pools:
+            for vm in pool.vms:
+                location_after = locations.get((cluster.id, vm.name), vm.placement)
+                yield MapVm(
+                    name=vm.name,
+                    address=str(pool.address),
+                    cluster=cluster.name,
+                    pool=pool.name,
+                    sku=pool.sku,
+                    mark=_get_vm_mark(vm.placement, location_after),
+                    before=vm.placement,
+                    after=location_after,
+                )
+
+
+def _build_unmanaged_vms(site: SiteSnapshot, lost: frozenset[str]) -> Iterator[MapVm]:
+    """Build the VMs without a pool; those on `lost` machines go down."""
+    managed: set[int] = set()
+    for cluster in site.clusters:
+        for pool in cluster.pools:
+            managed.update(pool.handles.values())
+    for existing in site.scheduler.list_vms():
+        if existing.handle in managed:
+            continue
+        location = existing.placement
+        location_after = None if location.machine in lost else location
+        yield MapVm(
+            name=existing.vm.cluster,
+            address="",
+            cluster=OUTSIDE,
+            pool="",
+            sku=existing.sku,
+            mark=_get_vm_mark(location, location_after),
+            before=location,
+            after=location_after,
+        )
+
+
+def _get_vm_mark(before: Placement, after: Placement | None) -> ChangeMark:
+    """Return the mark of a VM by its locations."""
+    if after is None:
+        return ChangeMark.REMOVED
+    return ChangeMark.KEPT if before == after else ChangeMark.MOVED

@@ -1,0 +1,156 @@
+"""Format of encrypted documents: a line of JSON around AES-GCM.
+
+    {"encryption":{"version":1,"purpose":"state","method":"aes_gcm","keys":"pbkdf2.main","meta":{...},
+    "nonce":"..."},"data":"..."}
+
+All members of `encryption` are authenticated with the data: a modified document, or one for another purpose,
+cannot be decrypted.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nexusform.configuration.declarations.configuration import Encryption, EncryptionTarget, MethodName
+from nexusform.configuration.settings_block import UNENCRYPTED
+from nexusform.encryption.key_providers import EncryptionKey, EncryptionProblem, derive_key, require_cryptography
+from nexusform.interfaces.state_storage import ENCRYPTED_PREFIX, is_encrypted
+
+STATE: Final = "state"
+JOURNAL: Final = "journal"
+PLAN: Final = "plan"
+_VERSION: Final = 1
+_NONCE_BYTES: Final = 12
+
+
+def read_purpose(document: bytes) -> str:
+    """Return the purpose of an encrypted document; "" for an unencrypted one."""
+    if not is_encrypted(document):
+        return ""
+    try:
+        header, _ = _split_document(document, "")
+    except EncryptionProblem:
+        return STATE  # damaged: decryption reports it
+    return str(header.get("purpose", ""))
+
+
+class DocumentCipher:
+    """Encryption of documents by purpose (STATE, JOURNAL, PLAN), each key derived once."""
+
+    def __init__(self, encryption: Encryption, target: EncryptionTarget) -> None:
+        self._encryption = encryption
+        self._target = target
+        self._writing_keys: dict[MethodName, EncryptionKey] = {}
+        self._reading_keys: dict[tuple[MethodName, str], EncryptionKey] = {}
+
+    def check(self) -> None:
+        """Raise an EncryptionProblem if no key for encryption is available."""
+        keys = self._encryption.methods[self._target.method]
+        if keys is not None:
+            self._get_writing_key(keys)
+
+    def is_current(self, document: bytes) -> bool:
+        """Return whether a stored document has the configured method."""
+        keys = self._encryption.methods[self._target.method]
+        if keys is None or not is_encrypted(document):
+            return keys is None and not is_encrypted(document)
+        header, _ = _split_document(document, "")
+        return bool(header.get("keys") == ".".join(keys))
+
+    def encrypt(self, document: bytes, purpose: str) -> bytes:
+        """Return the encrypted document, as one line without a line end. Raises EncryptionProblem."""
+        keys = self._encryption.methods[self._target.method]
+        if keys is None:
+            return document
+        with require_cryptography("Encryption needs"):
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        key = self._get_writing_key(keys)
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        header = {
+            "version": _VERSION,
+            "purpose": purpose,
+            "method": self._target.method[0],
+            "keys": ".".join(keys),
+            "meta": dict(key.meta),
+            "nonce": base64.b64encode(nonce).decode(),
+        }
+        sealed = AESGCM(key.secret).encrypt(nonce, document, _serialize_header(header))
+        data = base64.b64encode(sealed)
+        return b"".join((ENCRYPTED_PREFIX, _serialize_header(header), b',"data":"', data, b'"}'))
+
+    def decrypt(self, document: bytes, purpose: str, name: str) -> bytes:
+        """Return the document. Raises EncryptionProblem: unencrypted, modified, or without key."""
+        methods = (self._target.method, *self._target.fallbacks)
+        if not is_encrypted(document):
+            if any(method[0] == UNENCRYPTED for method in methods):
+                return document
+            raise EncryptionProblem(
+                f"{name} is not encrypted, but the configuration requires encryption. To encrypt it, add a "
+                '`fallback` with a method "unencrypted". Remove the fallback after the next apply.'
+            )
+        header, data = _split_document(document, name)
+        if header.get("purpose") != purpose:
+            raise EncryptionProblem(f"{name} is encrypted as a {header.get('purpose')}, not as a {purpose}.")
+        reasons: list[str] = []
+        for method in methods:
+            keys = self._encryption.methods[method]
+            if keys is None:
+                continue
+            try:
+                return self._decrypt_with_key(keys, header, data)
+            except EncryptionProblem as problem:
+                reasons.append(str(problem))
+        reason_text = " ".join(reasons) or "The configuration has no matching method."
+        raise EncryptionProblem(f"{name} cannot be decrypted. {reason_text}")
+
+    def _decrypt_with_key(self, keys: MethodName, header: Mapping[str, Any], data: bytes) -> bytes:
+        """Decrypt the data with the key of one method. Raises EncryptionProblem."""
+        with require_cryptography("Encryption needs"):
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        # The key of a document, derived once.
+        meta = header.get("meta")
+        if not isinstance(meta, dict):
+            raise EncryptionProblem("the document has no metadata of its key.")
+        cache_key = keys, json.dumps(meta, sort_keys=True)
+        if cache_key not in self._reading_keys:
+            self._reading_keys[cache_key] = derive_key(self._encryption.key_providers[keys], meta)
+        key = self._reading_keys[cache_key]
+        try:
+            nonce = base64.b64decode(str(header.get("nonce", "")), validate=True)
+            return AESGCM(key.secret).decrypt(nonce, data, _serialize_header(header))
+        except (InvalidTag, ValueError, binascii.Error):
+            raise EncryptionProblem(
+                f"key_provider.{'.'.join(keys)}: the key does not decrypt it. Another key was used, or the "
+                "document was changed."
+            ) from None
+
+    def _get_writing_key(self, keys: MethodName) -> EncryptionKey:
+        if keys not in self._writing_keys:
+            try:
+                self._writing_keys[keys] = derive_key(self._encryption.key_providers[keys], None)
+            except EncryptionProblem as problem:
+                raise EncryptionProblem(f"Cannot encrypt. {problem}") from None
+        return self._writing_keys[keys]
+
+
+def _serialize_header(header: Mapping[str, Any]) -> bytes:
+    return json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _split_document(document: bytes, name: str) -> tuple[dict[str, Any], bytes]:
+    """Return header and data of an encrypted document. Raises EncryptionProblem."""
+    try:
+        members = json.loads(document)
+        header, data = members["encryption"], base64.b64decode(members["data"], validate=True)
+        version = header["version"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise EncryptionProblem(f"{name} is encrypted but damaged: it is not JSON written by nexusform.") from None
+    if version != _VERSION:
+        raise EncryptionProblem(f"{name} was encrypted by a newer nexusform (format {version}). Use that version.")
+    return header, data

@@ -1,0 +1,227 @@
+"""Key providers: one line in KEY_PROVIDERS adds a kind. A key provider returns a key and the metadata stored
+next to the encrypted document to derive the same key again (`meta`: a salt, a wrapped key); with the meta of
+a document it returns that document's key.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.configuration.declarations.configuration import KeyProviderBlock
+from nexusform.diagnostics.phrases import format_installation
+from nexusform.files.access_record import read_variable
+from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.network.deadlines import Deadline
+
+KEY_BYTES: Final = 32
+EXTERNAL_VARIABLE: Final = "NF_ENCRYPTION_COMMAND"
+_MINIMUM_PASSPHRASE: Final = 16  # characters; OpenTofu's rule
+_MINIMUM_ITERATIONS: Final = 200_000
+_ITERATIONS: Final = 600_000
+_MAXIMUM_ITERATIONS: Final = 100_000_000
+_SALT_BYTES: Final = 32
+_HASHES: Final = ("sha256", "sha512")
+_COMMAND_SECONDS: Final = 60.0
+_MAGIC: Final = "OpenTofu-External-Key-Provider"
+
+Meta = Mapping[str, Any]
+
+
+class EncryptionProblem(Exception):
+    """Missing key, failed encryption or decryption, or wrong signature: a message for the user."""
+
+
+class EncryptionKey(Struct, frozen=True):
+    """32 bytes, and the metadata stored next to documents encrypted with them."""
+
+    secret: bytes
+    meta: Meta
+
+
+# From the settings of a block and the meta of a document (None: a new document) to a key.
+KeyProvider = Callable[[Mapping[str, str], Meta | None], EncryptionKey]
+
+
+def derive_key(block: KeyProviderBlock, meta: Meta | None) -> EncryptionKey:
+    """Return the key of a block. Raises EncryptionProblem with the block's name."""
+    name = f"key_provider.{block.kind}.{block.name}"
+    provider = KEY_PROVIDERS.get(block.kind)
+    if provider is None:
+        raise EncryptionProblem(f"{name}: unknown kind. Known kinds: {', '.join(KEY_PROVIDERS)}.")
+    try:
+        key = provider(block.settings, meta)
+    except EncryptionProblem as problem:
+        raise EncryptionProblem(f"{name}: {problem}") from None
+    if len(key.secret) != KEY_BYTES:
+        raise EncryptionProblem(f"{name}: the key must have {KEY_BYTES} bytes, not {len(key.secret)}.")
+    return key
+
+
+@contextmanager
+def require_cryptography(phrase: str) -> Iterator[None]:
+    """Convert a missing package to an EncryptionProblem; `phrase` is a phrase like "Signatures need"."""
+    try:
+        yield
+    except ImportError as problem:
+        command = format_installation("encryption")
+        raise EncryptionProblem(f"{phrase} the package {problem.name}: {command}.") from None
+
+
+def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
+    """Derive a key from a passphrase in the block or in a variable named by it."""
+    with require_cryptography("Encryption needs"):
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
+    _check_key_settings(settings, "passphrase", "passphrase_variable", "iterations", "hash_function")
+    passphrase = settings.get("passphrase") or _read_variable(settings, "passphrase_variable")
+    if len(passphrase) < _MINIMUM_PASSPHRASE:
+        raise EncryptionProblem(f"the passphrase must have at least {_MINIMUM_PASSPHRASE} characters.")
+    if meta is None:
+        salt = secrets.token_bytes(_SALT_BYTES)
+        iterations = _parse_iterations(settings.get("iterations", str(_ITERATIONS)))
+        hash_name = settings.get("hash_function", "sha512")
+    else:
+        salt = _decode_base64(str(meta.get("salt", "")))
+        iterations = _parse_iterations(str(meta.get("iterations", "")))
+        hash_name = str(meta.get("hash_function", ""))
+    if hash_name not in _HASHES:
+        raise EncryptionProblem(f'hash_function = "{hash_name}": use {" or ".join(_HASHES)}.')
+    algorithm = hashes.SHA256() if hash_name == "sha256" else hashes.SHA512()
+    derivation = PBKDF2HMAC(algorithm, KEY_BYTES, salt, iterations)
+    new_meta = {"salt": _encode_base64(salt), "iterations": iterations, "hash_function": hash_name}
+    return EncryptionKey(derivation.derive(passphrase.encode()), new_meta)
+
+
+def _read_environment_key(settings: Mapping[str, str], _meta: Meta | None) -> EncryptionKey:
+    """Read a key from a variable, as base64 or hexadecimal digits."""
+    _check_key_settings(settings, "variable")
+    text = _read_variable(settings, "variable")
+    if len(text) == 2 * KEY_BYTES:
+        # base64 of 48 bytes has this length, too; its length is reported as an error
+        with suppress(ValueError):
+            return EncryptionKey(bytes.fromhex(text), {})
+    return EncryptionKey(_decode_base64(text), {})
+
+
+def _unwrap_vault_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
+    """Return a separate key for each run, wrapped by a key that never leaves Azure Key Vault."""
+    _check_key_settings(settings, "vault_uri", "key_name", "key_version")
+    for name in ("vault_uri", "key_name"):
+        if not settings.get(name):
+            raise EncryptionProblem(f'the setting "{name}" is required.')
+    key_id = f"{settings['vault_uri'].rstrip('/')}/keys/{settings['key_name']}"
+    if settings.get("key_version"):
+        key_id += f"/{settings['key_version']}"
+    if meta is None:
+        secret = secrets.token_bytes(KEY_BYTES)
+        wrapped_by, wrapped = wrap_key(key_id, secret)
+        return EncryptionKey(secret, {"wrapped": _encode_base64(wrapped), "key_id": wrapped_by})
+    # Unwrapped by the version that wrapped it, but only by the key of the block.
+    wrapped_by = str(meta.get("key_id", ""))
+    if not wrapped_by.startswith(key_id):
+        raise EncryptionProblem(f"the document's key was wrapped by {wrapped_by}, not by {key_id}.")
+    return EncryptionKey(unwrap_key(wrapped_by, _decode_base64(str(meta.get("wrapped", "")))), meta)
+
+
+def wrap_key(key_id: str, secret: bytes) -> tuple[str, bytes]:
+    """Wrap a key by RSA-OAEP-256; return key id and bytes. Raises EncryptionProblem."""
+    result = _call_key_vault(key_id, lambda client, algorithm: client.wrap_key(algorithm, secret))
+    return str(result.key_id), bytes(result.encrypted_key)
+
+
+def unwrap_key(key_id: str, wrapped: bytes) -> bytes:
+    """Unwrap a key wrapped by `wrap_key`. Raises EncryptionProblem."""
+    return bytes(_call_key_vault(key_id, lambda client, algorithm: client.unwrap_key(algorithm, wrapped)).key)
+
+
+def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
+    """Call a key operation in a vault. Raises EncryptionProblem."""
+    try:
+        from azure.core.exceptions import AzureError
+        from azure.identity import DefaultAzureCredential
+        from azure.keyvault.keys.crypto import CryptographyClient, KeyWrapAlgorithm
+    except ImportError as import_error:
+        command = format_installation("azure")
+        raise EncryptionProblem(f"it needs the package {import_error.name}: {command}.") from None
+    try:
+        client = CryptographyClient(key_id, DefaultAzureCredential())
+        deadline = Deadline(lambda: key_id)
+        return deadline.run("use the key", lambda: operation(client, KeyWrapAlgorithm.rsa_oaep_256))
+    except BackendProblem as problem:
+        raise EncryptionProblem(str(problem)) from None
+    except (AzureError, ValueError) as problem:
+        raise EncryptionProblem(f"{key_id}: {str(problem).splitlines()[0]}") from None
+
+
+def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
+    """Return a key from a program of the environment, by OpenTofu's external protocol."""
+    import shlex
+    import subprocess
+
+    _check_key_settings(settings)
+    command = shlex.split(read_variable(EXTERNAL_VARIABLE))
+    if not command:
+        raise EncryptionProblem(f"the variable {EXTERNAL_VARIABLE} must name the program.")
+    try:
+        result = subprocess.run(  # noqa: S603 - the operator's own program
+            command, input=json.dumps(meta).encode(), stdout=subprocess.PIPE, timeout=_COMMAND_SECONDS, check=True
+        )
+        header, _, answer = result.stdout.partition(b"\n")
+        if json.loads(header).get("magic") != _MAGIC:
+            raise EncryptionProblem(f"{command[0]} did not print the line of {_MAGIC}.")
+        response = json.loads(answer)
+        key_name = "encryption_key" if meta is None else "decryption_key"
+        return EncryptionKey(_decode_base64(str(response["keys"][key_name])), response.get("meta") or {})
+    except (OSError, subprocess.SubprocessError) as problem:
+        raise EncryptionProblem(f"{command[0]} failed: {problem}") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise EncryptionProblem(f"{command[0]} did not print a key.") from None
+
+
+KEY_PROVIDERS: Final[Mapping[str, KeyProvider]] = {
+    "pbkdf2": _derive_pbkdf2_key,
+    "environment": _read_environment_key,
+    "azure_vault": _unwrap_vault_key,
+    "external": _run_external_provider,
+}
+
+
+def _check_key_settings(settings: Mapping[str, str], *known: str) -> None:
+    unknown = [name for name in settings if name not in known]
+    if unknown:
+        raise EncryptionProblem(f'unknown setting "{unknown[0]}". Known settings: {", ".join(known) or "none"}.')
+
+
+def _read_variable(settings: Mapping[str, str], setting: str) -> str:
+    variable = settings.get(setting, "")
+    if not variable:
+        raise EncryptionProblem(f'the setting "{setting}" is required.')
+    value = read_variable(variable)
+    if not value:
+        raise EncryptionProblem(f"the variable {variable} is not set.")
+    return value
+
+
+def _parse_iterations(text: str) -> int:
+    if not text.isdigit() or not _MINIMUM_ITERATIONS <= int(text) <= _MAXIMUM_ITERATIONS:
+        raise EncryptionProblem(f'iterations = "{text}" must be a whole number of at least {_MINIMUM_ITERATIONS:,}.')
+    return int(text)
+
+
+def _encode_base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _decode_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise EncryptionProblem("it is neither base64 nor hexadecimal.") from None

@@ -1,0 +1,81 @@
+"""Files, servers, programs and variables used by this process, for the provenance of a plan."""
+
+from __future__ import annotations
+
+import os
+import sys
+from hashlib import sha256
+from pathlib import PurePath
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+
+class ExternalAccesses(Struct):
+    """Digests of settings files by absolute path, origins of servers, names of programs and of set variables."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    origins: set[str] = field(default_factory=set)
+    programs: set[str] = field(default_factory=set)
+    variables: set[str] = field(default_factory=set)
+    is_watching: bool = False
+
+
+_ACCESSES: Final = ExternalAccesses()
+_HTTPS_PORT: Final = 443
+
+
+def get_recorded_accesses() -> ExternalAccesses:
+    """Return the accesses since `start_access_record`."""
+    return _ACCESSES
+
+
+def start_access_record() -> None:
+    """Start a new record for a command or a site."""
+    for names in (_ACCESSES.files, _ACCESSES.origins, _ACCESSES.programs, _ACCESSES.variables):
+        names.clear()
+    if not _ACCESSES.is_watching:
+        _ACCESSES.is_watching = True
+        sys.addaudithook(_record_event)  # also sees the programs and servers of SDKs
+
+
+def record_file_access(path: str, text: str) -> None:
+    """Record a file with values or settings."""
+    _ACCESSES.files[os.path.abspath(path)] = sha256(text.encode()).hexdigest()  # noqa: PTH100 - keeps links
+
+
+def record_server_access(origin: str) -> None:
+    """Record the origin of a server."""
+    _ACCESSES.origins.add(origin)
+
+
+def read_variable(name: str) -> str:
+    """Return a variable of the environment, "" without one."""
+    value = os.environ.get(name, "")
+    if value:
+        _ACCESSES.variables.add(name)
+    return value
+
+
+def _record_event(event: str, details: tuple[Any, ...]) -> None:
+    """Record an event of Python: a started program, or a connection of http.client or urllib3."""
+    if event == "subprocess.Popen":
+        words = details[1]
+        _record_program(details[0] or (words if isinstance(words, str | bytes | os.PathLike) else words[0]))
+    elif event in ("os.exec", "os.posix_spawn"):
+        _record_program(details[0])
+    elif event == "os.spawn":
+        _record_program(details[1])
+    elif event == "os.system":
+        _record_program("sh")  # the command may contain secrets
+    elif event == "http.client.connect":
+        connection, host, port = details
+        scheme = "https" if connection.default_port == _HTTPS_PORT else "http"
+        tunnel = connection._tunnel_host  # noqa: SLF001 - the server behind a proxy has no other name
+        if tunnel:
+            host, port = tunnel, connection._tunnel_port  # noqa: SLF001
+        record_server_access(f"{scheme}://{host}:{port}")
+
+
+def _record_program(program: str | bytes | os.PathLike[str]) -> None:
+    _ACCESSES.programs.add(PurePath(os.fsdecode(program)).name)

@@ -1,0 +1,286 @@
+"""Kubernetes versions: allowed upgrades and end of support. Plans and `simulate kubernetes-upgrade` share them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.phrases import format_first_items
+
+_VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,6}))?(?:-([0-9.]{1,20}))?")
+
+_MAX_NAMES: Final = 4
+_MONTH_LENGTH: Final = len("2026-01")
+
+# As Microsoft lists it: "Supported Kubernetes versions in Azure Operator Nexus Kubernetes service", its
+# include supported-versions.md in MicrosoftDocs/azure-docs as of 2025-07-27 (1.26: as of 2024-08-24). The end
+# of life, and that with long-term support, which every version from 1.30 on has there. What a site tells of
+# its own versions (kubernetesVersions) goes before this.
+SOURCE: Final = (
+    "learn.microsoft.com/azure/operator-nexus/reference-nexus-kubernetes-cluster-supported-versions, "
+    "as of 2025-07-27, read on 2026-11-21"
+)
+END_OF_LIFE: Final[Mapping[str, str]] = {
+    "1.26": "2024-03",
+    "1.27": "2024-07",
+    "1.28": "2025-01",
+    "1.29": "2025-03",
+    "1.30": "2025-07",
+    "1.31": "2025-11",
+    "1.32": "2026-03",
+    "1.33": "2026-06",
+}
+_END_OF_LONG_TERM_SUPPORT: Final[Mapping[str, str]] = {
+    "1.27": "2025-07",
+    "1.30": "2026-07",
+    "1.31": "2026-11",
+    "1.32": "2027-03",
+    "1.33": "2027-06",
+}
+# Last month of extended availability, from the same include as of 2025-01. Earlier versions ended before. After
+# it a cluster is abandoned: it cannot be upgraded or scaled, only deleted.
+_END_OF_EXTENDED_AVAILABILITY: Final[Mapping[str, str]] = {"1.26": "2025-03", "1.27": "2025-06", "1.28": "2025-10"}
+_FIRST_LISTED: Final = (1, 26)
+WARNING_DAYS: Final = 90
+ABANDONED: Final = "abandoned-kubernetes-version"
+# An etcd error makes upgrades between these version bundles fail unless an intermediate bundle is used first
+# (same page).
+_LAST_WITH_OLD_ETCD: Final = (4, 3)
+_FIRST_WITH_NEW_ETCD: Final = (4, 6)
+
+
+class KubernetesVersion(Struct, frozen=True, order=True):
+    """Kubernetes version; `patch` is -1 if absent."""
+
+    major: int
+    minor: int
+    patch: int = -1
+    bundle: str = ""
+
+    @property
+    def minor_version(self) -> str:
+        """Minor version, `1.30`."""
+        return f"{self.major}.{self.minor}"
+
+    def __str__(self) -> str:
+        patch = f".{self.patch}" if self.patch >= 0 else ""
+        return f"{self.minor_version}{patch}" + (f"-{self.bundle}" if self.bundle else "")
+
+    @property
+    def end_of_support(self) -> str | None:
+        """End of support, long-term if available; None if not in Microsoft's list."""
+        return _END_OF_LONG_TERM_SUPPORT.get(self.minor_version) or END_OF_LIFE.get(self.minor_version)
+
+
+def parse_version(text: str) -> KubernetesVersion | None:
+    """Parse a version such as `1.30`, `v1.30.4` or `1.30.4-4.5.0`; None if invalid."""
+    match = _VERSION.fullmatch(text.strip())
+    if match is None:
+        return None
+    major, minor, patch, bundle = match.groups()
+    return KubernetesVersion(int(major), int(minor), int(patch) if patch else -1, bundle or "")
+
+
+class UpgradeKind(StrEnum):
+    """Kind of a change of the version of a cluster."""
+
+    NONE = "none"  # the cluster runs this version
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    SKIPPING = "skipping"  # a minor version is left out
+
+
+def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> UpgradeKind:
+    """Determine the kind of a change from a running version. A part left out of `end` stays as it is."""
+    if (end.major, end.minor) < (start.major, start.minor):
+        return UpgradeKind.DOWNGRADE
+    if end.major > start.major or end.minor - start.minor > 1:
+        return UpgradeKind.SKIPPING
+    if end.minor > start.minor:
+        return UpgradeKind.UPGRADE
+    if -1 in (start.patch, end.patch) or start.patch == end.patch:
+        is_same = end.patch in (-1, start.patch) and end.bundle in ("", start.bundle)
+        return UpgradeKind.NONE if is_same else UpgradeKind.UPGRADE
+    return UpgradeKind.DOWNGRADE if end.patch < start.patch else UpgradeKind.UPGRADE
+
+
+class OfferedVersions(Struct, frozen=True):
+    """Versions offered to a cluster: `versions` by the site's catalogue (None: unknown), `upgrades` to the
+    cluster itself (empty: unknown). `available_until`: ends of extended availability of the catalogue.
+    """
+
+    versions: tuple[str, ...] | None = None
+    upgrades: tuple[str, ...] = ()
+    available_until: Mapping[str, str] = {}
+
+    def find_hop_choices(self, *, is_next: bool) -> tuple[str, ...] | None:
+        """Find the versions to choose a hop from; None if unknown. `is_next`: the first hop. An empty
+        catalogue counts as unknown.
+        """
+        return self.upgrades if is_next and self.upgrades else self.versions or None
+
+
+class VersionRejection(Struct, frozen=True):
+    """Reason against a change of a cluster's version: the id of a diagnostic, and its detail."""
+
+    id: str
+    detail: str
+
+
+def find_upgrade_hops(
+    cluster: str, current: str, target: str, offers: OfferedVersions, today: str
+) -> tuple[KubernetesVersion, ...] | VersionRejection:
+    """Find the hops of a cluster to a version, none if it runs. Plans and `simulate kubernetes-upgrade` both
+    call this. `today` is RFC 3339 ("": ends of availability are not checked).
+    """
+    start, end = parse_version(current), parse_version(target)
+    if start is None or end is None:
+        detail = f'"{target if end is None else current}" is not a version. Write one such as 1.31 or 1.31.4.'
+        return VersionRejection("invalid-kubernetes-version", detail)
+    kind = determine_upgrade_kind(start, end)
+    if kind is UpgradeKind.NONE:
+        return ()
+    if kind is UpgradeKind.DOWNGRADE:
+        detail = f"{current} -> {target} is a downgrade. A Kubernetes cluster cannot be downgraded. Keep {current}."
+        return VersionRejection("no-such-upgrade", detail)
+    if end.major != start.major:
+        detail = f"{current} -> {target} changes the major version. No upgrade path is known. Keep {current}."
+        return VersionRejection("no-such-upgrade", detail)
+    availability = find_availability_end(start, today, offers.versions, offers.available_until) if today else None
+    if availability is not None and availability.is_past:
+        return VersionRejection(ABANDONED, describe_abandoned_cluster(cluster, current, availability))
+    hops = list_upgrade_hops(start, end, offers)
+    missing = _explain_missing_offer(current, hops, offers)
+    return VersionRejection("no-such-upgrade", missing) if missing else hops
+
+
+def explain_skipped_versions(current: str, target: str, hops: Sequence[KubernetesVersion]) -> str:
+    """Explain a change with several hops. A plan makes one hop."""
+    names = [f"v{hop}" for hop in hops]
+    dots = ["..."] if len(names) - 1 > _MAX_NAMES else []
+    chain = " -> ".join([current, *names[:-1][:_MAX_NAMES], *dots, target])
+    skipped = [f"v{hop.minor_version}" for hop in hops[:-1]]
+    return (
+        f"{current} -> {target} skips {format_first_items(skipped, _MAX_NAMES)}. "
+        f"Upgrade one minor version at a time: set {names[0]} next. All hops: {chain}."
+    )
+
+
+def list_upgrade_hops(
+    start: KubernetesVersion, end: KubernetesVersion, offers: OfferedVersions | None = None
+) -> tuple[KubernetesVersion, ...]:
+    """List the versions from `start` (exclusive) to `end`; no minor version is skipped. Hops between lead to
+    the newest offered version of their minor version, if known.
+    """
+    minors = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
+    between = [
+        _select_newest(minor, offers.find_hop_choices(is_next=not position)) if offers is not None else minor
+        for position, minor in enumerate(minors)
+    ]
+    return (*between, end)
+
+
+def _select_newest(minor: KubernetesVersion, choices: Sequence[str] | None) -> KubernetesVersion:
+    offered = [parsed for text in select_available_versions(minor, choices) or () if (parsed := parse_version(text))]
+    return max(offered, default=minor)
+
+
+def _explain_missing_offer(current: str, hops: Sequence[KubernetesVersion], offers: OfferedVersions) -> str:
+    """Explain the first hop to a version without an offer; "" if all are offered or nothing is known."""
+    before = current
+    for position, hop in enumerate(hops):
+        choices = offers.find_hop_choices(is_next=not position)
+        if choices is not None and not select_available_versions(hop, choices):
+            owner = "this cluster" if not position and offers.upgrades else "this site"
+            offered = f"Azure offers {format_first_items(choices, _MAX_NAMES)} for {owner}"
+            return f"{before} -> {hop}: {offered}. Set one of the offered versions."
+        before = str(hop)
+    return ""
+
+
+def select_available_versions(requested: KubernetesVersion, versions: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Select a site's versions for a requested minor version, patch and bundle. None if those are unknown."""
+    if versions is None:
+        return None
+    return tuple(
+        text for text in versions if (parsed := parse_version(text)) is not None and _is_match(parsed, requested)
+    )
+
+
+def _is_match(available: KubernetesVersion, requested: KubernetesVersion) -> bool:
+    return (
+        available.minor_version == requested.minor_version
+        # A catalogue may list only minor versions.
+        and (-1 in (available.patch, requested.patch) or available.patch == requested.patch)
+        and (not requested.bundle or available.bundle in ("", requested.bundle))
+    )
+
+
+class AvailabilityEnd(Struct, frozen=True):
+    """End of extended availability of a version. `date` is a day or a month, "" if the site's catalogue has
+    dropped the version; `days` are those left, negative after it.
+    """
+
+    date: str
+    days: int
+
+    @property
+    def is_past(self) -> bool:
+        """Whether clusters with the version are abandoned."""
+        return self.days < 0
+
+
+def find_availability_end(
+    version: KubernetesVersion, today: str, versions: Sequence[str] | None, dates: Mapping[str, str]
+) -> AvailabilityEnd | None:
+    """Find the end of extended availability of a running version; None if unknown. `today` is RFC 3339;
+    `versions` and `dates` are the site's catalogue.
+    """
+    offered = select_available_versions(version, versions)
+    known_dates = [dates[text] for text in offered or () if text in dates]
+    if known_dates:
+        return _build_availability_end(max(known_dates), today)
+    listed = [parsed for text in versions or () if (parsed := parse_version(text)) is not None]
+    if listed and all((version.major, version.minor) < (parsed.major, parsed.minor) for parsed in listed):
+        return AvailabilityEnd("", -1)
+    built_in = _END_OF_EXTENDED_AVAILABILITY.get(version.minor_version)
+    if (version.major, version.minor) < _FIRST_LISTED:
+        built_in = min(_END_OF_EXTENDED_AVAILABILITY.values())
+    return _build_availability_end(built_in, today) if built_in else None
+
+
+def _build_availability_end(end: str, today: str) -> AvailabilityEnd:
+    last_day = date.fromisoformat(end) if len(end) > _MONTH_LENGTH else _find_last_day(end)
+    return AvailabilityEnd(end, (last_day - date.fromisoformat(today[:10])).days)
+
+
+def _find_last_day(month: str) -> date:
+    first_day = date.fromisoformat(f"{month}-01")
+    return (first_day + timedelta(days=31)).replace(day=1) - timedelta(days=1)
+
+
+def describe_abandoned_cluster(cluster: str, version: str, end: AvailabilityEnd) -> str:
+    """Describe an abandoned cluster."""
+    reason = f"ended on {end.date}" if end.date else "ended: the site's catalogue no longer lists the version"
+    return (
+        f"{cluster} runs {version}. Its extended availability {reason}. Azure does not upgrade or scale such a "
+        "cluster. Create a new cluster, move the workloads, and delete this one."
+    )
+
+
+def has_etcd_gap(start: KubernetesVersion, end: KubernetesVersion) -> bool:
+    """Return True if the bundles are likely to fail the upgrade because of etcd."""
+    if not start.bundle or not end.bundle:
+        return False
+    return _parse_bundle_release(start) <= _LAST_WITH_OLD_ETCD and _parse_bundle_release(end) >= _FIRST_WITH_NEW_ETCD
+
+
+def _parse_bundle_release(version: KubernetesVersion) -> tuple[int, int]:
+    figures = [int(part) for part in version.bundle.split(".") if part]
+    # A single number is a bundle older than named releases.
+    return (figures[0], figures[1]) if len(figures) > 1 else (0, 0)

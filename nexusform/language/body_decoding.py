@@ -1,0 +1,431 @@
+"""Decoding of bodies by schema: arguments and blocks.
+
+Both syntaxes are decoded here, so the meaning of a configuration is independent of its syntax. All problems
+are returned, together with the decodable parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_error, suggest_name
+from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.language.syntax import syntax_nodes as syntax
+from nexusform.language.syntax.scanner import describe_span
+
+# Property name of a comment in a JSON object that represents a body.
+_COMMENT_NAME: Final = "//"
+
+
+class BodySchema(Struct, frozen=True):
+    """Allowed arguments (name -> is required) and blocks (type -> names of its labels).
+
+    `computed` arguments are never suggested, and get a message of their own. `extra_names` (arguments,
+    blocks) are valid in the same body and decoded elsewhere: they are only suggested. `advise` returns
+    the advice for a word of other tools, or "".
+    """
+
+    attributes: Mapping[str, bool] = field(default_factory=dict)
+    blocks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    computed: frozenset[str] = frozenset()
+    extra_names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    advise: Callable[[str], str] = lambda _name: ""
+
+    @property
+    def settable(self) -> list[str]:
+        """Arguments that a user can set."""
+        return [name for name in self.attributes if name not in self.computed]
+
+
+class BodyContent(Struct, frozen=True):
+    """Content of a body by its schema: arguments by name and blocks, both in source order.
+
+    `end_span` is the end of the body, for problems about missing parts.
+    """
+
+    attributes: dict[str, syntax.Attribute]
+    blocks: tuple[syntax.Block, ...]
+    end_span: Span
+
+
+def decode_body(
+    body: syntax.Body | syntax.JsonBody, schema: BodySchema, *, partial: bool = False
+) -> tuple[BodyContent, list[Diagnostic]]:
+    """Decode a body by a schema. With `partial`, everything outside the schema is ignored."""
+    if isinstance(body, syntax.JsonBody):
+        return _decode_json_body(body, schema, partial=partial)
+    diagnostics: list[Diagnostic] = []
+    attributes: dict[str, syntax.Attribute] = {}
+    blocks: list[syntax.Block] = []
+    for attribute in body.attributes:
+        if attribute.name in schema.attributes:
+            attributes[attribute.name] = attribute
+        elif attribute.name in schema.blocks or not partial:
+            diagnostics.append(_report_unsupported_argument(attribute, schema))
+    for block in body.blocks:
+        labels = schema.blocks.get(block.type)
+        if labels is None:
+            if block.type in schema.attributes or not partial:
+                diagnostics.append(_report_unsupported_block(block, schema))
+            continue
+        problem = _check_labels(block, labels)
+        if problem is None:
+            blocks.append(block)
+        else:
+            diagnostics.append(problem)
+    # The opening brace of a block, so that its header is displayed; the end of a whole file.
+    if body.span.start.line == 1 and body.span.start.column == 1:
+        missing_span = body.end_span
+    else:
+        missing_span = _get_first_character(body.span)
+    diagnostics += _report_missing_arguments(schema, attributes, missing_span)
+    return BodyContent(attributes, tuple(blocks), body.end_span), diagnostics
+
+
+def decode_attributes(body: syntax.Body | syntax.JsonBody) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
+    """Decode every argument of a body with free names (`locals`, variable files); no blocks allowed."""
+    if isinstance(body, syntax.JsonBody):
+        # Decode every property of a JSON body as an argument.
+        diagnostics: list[Diagnostic] = []
+        attributes: dict[str, syntax.Attribute] = {}
+        for json_property in _list_properties(body):
+            _add_attribute(json_property, attributes, diagnostics)
+        return attributes, diagnostics
+    problems = [
+        build_error(
+            "unexpected-block",
+            "Blocks are not allowed here. To set an argument to an object, write "
+            f'"{block.type} = {{ ... }}" with the equals sign.',
+            block.type_span,
+            headline=f'Unexpected "{block.type}" block',
+        )
+        for block in body.blocks
+    ]
+    return {attribute.name: attribute for attribute in body.attributes}, problems
+
+
+def _report_unsupported_argument(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
+    name = attribute.name
+    if advice := schema.advise(name):
+        hint = f" {advice}"
+    elif name in schema.blocks:
+        labels = "".join(f' "{label.upper()}"' for label in schema.blocks[name])
+        hint = (
+            f' Did you mean to define a block of type "{name}"? If so, write "{name}{labels} '
+            '{ ... }" without the equals sign.'
+        )
+    else:
+        hint = suggest_argument_name(name, [*schema.settable, *schema.extra_names[0]], schema.blocks, "a block of type")
+    return build_error(
+        "unsupported-argument", f'An argument named "{name}" is not expected here.{hint}', attribute.name_span
+    )
+
+
+def _report_unsupported_block(block: syntax.Block, schema: BodySchema) -> Diagnostic:
+    name = block.type
+    if advice := schema.advise(name):
+        hint = f" {advice}"
+    elif name in schema.attributes:
+        hint = (
+            f' Did you mean to define argument "{name}"? If so, use the equals sign to assign it a value: '
+            f'"{name} = ...".'
+        )
+    else:
+        hint = suggest_argument_name(name, [*schema.blocks, *schema.extra_names[1]], schema.settable, "the argument")
+    return build_error(
+        "unsupported-block-type", f'Blocks of type "{name}" are not expected here.{hint}', block.type_span
+    )
+
+
+def _check_labels(block: syntax.Block, labels: tuple[str, ...]) -> Diagnostic | None:
+    count = len(block.labels)
+    if count > len(labels):
+        return _report_extraneous_label(block.type, labels, block.labels[len(labels)].span)
+    if count < len(labels):
+        return _report_missing_label(block.type, labels, count, _get_first_character(block.body.span))
+    return None
+
+
+def _get_first_character(span: Span) -> Span:
+    start = span.start
+    return Span(span.filename, start, Position(start.line, start.column + 1, start.byte + 1))
+
+
+# --- JSON: a schema distinguishes arguments and blocks ---------------------------------------
+
+
+def _decode_json_body(
+    body: syntax.JsonBody, schema: BodySchema, *, partial: bool
+) -> tuple[BodyContent, list[Diagnostic]]:
+    """Decode the arguments and blocks of a JSON body; blocks are in the order of the keys."""
+    diagnostics: list[Diagnostic] = []
+    attributes: dict[str, syntax.Attribute] = {}
+    blocks: list[syntax.Block] = []
+    for json_property in _list_properties(body):
+        if json_property.name in schema.attributes:
+            _add_attribute(json_property, attributes, diagnostics)
+        elif json_property.name in schema.blocks:
+            blocks += _BlockDecoder(json_property, schema.blocks[json_property.name], diagnostics).decode_blocks()
+        elif not partial:
+            diagnostics.append(_report_extraneous(json_property, schema))
+    end = _get_end_span(body)
+    diagnostics += _report_missing_arguments(schema, attributes, end)
+    return BodyContent(attributes, tuple(blocks), end), diagnostics
+
+
+def _get_end_span(body: syntax.JsonBody) -> Span:
+    """Return the closing brace of a body (the last one, of several objects)."""
+    span = body.objects[-1].span if body.objects else body.span
+    end = span.end
+    if span.start == end:
+        return span
+    return Span(span.filename, Position(end.line, end.column - 1, end.byte - 1), end)
+
+
+def _list_properties(body: syntax.JsonBody) -> Iterator[syntax.JsonProperty]:
+    for json_object in body.objects:
+        for item in json_object.properties:
+            if item.name != _COMMENT_NAME:
+                yield item
+
+
+def _add_attribute(
+    json_property: syntax.JsonProperty, attributes: dict[str, syntax.Attribute], diagnostics: list[Diagnostic]
+) -> None:
+    """Add a JSON property as an argument, unless its name is already set."""
+    earlier = attributes.get(json_property.name)
+    if earlier is not None:
+        diagnostics.append(
+            build_error(
+                "duplicate-argument",
+                f'The argument "{json_property.name}" was already set at '
+                f"{describe_span(earlier.name_span)}. Each argument may be set only once.",
+                json_property.name_span,
+            )
+        )
+        return
+    from nexusform.language.json_syntax import build_expression
+
+    expression, problems = build_expression(json_property.value)
+    diagnostics += problems
+    span = json_property.name_span.extend_to(json_property.value.span)
+    attributes[json_property.name] = syntax.Attribute(json_property.name, expression, span, json_property.name_span)
+
+
+def _report_extraneous(json_property: syntax.JsonProperty, schema: BodySchema) -> Diagnostic:
+    advice = schema.advise(json_property.name)
+    hint = (
+        f" {advice}"
+        if advice
+        else suggest_argument_name(
+            json_property.name, [*schema.settable, *schema.blocks, *schema.extra_names[0], *schema.extra_names[1]]
+        )
+    )
+    return build_error(
+        "extraneous-json-object-property",
+        f'No argument or block type is named "{json_property.name}".{hint}',
+        json_property.name_span,
+    )
+
+
+class _BlockDecoder:
+    """Decoder of the blocks of one property: a level of names per label, then bodies."""
+
+    def __init__(self, block: syntax.JsonProperty, label_names: tuple[str, ...], diagnostics: list[Diagnostic]) -> None:
+        self.block = block
+        self.label_names = label_names
+        self.diagnostics = diagnostics
+
+    def decode_blocks(self) -> list[syntax.Block]:
+        """Decode all blocks, in source order."""
+        blocks: list[syntax.Block] = []
+        self._decode_label_level(self.block.value, (), blocks)
+        return blocks
+
+    def _decode_label_level(
+        self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
+    ) -> None:
+        """Decode one level of JSON objects for each label, then the bodies."""
+        if len(labels) == len(self.label_names):
+            self._decode_bodies(value, labels, blocks)
+            return
+        label_name = self.label_names[len(labels)]
+        items = _list_array_items(value)
+        if not any(isinstance(item, syntax.JsonScalar) or getattr(item, "properties", ()) for item in items):
+            detail = f"At least one object property is required: the {self.block.name} block's {label_name}."
+            self.diagnostics.append(build_error("missing-block-label", detail, value.span))
+            return
+        for item in items:
+            if not isinstance(item, syntax.JsonObject):
+                self.diagnostics.append(self._report_label_level(item, len(labels)))
+                continue
+            for json_property in item.properties:
+                if json_property.name != _COMMENT_NAME:
+                    self._decode_label_level(
+                        json_property.value,
+                        (*labels, syntax.Label(json_property.name, json_property.name_span)),
+                        blocks,
+                    )
+
+    def _decode_bodies(
+        self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
+    ) -> None:
+        """Add a block for every body under one set of labels."""
+        name_span = labels[-1].span if labels else self.block.name_span
+        for item in _list_array_items(value):
+            if isinstance(item, syntax.JsonScalar) and item.value is None:
+                item = syntax.JsonObject((), item.span)  # noqa: PLW2901 - HCL reads null in a list as an empty block
+            if not isinstance(item, syntax.JsonObject):
+                problem = build_error(
+                    "incorrect-json-value-type",
+                    "Either a JSON object or a JSON array of objects is required, representing the contents "
+                    f'of one or more "{self.block.name}" blocks.',
+                    item.span,
+                )
+                self.diagnostics.append(problem)
+                continue
+            span = name_span.extend_to(item.span) if item is value else item.span
+            body = syntax.JsonBody((item,), item.span)
+            blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
+
+    def _report_label_level(self, value: syntax.JsonValue, level: int) -> Diagnostic:
+        if isinstance(value, syntax.JsonScalar):
+            return build_error(
+                "incorrect-json-value-type",
+                f"A JSON object is required, whose keys represent the {self.block.name} block's "
+                f"{self.label_names[level]}.",
+                value.span,
+            )
+        return _report_missing_label(self.block.name, self.label_names, level, value.span)
+
+
+def _list_array_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
+    """Return the value, or the items of an array; null represents no block."""
+    if isinstance(value, syntax.JsonScalar) and value.value is None:
+        return ()
+    return value.items if isinstance(value, syntax.JsonArray) else (value,)
+
+
+# --- complaints of both syntaxes -------------------------------------------------------------
+
+
+def _report_missing_arguments(schema: BodySchema, names: Iterable[str], span: Span) -> list[Diagnostic]:
+    """Report every missing required argument."""
+    present = set(names)
+    return [
+        build_error(
+            "missing-required-argument", f'The argument "{name}" is required, but no definition was found.', span
+        )
+        for name, required in schema.attributes.items()
+        if required and name not in present
+    ]
+
+
+def _report_missing_label(block_type: str, labels: tuple[str, ...], count: int, span: Span) -> Diagnostic:
+    """Report a block with too few labels."""
+    missing = labels[count]
+    return build_error(
+        "missing-block-label",
+        f"All {block_type} blocks must have {format_count(len(labels), 'label')} ({', '.join(labels)}).",
+        span,
+        headline=f"Missing {missing} for {block_type}",
+    )
+
+
+def _report_extraneous_label(block_type: str, labels: tuple[str, ...], span: Span) -> Diagnostic:
+    """Report a block with too many labels."""
+    if labels:
+        verb = select_word_form(len(labels), "is", "are")
+        names = ", ".join(labels)
+        detail = f"Only {format_count(len(labels), 'label')} ({names}) {verb} expected for {block_type} blocks."
+        return build_error("extraneous-block-label", detail, span, headline=f"Extraneous label for {block_type}")
+    return build_error(
+        "extraneous-block-label",
+        f"No labels are expected for {block_type} blocks.",
+        span,
+        headline=f"Extraneous label for {block_type}",
+    )
+
+
+# Name of another tool -> ours, the likeliest first; the first allowed one is suggested.
+FOREIGN_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "agent_pool_profile": ("agent_pool",),
+    "agent_pool_profiles": ("agent_pool",),
+    "az": ("availability_zone", "availability_zones"),
+    "bare_metal_machine": ("machine_override",),
+    "cluster_id": ("kubernetes_cluster_id",),
+    "clusters": ("number_of_clusters", "cluster_names"),
+    "content": ("yaml_body", "manifest"),
+    "control_plane_node_configuration": ("control_plane",),
+    "cores": ("vcpus", "cpu_cores", "cpus_per_cell"),
+    "cordon": ("cordoned",),
+    "cpu": ("vcpus", "cpu_cores"),
+    "cpus": ("vcpus", "cpu_cores", "cpus_per_cell"),
+    "default_node_pool": ("agent_pool",),
+    "disk_size_gb": ("disk_gib",),
+    "drained": ("evacuate",),
+    "drain": ("evacuate",),
+    "flavor": ("vm_sku_name", "machine_sku"),
+    "flavor_id": ("vm_sku_name", "flavour_id"),
+    "flavour": ("vm_sku_name", "flavour_id"),
+    "hardware": ("machine_sku",),
+    "hardware_profile": ("machine_sku",),
+    "initial_agent_pool_configuration": ("agent_pool",),
+    "instance_count": ("count", "node_count", "machine_count"),
+    "instance_type": ("vm_sku_name",),
+    "kubernetes_cluster": ("kubernetes_cluster_id",),
+    "machines": ("machine_count",),
+    "manifest": ("yaml_body",),
+    "manifests": ("yaml_body", "manifest"),
+    "memory": ("memory_gib",),
+    "memory_gb": ("memory_gib",),
+    "memory_mb": ("memory_gib",),
+    "min_count": ("count", "node_count"),
+    "node_count": ("count", "machine_count"),
+    "node_labels": ("labels",),
+    "node_pool": ("agent_pool",),
+    "node_taints": ("taint",),
+    "orchestrator_version": ("kubernetes_version",),
+    "placement_policy": ("policy",),
+    "policy_type": ("placement_type",),
+    "rack": ("rack_id",),
+    "racks": ("availability_zones",),
+    "ram": ("memory_gib",),
+    "replicas": ("count", "node_count", "number_of_clusters"),
+    "server_count": ("machine_count",),
+    "servers": ("machine_count",),
+    "site": ("site_id",),
+    "size": ("vm_sku_name",),
+    "sku": ("vm_sku_name", "machine_sku"),
+    "sku_name": ("vm_sku_name", "machine_sku"),
+    "system_node_pool": ("control_plane",),
+    "tags": ("labels",),
+    "vcpu": ("vcpus", "cpu_cores"),
+    "version": ("kubernetes_version",),
+    "vm_size": ("vm_sku_name",),
+    "vm_sku": ("vm_sku_name",),
+    "yaml": ("yaml_body", "manifest"),
+    "zone": ("availability_zone", "availability_zones"),
+    "zones": ("availability_zones", "availability_zone"),
+}
+_INNER_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def suggest_argument_name(name: str, known: Collection[str], alternatives: Collection[str] = (), kind: str = "") -> str:
+    """Return a closing sentence with the name probably intended by `name`: one of `known`, or one of
+    `alternatives`, of another `kind` ("the argument").
+
+    Considers snake case, the singular, names of other tools, and the nearest spelling; "" without any.
+    """
+    snake = _INNER_CAPITAL.sub("_", name).lower()
+    candidates = [snake, snake.removesuffix("s"), *FOREIGN_NAMES.get(snake, ())]
+    for candidate in candidates:
+        if candidate in known:
+            return f' Did you mean "{candidate}"?'
+        if candidate in alternatives:
+            return f' Did you mean {kind} "{candidate}"?'
+    return suggest_name(name, known)

@@ -1,0 +1,345 @@
+"""Evaluation of `for` and splat expressions: one expression applied to every element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.language.evaluation_run import UNKNOWN_STRING, ExpressionRun, check_value_size
+from nexusform.language.syntax.syntax_nodes import Expression, ForObject, ForTuple, Splat, SplatElement, TemplateFor
+from nexusform.language.template_evaluation import join_parts
+from nexusform.language.type_conversion import convert_value, describe_problem
+from nexusform.schemas.value_types import (
+    BOOL,
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+    describe_type,
+    has_dynamic,
+)
+from nexusform.values.typed_value import (
+    DYNAMIC_UNKNOWN,
+    EMPTY_TUPLE,
+    NO_MARKS,
+    NOT_NULL,
+    UNKNOWN,
+    Refinement,
+    Value,
+    add_refinement,
+    build_object,
+    build_tuple,
+    get_refinement,
+)
+
+_Pairs = Iterator[tuple[Value, Value]]
+
+
+def _evaluate_collection(node: ForTuple | ForObject | TemplateFor, run: ExpressionRun) -> Value | None:
+    # Returns the collection with its own marks; None after a diagnostic.
+    collection = run.evaluate(node.collection)
+    if collection.raw is None:
+        run.report_problem(
+            "iteration-over-null-value",
+            "A null value cannot be used as the collection in a 'for' expression.",
+            node.collection,
+            node,
+        )
+        return None
+    if collection.type is not DYNAMIC and collection.type.__class__ not in _ITERABLE:
+        run.report_problem(
+            "iteration-over-non-iterable-value",
+            f"A value of type {describe_type(collection.type)} cannot be used as the collection in a 'for' expression.",
+            node.collection,
+            node,
+        )
+        return None
+    return collection
+
+
+_ITERABLE = frozenset({ListType, SetType, TupleType, MapType, ObjectType})
+
+
+def _list_key_value_pairs(collection: Value) -> _Pairs:
+    if isinstance(collection.type, (MapType, ObjectType)):
+        return ((Value(STRING, k), v) for k, v in collection.raw.items())
+    if isinstance(collection.type, SetType):
+        return ((v, v) for v in collection.raw)
+    return ((Value(NUMBER, i), v) for i, v in enumerate(collection.raw))
+
+
+class _ForCondition:
+    # The `if` clause of one `for`: selects elements, collects marks and unknown results, and reports an error
+    # once.
+    def __init__(self, node: ForTuple | ForObject, run: ExpressionRun) -> None:
+        self.clause = node.condition
+        self.node = node
+        self.run = run
+        self.marks = NO_MARKS
+        self.is_known = True
+        self.has_failed = False
+
+    def check_type(self, names: dict[str, Value]) -> None:
+        # A clause that is always invalid is reported even without elements.
+        if self.clause is None:
+            return
+        names[self.node.value_name] = DYNAMIC_UNKNOWN
+        if self.node.key_name is not None:
+            names[self.node.key_name] = DYNAMIC_UNKNOWN
+        outcome, diagnostics = self.run.evaluate_separately(self.clause)
+        if not has_errors(diagnostics):
+            self._decide(outcome)
+        self.is_known = True
+        self.marks = NO_MARKS
+
+    def should_include(self) -> bool:
+        """Check whether the current element is included."""
+        if self.clause is None:
+            return True
+        before = len(self.run.diagnostics)
+        outcome = self.run.evaluate(self.clause)
+        if self.run.has_failed_since(before):
+            self.has_failed = True
+            return False
+        return self._decide(outcome)
+
+    def _decide(self, outcome: Value) -> bool:
+        """Return the result of the `if` clause; unknown ones make the whole result unknown."""
+        assert self.clause is not None
+        self.marks |= outcome.marks
+        if outcome.raw is None:
+            detail = "The value of the 'if' clause must not be null."
+            return self._reject("condition-is-null", detail)
+        try:
+            decision = convert_value(outcome, BOOL).raw
+        except ConversionProblem as problem:
+            return self._reject("invalid-for-condition", f"The 'if' clause value is invalid: {problem.message}.")
+        if decision is UNKNOWN:
+            self.is_known = False
+            return False
+        return bool(decision)
+
+    def _reject(self, diagnostic_id: str, detail: str) -> bool:
+        assert self.clause is not None
+        self.has_failed = True
+        self.run.report_problem(diagnostic_id, detail, self.clause, self.node)
+        return False
+
+
+def _visit_included_elements(conditions: _ForCondition, collection: Value, add: Callable[[], None]) -> None:
+    # Calls `add` for every selected element, with the loop's names set. Stops at the first error, then
+    # `conditions.failed` is true.
+    node, run = conditions.node, conditions.run
+    with run.extend_names() as names:
+        conditions.check_type(names)
+        before = len(run.diagnostics)
+        for key, element in () if conditions.has_failed else _list_key_value_pairs(collection):
+            run.count_work(1)
+            names[node.value_name] = element
+            if node.key_name is not None:
+                names[node.key_name] = key
+            if conditions.should_include():
+                add()
+            # The first element with an error ends the loop: the others would repeat it.
+            if conditions.has_failed or run.has_failed_since(before):
+                conditions.has_failed = True
+                break
+
+
+def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
+    """Evaluate `[for k, v in c : value if condition]` to a tuple."""
+    collection = _evaluate_collection(node, run)
+    if collection is None:
+        return DYNAMIC_UNKNOWN
+    if collection.raw is UNKNOWN:
+        return DYNAMIC_UNKNOWN.add_marks(collection.marks)
+    conditions = _ForCondition(node, run)
+    results: list[Value] = []
+    _visit_included_elements(conditions, collection, lambda: results.append(run.evaluate(node.value)))
+    marks = collection.marks | conditions.marks
+    if conditions.has_failed or not conditions.is_known:
+        return DYNAMIC_UNKNOWN.add_marks(marks)
+    result = check_value_size(build_tuple(results))
+    return result.add_marks(marks) if marks else result
+
+
+def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
+    """Evaluate `{for k, v in c : key => value}` to an object; with `...` to a tuple for every key."""
+    collection = _evaluate_collection(node, run)
+    if collection is None:
+        return DYNAMIC_UNKNOWN
+    if collection.raw is UNKNOWN:
+        return DYNAMIC_UNKNOWN.add_marks(collection.marks)
+    conditions = _ForCondition(node, run)
+    builder = _ObjectBuilder(node, run)
+    _visit_included_elements(conditions, collection, builder.add)
+    marks = collection.marks | conditions.marks | builder.marks
+    if conditions.has_failed or not conditions.is_known or not builder.is_known:
+        return DYNAMIC_UNKNOWN.add_marks(marks)
+    return check_value_size(builder.build()).add_marks(marks)
+
+
+class _ObjectBuilder:
+    # Collects the items of a ForObject.
+    def __init__(self, node: ForObject, run: ExpressionRun) -> None:
+        self.node = node
+        self.run = run
+        self.marks = NO_MARKS
+        self.is_known = True
+        self.items: dict[str, Value] = {}
+        self.groups: dict[str, list[Value]] = {}
+
+    def add(self) -> None:
+        """Add the current element by its key."""
+        node, run = self.node, self.run
+        before = len(run.diagnostics)
+        key = run.evaluate(node.key)
+        if len(run.diagnostics) > before:
+            self.is_known = False
+            return
+        self.marks |= key.marks
+        name = self._evaluate_name(key)
+        if name is None:
+            self.is_known = False
+            return
+        value = run.evaluate(node.value)
+        if node.group:
+            self.groups.setdefault(name, []).append(value)
+        elif name in self.items:
+            description = "a sensitive key" if key.marks else f'the key "{name}"'
+            run.report_problem(
+                "duplicate-object-key",
+                f"Two different items produced {description} in this 'for' expression. If duplicates are "
+                "expected, use the ellipsis (...) after the value expression to enable grouping by key.",
+                node.key,
+                node,
+            )
+            self.is_known = False
+        else:
+            self.items[name] = value
+
+    def _evaluate_name(self, key: Value) -> str | None:
+        if key.raw is None:
+            detail = "Key expression in 'for' expression must not produce a null value."
+            self.run.report_problem("invalid-object-key", detail, self.node.key, self.node)
+            return None
+        try:
+            name = convert_value(key, STRING).raw
+        except ConversionProblem as problem:
+            detail = f"The key expression produced an invalid result: {describe_problem(problem)}."
+            self.run.report_problem("invalid-object-key", detail, self.node.key, self.node)
+            return None
+        return None if name is UNKNOWN else name
+
+    def build(self) -> Value:
+        if self.node.group:
+            return build_object({k: build_tuple(v) for k, v in self.groups.items()})
+        return build_object(self.items)
+
+
+def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
+    """Evaluate `%{ for }` to its bodies, one after the other."""
+    collection = _evaluate_collection(node, run)
+    if collection is None:
+        return UNKNOWN_STRING
+    if collection.raw is UNKNOWN:
+        return UNKNOWN_STRING.add_marks(collection.marks)
+    pieces: list[Value] = []
+    before = len(run.diagnostics)
+    with run.extend_names() as names:
+        for key, element in _list_key_value_pairs(collection):
+            run.count_work(1)
+            names[node.value_name] = element
+            if node.key_name is not None:
+                names[node.key_name] = key
+            pieces.append(join_parts(node.body, run, node))
+            # The first element with an error ends the loop: the others would repeat it.
+            if run.has_failed_since(before):
+                break
+    marks = collection.marks.union(*[p.marks for p in pieces])
+    if any(p.raw is UNKNOWN for p in pieces):
+        return UNKNOWN_STRING.add_marks(marks)
+    result = Value(STRING, "".join([p.raw for p in pieces]), marks)
+    run.count_result(result)
+    return result
+
+
+def evaluate_splat(node: Splat, run: ExpressionRun) -> Value:
+    """Evaluate `source[*].x` for every element."""
+    source = run.evaluate(node.source)
+    is_sequence = isinstance(source.type, (ListType, SetType, TupleType))
+    if source.raw is None:
+        if not is_sequence:
+            return EMPTY_TUPLE.add_marks(source.marks)
+        return run.report_problem(
+            "splat-of-null-value",
+            "Splat expressions (with the * symbol) cannot be applied to null sequences.",
+            node.source,
+            node,
+        )
+    if source.type is DYNAMIC:
+        return DYNAMIC_UNKNOWN.add_marks(source.marks)
+    if not is_sequence:
+        single = build_tuple([_evaluate_element(node, source, run)])
+        # As null it has no element.
+        is_not_null = get_refinement(source).not_null
+        return (single if is_not_null else DYNAMIC_UNKNOWN).add_marks(source.marks)
+    if source.raw is UNKNOWN and isinstance(source.type, TupleType):
+        results = [_evaluate_element(node, Value(t, UNKNOWN), run) for t in source.type.elements]
+        return Value(build_tuple(results).type, UNKNOWN, source.marks, NOT_NULL)
+    return check_value_size(_evaluate_splat_sequence(node, source, run)).add_marks(source.marks)
+
+
+def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> Value:
+    """Evaluate a splat over a sequence: a tuple gives a tuple, anything else a list of one type."""
+    results: list[Value] = []
+    if source.raw is not UNKNOWN:
+        before = len(run.diagnostics)
+        for element in source.raw:
+            run.count_work(1)
+            results.append(_evaluate_element(node, element, run))
+            # The first element with an error ends the loop: the others would repeat it.
+            if run.has_failed_since(before):
+                return DYNAMIC_UNKNOWN
+    if isinstance(source.type, TupleType):
+        return build_tuple(results)
+    assert isinstance(source.type, (ListType, SetType))
+    if results:
+        kind = results[0].type
+        if any(has_dynamic(r.type) for r in results) and any(r.type != kind for r in results):
+            return DYNAMIC_UNKNOWN  # it is unknown whether they have one type, and therefore form a list
+        if all(r.type == kind for r in results):
+            return Value(ListType(kind), tuple(results))
+        return run.report_problem(
+            "invalid-nested-splat-expressions",
+            "Some values are null, so the second splat gives lists of different lengths. Use a for "
+            "expression instead: [for x in list : x.name[*]].",
+            node.element,
+            node,
+        )
+    element_type = _evaluate_element(node, Value(source.type.element, UNKNOWN), run).type
+    if source.raw is not UNKNOWN:
+        return Value(ListType(element_type), ())
+    length = get_refinement(source)
+    bounds = Refinement(not_null=True, shortest=length.shortest, longest=length.longest)
+    return add_refinement(Value(ListType(element_type), UNKNOWN), bounds)
+
+
+def _evaluate_element(node: Splat, element: Value, run: ExpressionRun) -> Value:
+    if isinstance(node.element, SplatElement):
+        return element
+    outer, run.element = run.element, element
+    try:
+        return run.evaluate(node.element)
+    finally:
+        run.element = outer
+
+
+def get_splat_element(_node: Expression, run: ExpressionRun) -> Value:
+    """Return the current element."""
+    return run.element

@@ -1,0 +1,345 @@
+"""Conversion of values between types, as by `tolist(x)`, an argument or a variable's type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from nexusform.json_data.plain_data import ConversionProblem, PathStep
+from nexusform.schemas.value_types import (
+    DYNAMIC,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    SetType,
+    TupleType,
+    Type,
+    describe_type,
+    has_dynamic,
+)
+from nexusform.values.typed_value import (
+    NOT_NULL,
+    UNKNOWN,
+    Refinement,
+    Value,
+    add_refinement,
+    build_set,
+    format_number,
+    get_refinement,
+    parse_number,
+)
+
+
+def convert_value(value: Value, target: Type) -> Value:
+    """Convert the value to type `target`, keeping marks; defaults of optional attributes are filled in.
+
+    Open parts of `target` keep the value's own type (elements of a collection get one type). Raises
+    ConversionProblem.
+    """
+    from_type = value.type
+    if target is DYNAMIC or from_type is target:
+        return value
+    raw = value.raw
+    if target.__class__ is PrimitiveType:
+        primitive_raw = value.raw
+        if value.type == target:
+            return value
+        if primitive_raw is None or primitive_raw is UNKNOWN:
+            if value.type is not DYNAMIC:
+                _require_convertible(value.type, target)
+            return Value(target, primitive_raw, value.marks, NOT_NULL if get_refinement(value).not_null else None)
+        if not isinstance(value.type, PrimitiveType):
+            raise ConversionProblem((), f"{target.name} required")
+        return Value(target, _PRIMITIVE_CONVERTERS[value.type.name, target.name](primitive_raw), value.marks)
+    if raw is None or raw is UNKNOWN:
+        if from_type is not DYNAMIC:
+            _require_convertible(from_type, target)
+        result_type = _fill_dynamic_types(remove_optional_attributes(target), from_type)
+        return add_refinement(Value(result_type, raw, value.marks), _convert_refinement(value, target))
+    if from_type == target and not _has_optional_attributes(target):
+        return value
+    return _CONVERTERS[target.__class__](value, target)
+
+
+def _convert_refinement(value: Value, target: Type) -> Refinement:
+    # Returns the refinement of an unknown value after conversion to a collection or structure.
+    refinement = get_refinement(value)
+    if isinstance(target, (ObjectType, TupleType)):
+        return Refinement(refinement.not_null)  # its type gives the number of parts
+    shortest, longest = refinement.shortest, refinement.longest
+    if isinstance(value.type, ObjectType):
+        shortest = longest = len(value.type.attributes)
+    elif isinstance(value.type, TupleType):
+        shortest = longest = len(value.type.elements)
+    if isinstance(target, SetType) and not isinstance(value.type, SetType):
+        shortest = min(shortest, 1)
+    return Refinement(refinement.not_null, shortest=shortest, longest=longest)
+
+
+def describe_problem(problem: ConversionProblem) -> str:
+    """Return the problem as a clause with the path inside the value: `attribute "a": string required`."""
+    steps = [f"element {s}" if isinstance(s, int) else f'attribute "{s}"' for s in problem.path]
+    return ": ".join([*steps, problem.message])
+
+
+# --- towards primitives ------------------------------------------------------------------------
+
+
+def _convert_bool_to_string(raw: bool) -> str:
+    return "true" if raw else "false"
+
+
+def _convert_string_to_number(raw: str) -> Any:
+    try:
+        number = parse_number(raw)
+    except OverflowError:
+        raise ConversionProblem((), "a number with fewer digits is required") from None
+    if number is None:
+        raise ConversionProblem((), "a number is required")
+    return number
+
+
+def _convert_string_to_bool(raw: str) -> bool:
+    if raw in {"true", "1"}:
+        return True
+    if raw in {"false", "0"}:
+        return False
+    lowercase = raw.lower()
+    if lowercase in {"true", "false"}:
+        raise ConversionProblem((), f'a bool is required; to convert from string, use lowercase "{lowercase}"')
+    raise ConversionProblem((), "a bool is required")
+
+
+def _reject_number(_: Any) -> Any:
+    raise ConversionProblem((), "number required")
+
+
+def _reject_bool(_: Any) -> Any:
+    raise ConversionProblem((), "bool required")
+
+
+_PRIMITIVE_CONVERTERS: Final[dict[tuple[str, str], Callable[[Any], Any]]] = {
+    ("string", "number"): _convert_string_to_number,
+    ("string", "bool"): _convert_string_to_bool,
+    ("number", "string"): format_number,
+    ("number", "bool"): _reject_bool,
+    ("bool", "string"): _convert_bool_to_string,
+    ("bool", "number"): _reject_number,
+}
+
+
+# --- towards collections and structures --------------------------------------------------------
+
+
+def _list_elements(value: Value, target: Type) -> tuple[tuple[PathStep, Value], ...]:
+    if isinstance(value.type, (ListType, SetType, TupleType)):
+        return tuple(enumerate(value.raw))
+    raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
+
+
+def _convert_elements(
+    parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, kind: str
+) -> tuple[Type, list[Value]]:
+    # Converts every part to the element type; if that leaves types open, all get one type.
+    element = target.element
+    if not isinstance(from_type, TupleType | ObjectType):
+        _require_convertible(from_type, target)  # also for a collection without elements
+    items = []
+    for step, part in parts:
+        try:
+            items.append(convert_value(part, element))
+        except ConversionProblem as problem:
+            raise problem.prepend_step(step) from None
+    if not has_dynamic(element):
+        return remove_optional_attributes(element), items
+    if not items:
+        filled = _fill_dynamic_types(target, from_type)
+        assert isinstance(filled, (ListType, SetType, MapType))
+        return remove_optional_attributes(filled.element), items
+    from nexusform.language.type_unification import unify_types  # loaded on first use
+
+    common = unify_types([v.type for v in items])
+    if common is None:
+        raise ConversionProblem((), f"all {kind} elements must have the same type")
+    return common, [convert_value(v, common) for v in items]
+
+
+def _convert_to_list(value: Value, target: ListType) -> Value:
+    element, items = _convert_elements(_list_elements(value, target), target, value.type, "list")
+    if isinstance(value.type, SetType) and not value.is_wholly_known:
+        # Its order and length are unknown, except for bounds.
+        return add_refinement(Value(ListType(element), UNKNOWN, value.marks), get_refinement(value))
+    return Value(ListType(element), tuple(items), value.marks)
+
+
+def _convert_to_set(value: Value, target: SetType) -> Value:
+    element, items = _convert_elements(_list_elements(value, target), target, value.type, "set")
+    return build_set(items, element).add_marks(value.marks)
+
+
+def _convert_to_map(value: Value, target: MapType) -> Value:
+    if not isinstance(value.type, (MapType, ObjectType)):
+        raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
+    element, items = _convert_elements(value.raw.items(), target, value.type, "map")
+    return Value(MapType(element), dict(zip(value.raw, items, strict=True)), value.marks)
+
+
+def _convert_to_tuple(value: Value, target: TupleType) -> Value:
+    if not isinstance(value.type, TupleType):
+        raise ConversionProblem((), "tuple required")
+    length, required = len(value.raw), len(target.elements)
+    if length != required:
+        raise ConversionProblem((), f"tuple of {required} elements required, not {length}")
+    items = []
+    for index, (part, element) in enumerate(zip(value.raw, target.elements, strict=True)):
+        try:
+            items.append(convert_value(part, element))
+        except ConversionProblem as problem:
+            raise problem.prepend_step(index) from None
+    return Value(TupleType(tuple([v.type for v in items])), tuple(items), value.marks)
+
+
+def _convert_to_object(value: Value, target: ObjectType) -> Value:
+    if not isinstance(value.type, (MapType, ObjectType)):
+        raise ConversionProblem((), "object required")
+    raw = value.raw
+    missing = [name for name, _ in target.attributes if name not in raw and name not in target.optional]
+    if missing:
+        raise ConversionProblem((), _describe_missing_attributes(missing))
+    defaults = dict(target.defaults)
+    items: dict[str, Value] = {}
+    for name, attribute_type in target.attributes:
+        part = raw.get(name)
+        default = defaults.get(name)
+        if (part is None or part.raw is None) and isinstance(default, Value):
+            part = default.add_marks(part.marks if part else frozenset())
+        try:
+            if part is None:
+                items[name] = Value(remove_optional_attributes(attribute_type), None)
+            else:
+                items[name] = convert_value(part, attribute_type)
+        except ConversionProblem as problem:
+            raise problem.prepend_step(name) from None
+    return Value(ObjectType(tuple([(n, v.type) for n, v in items.items()])), items, value.marks)
+
+
+def _describe_missing_attributes(names: Sequence[str]) -> str:
+    quoted = [f'"{n}"' for n in names]
+    if len(quoted) == 1:
+        return f"attribute {quoted[0]} is required"
+    return f"attributes {', '.join(quoted[:-1])} and {quoted[-1]} are required"
+
+
+_CONVERTERS: Final[dict[type, Callable[[Value, Any], Value]]] = {
+    ListType: _convert_to_list,
+    SetType: _convert_to_set,
+    MapType: _convert_to_map,
+    TupleType: _convert_to_tuple,
+    ObjectType: _convert_to_object,
+}
+
+
+# --- types alone -------------------------------------------------------------------------------
+
+
+def _has_optional_attributes(target: Type) -> bool:
+    if isinstance(target, ObjectType):
+        return bool(target.optional) or any(_has_optional_attributes(t) for _, t in target.attributes)
+    if isinstance(target, TupleType):
+        return any(_has_optional_attributes(t) for t in target.elements)
+    return not isinstance(target, PrimitiveType) and _has_optional_attributes(target.element)
+
+
+def remove_optional_attributes(target: Type) -> Type:
+    """Return the type of a value converted to this type: without optional attributes."""
+    if not _has_optional_attributes(target):
+        return target
+    if isinstance(target, ObjectType):
+        return ObjectType(tuple([(n, remove_optional_attributes(t)) for n, t in target.attributes]))
+    if isinstance(target, TupleType):
+        return TupleType(tuple([remove_optional_attributes(t) for t in target.elements]))
+    assert not isinstance(target, PrimitiveType)
+    return type(target)(remove_optional_attributes(target.element))
+
+
+def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
+    # Returns `target` with its open parts taken from the type of the value, if possible.
+    if target is DYNAMIC or from_type is DYNAMIC or not has_dynamic(target):
+        return from_type if target is DYNAMIC else target
+    if isinstance(target, ObjectType):
+        if not isinstance(from_type, ObjectType):
+            return target
+        return ObjectType(
+            tuple([(n, _fill_dynamic_types(t, from_type.get_attribute(n) or t)) for n, t in target.attributes])
+        )
+    if isinstance(target, TupleType):
+        if not isinstance(from_type, TupleType):
+            return target
+        pairs = zip(target.elements, from_type.elements, strict=True)
+        return TupleType(tuple([_fill_dynamic_types(element, source_element) for element, source_element in pairs]))
+    assert not isinstance(target, PrimitiveType)
+    if isinstance(from_type, PrimitiveType):
+        return target
+    from nexusform.language.type_unification import list_part_types, unify_types  # loaded on first use
+
+    inner = unify_types(list_part_types(from_type))
+    return target if inner is None else type(target)(_fill_dynamic_types(target.element, inner))
+
+
+def _require_convertible(from_type: Type, target: Type) -> None:
+    # Raises ConversionProblem if no value of the one type can be converted to the other.
+    if target is DYNAMIC or from_type is DYNAMIC or from_type == target:
+        return
+    if isinstance(target, PrimitiveType):
+        if not isinstance(from_type, PrimitiveType) or {from_type.name, target.name} == {"number", "bool"}:
+            raise ConversionProblem((), f"{target.name} required")
+    elif isinstance(target, ObjectType):
+        _require_object(from_type, target)
+    elif isinstance(target, TupleType):
+        if not isinstance(from_type, TupleType) or len(from_type.elements) != len(target.elements):
+            raise ConversionProblem((), "tuple required")
+        _require_convertible_parts(enumerate(from_type.elements), target.elements)
+    else:
+        _require_collection(from_type, target)
+
+
+def _require_object(from_type: Type, target: ObjectType) -> None:
+    if isinstance(from_type, MapType):
+        return
+    if not isinstance(from_type, ObjectType):
+        raise ConversionProblem((), "object required")
+    attributes = dict(from_type.attributes)
+    missing = [n for n, _ in target.attributes if n not in attributes and n not in target.optional]
+    if missing:
+        raise ConversionProblem((), _describe_missing_attributes(missing))
+    parts: list[tuple[PathStep, Type]] = []
+    types: list[Type] = []
+    for name, attribute_type in target.attributes:
+        if name in attributes:
+            parts.append((name, attributes[name]))
+            types.append(attribute_type)
+    _require_convertible_parts(parts, types)
+
+
+def _require_collection(from_type: Type, target: ListType | SetType | MapType) -> None:
+    from_sequence = isinstance(from_type, (ListType, SetType, TupleType))
+    from_mapping = isinstance(from_type, (MapType, ObjectType))
+    if from_mapping if not isinstance(target, MapType) else from_sequence:
+        raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
+    if isinstance(from_type, PrimitiveType):
+        raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
+    if isinstance(from_type, TupleType):
+        _require_convertible_parts(enumerate(from_type.elements), [target.element] * len(from_type.elements))
+    elif isinstance(from_type, ObjectType):
+        _require_convertible_parts(from_type.attributes, [target.element] * len(from_type.attributes))
+    else:
+        _require_convertible(from_type.element, target.element)
+
+
+def _require_convertible_parts(parts: Iterable[tuple[PathStep, Type]], types: Sequence[Type]) -> None:
+    for (step, part), target in zip(parts, types, strict=True):
+        try:
+            _require_convertible(part, target)
+        except ConversionProblem as problem:
+            raise problem.prepend_step(step) from None

@@ -1,0 +1,207 @@
+"""Common type of several types, and equality of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+from nexusform.schemas.value_types import (
+    BOOL,
+    DYNAMIC,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    SetType,
+    TupleType,
+    Type,
+)
+from nexusform.values.typed_value import FALSE, NOT_NULL, TRUE, UNKNOWN, Value, get_refinement, remove_all_marks
+
+Kind = TypeVar("Kind", ObjectType, TupleType)
+
+
+def unify_types(types: Sequence[Type]) -> Type | None:
+    """Return the common type of all these types, or None.
+
+    Strings win over numbers and bools; objects of different attributes become a map, tuples of different
+    lengths a list, if their parts are compatible. The open type is compatible with any other.
+    """
+    distinct: list[Type] = []
+    for candidate in types:
+        if candidate is not DYNAMIC and not any(candidate is d or candidate == d for d in distinct):
+            distinct.append(candidate)
+    if len(distinct) <= 1:
+        return distinct[0] if distinct else DYNAMIC
+    if all(isinstance(t, PrimitiveType) for t in distinct):
+        return STRING if STRING in distinct else None
+    if objects := _filter_types_of_kind(ObjectType, distinct):
+        names = list_attribute_names(objects[0])
+        if any(list_attribute_names(object_type) != names for object_type in objects):
+            return _build_collection(MapType, _unify_part_types(objects))
+        parts = _unify_type_columns(zip(*map(list_part_types, objects), strict=True))
+        return None if parts is None else ObjectType(tuple(zip(names, parts, strict=True)))
+    if tuples := _filter_types_of_kind(TupleType, distinct):
+        return _unify_tuples(tuples)
+    if all(isinstance(t, (ObjectType, MapType)) for t in distinct):
+        common = _unify_part_types(distinct)
+        return _find_single_object(distinct) if common is None else MapType(common)
+    if all(isinstance(t, (ListType, SetType, TupleType)) for t in distinct):
+        # An existing list or set decides the result.
+        outer = ListType if any(isinstance(t, ListType) for t in distinct) else SetType
+        return _build_collection(outer, _unify_part_types(distinct))
+    return None
+
+
+def _find_single_object(types: Sequence[Type]) -> Type | None:
+    # With only maps of open element type besides it, an object stays an object.
+    objects = [t for t in types if isinstance(t, ObjectType)]
+    open_maps = [t for t in types if isinstance(t, MapType) and t.element is DYNAMIC]
+    return objects[0] if len(objects) == 1 and len(open_maps) == len(types) - 1 else None
+
+
+def _build_collection(outer: type[ListType | SetType | MapType], element: Type | None) -> Type | None:
+    return None if element is None else outer(element)
+
+
+def list_part_types(value_type: Type) -> list[Type]:
+    """Return the types of the parts of a collection, tuple or object: one for collections."""
+    if isinstance(value_type, ObjectType):
+        return [t for _, t in value_type.attributes]
+    if isinstance(value_type, TupleType):
+        return list(value_type.elements)
+    assert not isinstance(value_type, PrimitiveType)
+    return [value_type.element]
+
+
+def _unify_part_types(types: Sequence[Type]) -> Type | None:
+    # Returns the common type of all parts of collections and structures of these types.
+    parts: list[Type] = []
+    for collection_type in types:
+        parts += list_part_types(collection_type)
+    return unify_types(parts)
+
+
+def _filter_types_of_kind(kind: type[Kind], types: Sequence[Type]) -> list[Kind]:
+    # The types when they are all of one kind, else nothing.
+    matching = [t for t in types if isinstance(t, kind)]
+    return matching if len(matching) == len(types) else []
+
+
+def list_attribute_names(object_type: ObjectType) -> list[str]:
+    """Return the attributes of an object type, in order."""
+    return [name for name, _ in object_type.attributes]
+
+
+def _unify_tuples(types: Sequence[TupleType]) -> Type | None:
+    length = len(types[0].elements)
+    if any(len(t.elements) != length for t in types):
+        return _build_collection(ListType, _unify_part_types(types))
+    parts = _unify_type_columns(zip(*map(list_part_types, types), strict=True))
+    return None if parts is None else TupleType(tuple(parts))
+
+
+def _unify_type_columns(columns: Iterable[Sequence[Type]]) -> list[Type] | None:
+    unified: list[Type] = []
+    for column in columns:
+        part = unify_types(column)
+        if part is None:
+            return None
+        unified.append(part)
+    return unified
+
+
+_UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
+
+
+def compare_values(left: Value, right: Value) -> Value:
+    """Return `left == right` as in HCL: different types differ; unknown if unknown parts decide."""
+    plain_left, marks = remove_all_marks(left)
+    plain_right, right_marks = remove_all_marks(right)
+    outcome = _is_equal(plain_left, plain_right)
+    if outcome is None:
+        return _UNDECIDED.add_marks(marks | right_marks)
+    return (TRUE if outcome else FALSE).add_marks(marks | right_marks)
+
+
+_UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
+
+
+def _is_certainly_different(left: Value, right: Value) -> bool:
+    # True if the known parts of two values, one of them partly unknown, exclude equality.
+    left_refinement, right_refinement = get_refinement(left), get_refinement(right)
+    if left.raw is None or right.raw is None:
+        return left_refinement.not_null or right_refinement.not_null
+    if not (left_refinement.not_null and right_refinement.not_null):
+        return False
+    # True if the known prefixes of two texts exclude equality.
+    left_prefix, right_prefix = get_refinement(left).prefix, get_refinement(right).prefix
+    if right.raw is UNKNOWN and len(right_prefix) < len(left_prefix):
+        left_prefix = left_prefix[: len(right_prefix)]
+    if left.raw is UNKNOWN and len(left_prefix) < len(right_prefix):
+        right_prefix = right_prefix[: len(left_prefix)]
+    has_different_prefix = left_prefix != right_prefix
+    return (
+        has_different_prefix
+        or _is_bound_above(left_refinement.lowest, right_refinement.highest)
+        or _is_bound_above(right_refinement.lowest, left_refinement.highest)
+        or _is_bound_above(left_refinement.shortest, right_refinement.longest)
+        or _is_bound_above(right_refinement.shortest, left_refinement.longest)
+    )
+
+
+def _is_bound_above(lower: Any, upper: Any) -> bool:
+    return lower is not None and upper is not None and lower > upper
+
+
+def _is_equal(left: Value, right: Value) -> bool | None:
+    """Check whether two values without marks are equal; None if that depends on unknown parts."""
+    first, second = left.raw, right.raw
+    if first is UNKNOWN or second is UNKNOWN:
+        if _is_certainly_different(left, right):
+            return False
+        # An unknown value may be null, and nulls of all types are equal.
+        may_be_null = first in _UNKNOWN_OR_NULL and second in _UNKNOWN_OR_NULL
+        return None if may_be_null or _may_be_equal(left.type, right.type) else False
+    if first is None or second is None:
+        return first is None and second is None
+    same_type = left.type is right.type or left.type == right.type
+    if not same_type and not _may_be_equal(left.type, right.type):
+        return False
+    if first.__class__ is dict:
+        if first.keys() != second.keys():
+            return False
+        return _is_all_equal([(v, second[k]) for k, v in first.items()])
+    if isinstance(left.type, SetType) and not (left.is_wholly_known and right.is_wholly_known):
+        return False if _is_certainly_different(left, right) else None
+    if first.__class__ is tuple:
+        return len(first) == len(second) and _is_all_equal(list(zip(first, second, strict=True)))
+    return bool(first == second)
+
+
+def _is_all_equal(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
+    """Check whether the values of all pairs are equal; None if that depends on unknown parts."""
+    is_certain = True
+    for left, right in pairs:
+        outcome = _is_equal(left, right)
+        if outcome is False:
+            return False
+        is_certain = is_certain and outcome is True
+    return True if is_certain else None
+
+
+def _may_be_equal(left: Type, right: Type) -> bool:
+    # Types that are equal, or would be once their open parts are known.
+    if left is DYNAMIC or right is DYNAMIC or left == right:
+        return True
+    if left.__class__ is not right.__class__ or isinstance(left, PrimitiveType):
+        return False
+    if (
+        isinstance(left, ObjectType)
+        and isinstance(right, ObjectType)
+        and list_attribute_names(left) != list_attribute_names(right)
+    ):
+        return False
+    left_parts, right_parts = list_part_types(left), list_part_types(right)
+    return len(left_parts) == len(right_parts) and all(map(_may_be_equal, left_parts, right_parts))

@@ -1,0 +1,114 @@
+"""Notes about values next to a diagnostic: `is "a"`, `is list of string with 2 elements`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Span, ValueNote
+from nexusform.language.syntax.syntax_nodes import (
+    Call,
+    Expression,
+    ForObject,
+    ForTuple,
+    TemplateFor,
+    Traversal,
+    TraverseAttribute,
+)
+from nexusform.schemas.value_types import DYNAMIC, STRING, ObjectType, PrimitiveType, TupleType, describe_type
+from nexusform.values.typed_value import UNKNOWN, Value, format_number
+
+_MAX_LENGTH: Final = 80
+_MAX_NOTES: Final = 8
+
+
+def describe_value(value: Value) -> str:
+    """Describe the value in a few words; sensitive and ephemeral ones are not displayed."""
+    if value.marks:
+        return "has an ephemeral value" if value.is_ephemeral else "has a sensitive value"
+    if value.raw is UNKNOWN:
+        if value.type is DYNAMIC:
+            return "will be known only after apply"
+        return f"is a {describe_type(value.type)}, known only after apply"
+    if value.raw is None:
+        return "is null"
+    if isinstance(value.type, PrimitiveType):
+        return f"is {_format_primitive(value)}"
+    return f"is {_describe_collection(value)}"
+
+
+def _format_primitive(value: Value) -> str:
+    if value.type == STRING:
+        text = value.raw if len(value.raw) <= _MAX_LENGTH else value.raw[:_MAX_LENGTH] + "..."
+        return quote_text(text)
+    return str(value.raw).lower() if isinstance(value.raw, bool) else format_number(value.raw)
+
+
+def quote_text(text: str) -> str:
+    """Return the text as a quoted string on one line."""
+    for character, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+        text = text.replace(character, escape)
+    return f'"{text}"'
+
+
+def _describe_collection(value: Value) -> str:
+    """Describe a value of several parts: its type, and their number."""
+    name, count = describe_type(value.type), len(value.raw)
+    if isinstance(value.type, ObjectType):
+        if count == 0:
+            return "object with no attributes"
+        return f'object with 1 attribute "{next(iter(value.raw))}"' if count == 1 else f"object with {count} attributes"
+    if count == 0:
+        return f"empty {name}"
+    if isinstance(value.type, TupleType) or count != 1:
+        return f"{name} with {count} element{'s' if count != 1 else ''}"
+    return f"{name} with 1 element"
+
+
+def build_value_notes(
+    expression: Expression, look_up: Callable[[Traversal], tuple[str, Value] | None]
+) -> tuple[ValueNote, ...]:
+    """Build one note for every reference in an expression, in order of appearance, without repeats.
+
+    `look_up` returns the part of a reference that has a value, as text, and the value.
+    """
+    notes: dict[str, ValueNote] = {}
+    for traversal in islice(_list_traversals(expression), _MAX_NOTES):
+        part = look_up(traversal)
+        if part is not None:
+            text, value = part
+            notes.setdefault(text, ValueNote(text, describe_value(value)))
+    return tuple(notes.values())
+
+
+def format_traversal(traversal: Traversal) -> str:
+    """Format the traversal as source text."""
+    parts = [traversal.root.name]
+    for step in traversal.steps:
+        if isinstance(step, TraverseAttribute):
+            parts.append(f".{step.name}")
+        else:
+            parts.append(f"[{quote_text(step.key) if isinstance(step.key, str) else step.key}]")
+    return "".join(parts)
+
+
+def _list_traversals(node: Any, inner: frozenset[str] = frozenset()) -> Iterable[Traversal]:
+    """List the references of an expression, except `inner`, the names of the enclosing for expressions."""
+    if isinstance(node, Traversal):
+        if node.root.name not in inner:
+            yield node
+    elif isinstance(node, tuple | Call):
+        for item in node.value_arguments if isinstance(node, Call) else node:
+            yield from _list_traversals(item, inner)
+    elif isinstance(node, Struct) and not isinstance(node, Span):
+        if getattr(node, "bare", False):
+            return
+        body_names = inner
+        if isinstance(node, ForTuple | ForObject | TemplateFor):
+            body_names = inner | {node.value_name, node.key_name or node.value_name}
+        for name in node.__struct_fields__:
+            names = inner if name == "collection" else body_names
+            yield from _list_traversals(getattr(node, name), names)

@@ -1,0 +1,76 @@
+"""Limits of one exchange with a server: time, bytes and pages."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, Protocol
+
+from nexusform.files.regular_files import FileTooLarge
+from nexusform.network.deadlines import extend_deadline, read_deadline
+
+CONNECT_SECONDS: Final = 10.0
+MAX_ANSWER_BYTES: Final = 1 << 28  # bytes of one answer, and of all pages of a list, decoded
+MAX_PAGES: Final = 20_000  # pages of one list
+MAX_DEPTH: Final = 512  # levels of a JSON document
+MAX_ERROR_BYTES: Final = 1 << 20  # bytes of an unsuccessful answer
+
+
+class ReadByteLimit:
+    """Remaining bytes of one read, a journal in pieces included: bounds the reader's memory."""
+
+    __slots__ = ("_left", "_most")
+
+    def __init__(self, maximum: int) -> None:
+        self._most = maximum
+        self._left = maximum
+
+    def reserve(self, size: int) -> None:
+        """Reserve bytes before they are read. Raises FileTooLarge with the total limit."""
+        extend_deadline(size)
+        self.count(size)
+
+    def read_all(self, body: ResponseBody, announced: int = 0) -> bytes:
+        """Read a body to its end; `announced` is its declared length. Raises FileTooLarge."""
+        if announced > self._left:
+            raise FileTooLarge(self._most)
+        extend_deadline(announced)
+        content = body.read(self._left + 1)
+        self.count(len(content))
+        return content
+
+    def count(self, size: int) -> None:
+        """Count bytes of decompressed content. Raises FileTooLarge."""
+        self._left -= size
+        if self._left < 0:
+            raise FileTooLarge(self._most)
+
+
+class ResponseBody(Protocol):
+    """Body of a server's answer."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most this number of bytes; fewer at the end."""
+        ...
+
+
+class PageLimits:
+    """Limits of a list in pages: their number, their total bytes and time, and continuation tokens."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._reading = ReadByteLimit(MAX_ANSWER_BYTES)
+        self._tokens: set[str] = set()
+        self._ends_at = time.monotonic() + (seconds or read_deadline())
+
+    def add_page(self, size: int, token: str) -> str:
+        """Count a page and the token of the next one. Return the exceeded limit, or ""."""
+        self._ends_at += size / (1 << 20)
+        try:
+            self._reading.reserve(size)
+        except FileTooLarge:
+            return f"its pages have more than {MAX_ANSWER_BYTES >> 20} MiB"
+        if token and token in self._tokens:
+            return "its pages repeat"
+        self._tokens.add(token)
+        if len(self._tokens) > MAX_PAGES:
+            return f"it has more than {MAX_PAGES:,} pages"
+        return "its pages do not end in time" if token and time.monotonic() > self._ends_at else ""

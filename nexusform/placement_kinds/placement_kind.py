@@ -1,0 +1,132 @@
+"""Definition of a kind of placement: its names, its running state, and the formats of its locations; and the
+table of kinds in report order: VMs, then those of domains. Rows of plans name their kind (`kind`); code that
+processes them uses its entry, and knows no kind by name except VMs. An entry of a domain is imported on first
+use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.domain_table import LazyTable, collect_placement_maps, collect_targets
+from nexusform.interfaces.plugins import ResourceType
+from nexusform.scheduling.placement_decision import Location
+
+VM: Final = "vm"  # the only kind of the engine itself
+MAXIMUM_NAMES: Final = 5  # maximum number of machines listed by name
+
+
+def _is_always_running(_place: Any) -> bool:
+    return True
+
+
+def _format_empty_location(_place: Any) -> str:
+    return ""
+
+
+class PlacementKind(Struct, frozen=True, kw_only=True):
+    """One kind of placement. The functions take a location, a record of class `location_class`. `name`: the
+    name in rows and JSON. `noun`: `2 fleet bindings`; `short_noun` next to its map. `title`: above its rows.
+    `list_names(type, attributes)`: its objects in the state of a resource, with repetitions, each as
+    formatted by `format_name(pool, object)` from a row's fields.
+
+    For a location: `get_identity` is equal if the object has not moved; `format_text` gives the full text,
+    `format_brief` the shortest one, `format_next_to_name(location, object)` the text next to the object's
+    name if that contains a part of it; `build_document` is its JSON; `get_link` its cluster, node and
+    machine; `get_state` the displayed state if it changes. `format_many` formats several locations.
+    `is_running` is whether an object without a location (None) or at this one runs, `format_waiting_state`
+    its state otherwise, `build_waiting` its waiting location.
+
+    `host_noun`: the noun of its host. `by_resource`: its rows are listed under their resource's address, not
+    under cluster and pool, with the verbs `add_verb` and `remove_verb` in comments. `runs_on_vms`: the
+    objects run on VMs, as replicas of a workload. `is_nested`: its map has maps inside, by cluster and
+    workload. `run_noun`: the noun for counting rows with the same action if the names are no series.
+    `is_observable`: data sources may show existing objects, regardless of state.
+    """
+
+    name: str
+    noun: str
+    title: str
+    location_class: type[Location]
+    list_names: Callable[[ResourceType, Mapping[str, Any]], Iterable[str]]
+    get_identity: Callable[[Any], tuple[str | None, ...]]
+    format_text: Callable[[Any], str]
+    format_brief: Callable[[Any], str]
+    build_document: Callable[[Any], dict[str, Any]]
+    format_many: Callable[[Sequence[Any]], str]
+    get_link: Callable[[Any], tuple[str, str, str]]
+    short_noun: str = ""
+    format_name: Callable[[str, str], str] = lambda _pool, name: name
+    format_next_to_name: Callable[[Any, str], str] = lambda _place, _object: ""
+    get_state: Callable[[Any], str] = _format_empty_location
+    is_running: Callable[[Any], bool] = _is_always_running
+    format_waiting_state: Callable[[Any], str] = _format_empty_location
+    build_waiting: Callable[[Any], Location] | None = None
+    host_noun: str = "place"
+    by_resource: bool = False
+    add_verb: str = "places"
+    remove_verb: str = "removes"
+    runs_on_vms: bool = False
+    is_nested: bool = False
+    run_noun: str = ""
+    is_observable: bool = False
+
+
+KINDS: Final[Mapping[str, PlacementKind]] = LazyTable(
+    {VM: "nexusform.placement_kinds.vm_kind:KIND", **collect_targets("placement_kinds")}
+)
+# Computed maps of placed objects in resources, with their kind.
+MAPS: Final[Mapping[str, str]] = {"nodes": VM, "vnfcs": VM, **collect_placement_maps()}
+_ORDER: Final = {name: number for number, name in enumerate(KINDS)}
+
+
+def get_kind_order(name: str) -> int:
+    """Return the position of a kind in report order; unknown kinds are last."""
+    return _ORDER.get(name, len(_ORDER))
+
+
+def get_kind_title(name: str) -> str:
+    """Return the title above the rows of a kind; that of an unknown kind is its name."""
+    return KINDS[name].title if name in KINDS else name
+
+
+def get_kind_noun(name: str) -> str:
+    """Return the noun for an object of a kind."""
+    return KINDS[name].noun if name in KINDS else name
+
+
+@cache
+def _find_kind(location_class: type[Location]) -> PlacementKind:
+    for name in KINDS:
+        if KINDS[name].location_class is location_class:
+            return KINDS[name]
+    raise TypeError(f"{location_class} is the location of no placement kind")
+
+
+def get_location_kind(location: Location) -> PlacementKind:
+    """Return the kind of a location."""
+    return _find_kind(type(location))
+
+
+def get_location_classes() -> dict[str, type[Location]]:
+    """Return the classes of locations by their names in plan files. This imports every kind."""
+    return {KINDS[name].location_class.__name__: KINDS[name].location_class for name in KINDS}
+
+
+def format_location_text(location: Location) -> str:
+    """Format one location: `rack4 / rack4-bm07 / cell 1`, `east (Bound)`, `node-1 / rack4-bm07 / zone 4`."""
+    return get_location_kind(location).format_text(location)
+
+
+def format_location_briefly(location: Location) -> str:
+    """Format a location in the shortest form: the machine, with its rack unless its name contains it."""
+    return get_location_kind(location).format_brief(location)
+
+
+def build_location_document(location: Location | None) -> dict[str, Any] | None:
+    """Return a location as JSON; None for none."""
+    return None if location is None else get_location_kind(location).build_document(location)

@@ -1,0 +1,56 @@
+"""Result of planning besides the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.planning.phases import DomainContribution
+from nexusform.planning.verdicts.placement_fit import UnplacedPool
+from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.plans.plan import Plan
+from nexusform.resources.address import Address
+
+if TYPE_CHECKING:
+    from nexusform.planning.verdicts.separation_rules import UnsatisfiedRule
+    from nexusform.scheduling.racks.explanation import Explanation
+
+
+class ExplainedVm(Struct, frozen=True):
+    """Explanation of the location of one VM: the decision, and its frequency in the samples."""
+
+    address: Address
+    object: str
+    explanation: Explanation
+    trigger: str
+
+
+Edge: TypeAlias = tuple[str, str]
+
+
+class PlanResult(Struct, frozen=True):
+    """Plan with data for display only: the resource graph as (from, to) addresses, the requested
+    explanations, the shortages behind the errors, the separation rules that may be violated, and the
+    contributions of domains. `prior_notes` are the notes of racks and machines before the plan, if it removes
+    machines under recorded VMs.
+    """
+
+    plan: Plan
+    edges: tuple[Edge, ...] = ()
+    nodes: tuple[str, ...] = ()
+    explanations: tuple[ExplainedVm, ...] = ()
+    unplaced: tuple[UnplacedPool, ...] = ()
+    objects: Mapping[Address, VmObject] = field(default_factory=dict)
+    sites: Mapping[str, SitePlan] = field(default_factory=dict)
+    open_rules: tuple[UnsatisfiedRule, ...] = ()
+    contributions: tuple[DomainContribution, ...] = ()
+    prior_notes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All diagnostics of the plan."""
+        return self.plan.diagnostics

@@ -1,0 +1,198 @@
+"""Pools of nodes to re-create: Kubernetes upgrades batch by batch, other changes all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
+from nexusform.diagnostics.phrases import format_first_items, select_word_form
+from nexusform.placements.vm_demands import PoolDemand
+from nexusform.planning.conclusion.vm_placement_rows import is_platform_scale_in
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_vm_name
+from nexusform.planning.vm_planning.vm_object import ROLLING, VmKey, VmObject, find_changed_argument
+from nexusform.plans.maintenance import Disruptions, PoolUpgrade, Upgrade
+from nexusform.scheduling.racks.uncertainty.certainty import Token, run_operations
+from nexusform.scheduling.racks.vms import Placement
+
+_Pool: TypeAlias = tuple[VmObject, PoolDemand]
+_MAXIMUM_NAMED: Final = 4
+_Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and its name there
+
+
+def build_upgrades(
+    objects: Iterable[VmObject],
+    disruptions: Iterable[Callable[[str, Collection[str]], Disruptions]],
+    sites: Mapping[str, SitePlan],
+) -> Iterator[Upgrade]:
+    """Yield the clusters with whole pools to re-create, a record for each reason; a separate pool counts with
+    its cluster. `disruptions` return the obstacles to draining these nodes (names) of a cluster (its id);
+    `sites` are those after the plan.
+    """
+    objects, disruptions = list(objects), list(disruptions)
+    members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}
+    for vms in objects:
+        if vms.request.demand is None:
+            continue
+        for pool in vms.pools:
+            trigger = _find_pool_trigger(vms, pool)
+            if trigger and pool.count_path:  # plain VMs and those of VNFs are no nodes
+                members_by_cluster.setdefault((vms.request.demand.owner, trigger), []).append((vms, pool))
+    scale_ins = _ScaleIns(objects)
+    for (owner, trigger), members in members_by_cluster.items():
+        cluster_id = owner.partition(":")[2]
+        nodes = frozenset(chain.from_iterable(_list_names(vms, pool, trigger) for vms, pool in members))
+        obstacles = [find_disruptions(cluster_id, nodes) for find_disruptions in disruptions]
+        pools = [
+            replace(
+                _build_pool_upgrade(vms, pool, trigger), scale_in_pools=scale_ins.find_dependencies(vms, pool, sites)
+            )
+            if trigger == ROLLING
+            else _build_pool_upgrade(vms, pool, trigger)
+            for vms, pool in members
+        ]
+        yield _build_upgrade(members[0][0], trigger, pools, obstacles)
+
+
+def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+    """Yield a warning for each cluster with nodes that cannot be drained because of a budget."""
+    instances = {vms.instance.address: vms.instance for vms in objects}
+    for upgrade in upgrades:
+        if not (upgrade.is_rolling and upgrade.budgets):
+            continue
+        names = format_first_items(upgrade.budgets, _MAXIMUM_NAMED)
+        budgets = f"{select_word_form(len(upgrade.budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} {names}"
+        verb = select_word_form(len(upgrade.budgets), "allows", "allow")
+        detail = (
+            f"{budgets} {verb} no eviction now: drains of nodes of {upgrade.cluster} with such pods time "
+            "out. Before the upgrade, allow one eviction (minAvailable, maxUnavailable), or run one more "
+            f"replica than the budget requires. `nexusform simulate kubernetes-upgrade {upgrade.address}` "
+            "shows every batch."
+        )
+        summary = f"{upgrade.cluster}: {names} {verb} no eviction, so drains time out"
+        problem = Problem((), "blocked-upgrade", detail, Severity.WARNING, brief=summary)
+        yield instances[upgrade.address].build_diagnostic(problem)
+
+
+def _find_pool_trigger(vms: VmObject, pool: PoolDemand) -> str:
+    """Return the trigger of re-creating a whole pool: version or argument; "" for none."""
+    keys = _list_vm_keys(pool)
+    triggers = {vms.request.actions.recreations[key] for key in keys if key in vms.request.actions.recreations}
+    if ROLLING in triggers:
+        return ROLLING
+    pool_triggers = {name for name, _ in pool.triggers}
+    return next((trigger for trigger in sorted(triggers) if trigger in pool_triggers), "")
+
+
+def _list_vm_keys(pool: PoolDemand) -> list[VmKey]:
+    return [(pool.pool, number) for number in pool.numbers]
+
+
+def _list_names(vms: VmObject, pool: PoolDemand, trigger: str) -> Iterator[str]:
+    for key, name in zip(_list_vm_keys(pool), pool.names, strict=True):
+        if vms.request.actions.recreations.get(key) == trigger:
+            yield name
+
+
+def _build_upgrade(
+    first_object: VmObject, trigger: str, pools: Iterable[PoolUpgrade], disruptions: Sequence[Disruptions]
+) -> Upgrade:
+    assert first_object.request.demand is not None
+    is_rolling = trigger == ROLLING
+    before = first_object.prior.demand.version if first_object.prior.demand is not None else None
+    return Upgrade(
+        address=first_object.instance.address,
+        cluster=first_object.request.demand.cluster,
+        site_id=first_object.request.demand.site_id,
+        before=(before or "") if is_rolling else "",
+        after=(first_object.request.demand.version or "") if is_rolling else "",
+        pools=tuple(pools),
+        budgets=tuple(chain.from_iterable(obstacle.budgets for obstacle in disruptions)),
+        single_replicas=tuple(chain.from_iterable(obstacle.single_replicas for obstacle in disruptions)),
+        trigger=trigger,
+        protected_workloads=tuple(chain.from_iterable(obstacle.protected_workloads for obstacle in disruptions)),
+    )
+
+
+def _build_pool_upgrade(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUpgrade:
+    """Build the upgrade of one pool. Rolling: with surge, new VMs are created before old ones are removed,
+    without surge after. Otherwise all VMs are removed first, also if another argument of the pool changes
+    with the version. VMs re-created for a reason of their own (a machine) are down meanwhile.
+    """
+    keys = _list_vm_keys(pool)
+    recreated = [key for key in keys if vms.request.actions.recreations.get(key) == trigger]
+    prior = next((prior_pool for prior_pool in vms.prior_pools if prior_pool.pool == pool.pool), None)
+    is_rolling = trigger == ROLLING and not find_changed_argument(prior, pool)
+    other_count = sum(vms.request.actions.recreations.get(key, trigger) != trigger for key in keys)
+    uses_surge = is_rolling and pool.surge_size > 0
+    batch = pool.batch_size if is_rolling else len(recreated)
+    stops_at = next((index // batch + 1 for index, key in enumerate(recreated) if key in vms.placements.failures), 0)
+    failed = next((vms.placements.failures[key] for key in recreated if key in vms.placements.failures), None)
+    batch_count = min(batch, len(recreated))
+    down_count = other_count + (0 if uses_surge else batch_count)
+    return PoolUpgrade(
+        pool=pool.pool,
+        sku=pool.sku.name,
+        vms=len(recreated),
+        concurrent_vms=down_count or batch_count,
+        batches=-(-len(recreated) // batch),
+        surges=uses_surge and not other_count,
+        minimum_up=len(keys) - down_count,
+        failed_batch=stops_at,
+        reason=failed.reason if failed is not None else "",
+        batch=batch,
+        count=len(keys),
+        is_control_plane=pool.is_control_plane,
+        drain_timeout=pool.drain_timeout,
+    )
+
+
+class _ScaleIns:
+    """Pools with a scale-in; the platform chooses their VMs. With capacity for all, any choice fits."""
+
+    def __init__(self, objects: Iterable[VmObject]) -> None:
+        self._pools: dict[str, list[_Pool]] = {}  # by site id
+        self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}
+        for vms in objects:
+            for prior in vms.prior_pools:
+                if vms.request.site is not None and is_platform_scale_in(vms, prior):
+                    self._pools.setdefault(vms.request.site.id, []).append((vms, prior))
+
+    def find_dependencies(self, vms: VmObject, pool: PoolDemand, sites: Mapping[str, SitePlan]) -> tuple[str, ...]:
+        """Return the other pools that could leave this pool without capacity if all their VMs remained."""
+        site = sites.get(vms.request.demand.site_id) if vms.request.demand is not None else None
+        if site is None or site.base is None or site.id not in self._pools:
+            return ()
+        own = _get_pool_name(vms, pool)
+        other_pools = [pool_pair for pool_pair in self._pools[site.id] if _get_pool_name(*pool_pair) != own]
+        if not other_pools:
+            return ()
+        excluded = own if len(other_pools) < len(self._pools[site.id]) else ("", "")
+        if (site.id, excluded) not in self._outcomes:
+            scheduler = site.base.copy()
+            for other_object, prior in other_pools:
+                # Occupy the capacity of the VMs removed by a scale-in of a pool.
+                owner = other_object.prior.demand
+                assert owner is not None, "existing VMs have a demand"
+                for key, trigger in other_object.request.actions.removals.items():
+                    if key[0] == prior.pool and trigger == "scale_in" and key in other_object.prior.existing:
+                        scheduler.add_existing(
+                            build_vm_name(owner, prior, *key), prior.sku, other_object.get_prior_placement(key)
+                        )
+            self._outcomes[site.id, excluded] = run_operations(scheduler, site.operations)
+        outcome = self._outcomes[site.id, excluded]
+        tokens = [vms.placements.tokens[key] for key in _list_vm_keys(pool) if key in vms.placements.tokens]
+        if all(outcome.get(token) is not None for token in tokens):
+            return ()
+        return tuple(f"{_get_cluster(other_object)}/{prior.pool}" for other_object, prior in other_pools)
+
+
+def _get_pool_name(vms: VmObject, pool: PoolDemand) -> _Name:
+    return str(vms.instance.address), pool.pool
+
+
+def _get_cluster(vms: VmObject) -> str:
+    return vms.prior.demand.cluster if vms.prior.demand is not None else ""

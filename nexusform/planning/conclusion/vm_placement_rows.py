@@ -1,0 +1,296 @@
+"""Placement rows of a plan: every VM, its action, reason and certainty; and the table of the Nexus document,
+a row per pool.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placements.vm_demands import PoolDemand
+from nexusform.planning.conclusion.plan_result import ExplainedVm
+from nexusform.planning.verdicts.placement_fit import SiteCertainty
+from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
+from nexusform.plans.plan import FORGOTTEN_REASON, PlacementAction, PlacementChange, PlacementTable
+from nexusform.scheduling.racks.vms import Placement
+
+if TYPE_CHECKING:
+    from nexusform.scheduling.racks.explanation import Explanation
+
+OBSERVED_ELSEWHERE = "observed_elsewhere"
+REASONS: Mapping[str, str] = {
+    "new": "new",
+    "scale_out": "the pool's count was raised",
+    "scale_in": "the pool's count was lowered; the highest numbers are removed",
+    "sku_changed": "the pool's VM SKU changed",
+    "zones_changed": "the pool's availability zones changed",
+    "labels_changed": "the pool's labels changed",
+    "taints_changed": "the pool's taints changed",
+    "mode_changed": "the pool's mode changed",
+    "kubernetes_version_changed": "the cluster's kubernetes_version changed",
+    "machine_removed": "its machine was removed",
+    "machine_forgotten": "its machine is no longer managed",
+    "machine_evacuated": "its machine is evacuated",
+    "machine_replaced": "its machine is re-created",
+    "node_deleted": "the node was deleted outside nexusform",
+    "pool_removed": "its pool was removed",
+    "cluster_replaced": "its cluster is replaced",
+    "cluster_removed": "its cluster was removed",
+    "requested": "its replacement was requested",
+    "heal": "its re-placement was requested",
+    OBSERVED_ELSEWHERE: "it runs elsewhere than recorded in state",
+}
+
+
+def build_placement_changes(
+    objects: Iterable[VmObject], certainty: Mapping[str, SiteCertainty], *, everything: bool
+) -> Iterator[PlacementChange]:
+    """Yield one row per VM: removed ones, then added ones, by pool and number, and those observed elsewhere.
+    With `everything` also unchanged VMs, and the machines that were rejected: a site may have a million.
+    """
+    for vms in objects:
+        renamed_vms = {
+            key: trigger for key, trigger in vms.request.actions.recreations.items() if _is_vm_renamed(vms, key)
+        }
+        for key, trigger in {**vms.request.actions.removals, **renamed_vms}.items():
+            yield _build_row_without_target(vms, key, PlacementAction.REMOVE, trigger)
+        for key, trigger in vms.request.actions.losses.items():
+            yield _build_row_without_target(vms, key, PlacementAction.LOSE, trigger)
+        for key, trigger in vms.request.actions.forgets.items():
+            yield _build_row_without_target(vms, key, PlacementAction.FORGET, trigger)
+        if everything or vms.placements.tokens or vms.prior.recorded_placements:
+            yield from _list_current_vm_rows(vms, certainty, everything=everything)
+
+
+def _build_row_without_target(vms: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
+    """Build the row of a VM in state without a location after this plan."""
+    prior, existing_vm = vms.prior.demand, vms.prior.existing.get(key)
+    record = vms.prior.unplaced.get(key, {})
+    pool = next((pool for pool in vms.prior_pools if pool.pool == key[0]), None)
+    return PlacementChange(
+        address=vms.instance.address,
+        kind=VM,
+        object=existing_vm.name if existing_vm is not None else str(record.get("name")),
+        action=action,
+        source=existing_vm.placement if existing_vm is not None else None,
+        target=None,
+        trigger=trigger,
+        cluster=prior.cluster if prior is not None else "",
+        pool=key[0],
+        number=key[1],
+        sku=existing_vm.sku_name if existing_vm is not None else (pool.sku.name if pool is not None else ""),
+        site_id=prior.site_id if prior is not None else "",
+        reason=FORGOTTEN_REASON if action is PlacementAction.FORGET else REASONS.get(trigger, ""),
+        provenance=existing_vm.provenance if existing_vm is not None else "predicted",
+        platform_name=(existing_vm.platform_name if existing_vm is not None else record.get("platform_name")) or "",
+    )
+
+
+def _is_vm_renamed(vms: VmObject, key: VmKey) -> bool:
+    """Return whether an existing VM is re-created under another name or site, which is no move."""
+    vm, prior, demand = vms.prior.existing.get(key), vms.prior.demand, vms.request.demand
+    if vm is None or prior is None or demand is None:
+        return False
+    pool = next((pool for pool in demand.pools if pool.pool == vm.pool), None)
+    return pool is None or prior.site_id != demand.site_id or vm.name not in pool.names
+
+
+def _list_current_vm_rows(
+    vms: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
+) -> Iterator[PlacementChange]:
+    """Yield rows of the VMs after the plan; with `everything` also of unchanged ones."""
+    if vms.request.demand is None or vms.is_removed:
+        return
+    site_certainty = certainty.get(vms.request.demand.site_id)
+    for pool in vms.request.demand.pools:
+        for number in pool.numbers:
+            key = (pool.pool, number)
+            if key in vms.placements.vms and (
+                everything or key in vms.placements.tokens or key in vms.prior.recorded_placements
+            ):
+                yield _build_current_vm_row(vms, pool, key, site_certainty, everything=everything)
+
+
+def _build_current_vm_row(
+    vms: VmObject, pool: PoolDemand, key: VmKey, site_certainty: SiteCertainty | None, *, everything: bool
+) -> PlacementChange:
+    """Build the row of a VM after the plan; with `everything` also the machines that rejected it."""
+    assert vms.request.demand is not None
+    vm = vms.placements.vms[key]
+    action, source = _determine_vm_action(vms, key)
+    trigger = vms.get_trigger(key)
+    token = vms.placements.tokens.get(key)
+    if token is None and key in vms.prior.recorded_placements:
+        source, trigger = vms.prior.recorded_placements[key], OBSERVED_ELSEWHERE
+    explanation = vms.placements.explanations.get(key)
+    certainty = None
+    if site_certainty is not None and token is not None:
+        certainty = site_certainty.vms.get(token)
+    return PlacementChange(
+        address=vms.instance.address,
+        kind=VM,
+        object=vm.name,
+        action=action,
+        source=source,
+        target=vm.placement,
+        trigger=trigger,
+        cluster=vms.request.demand.cluster,
+        pool=pool.pool,
+        number=vm.number,
+        sku=pool.sku.name,
+        site_id=vms.request.demand.site_id,
+        reason=REASONS.get(trigger, ""),
+        scores=_collect_deciding_scores(explanation),
+        certainty=certainty,
+        provenance=vm.provenance,
+        rejections=explanation.rejections if explanation is not None and everything else (),
+        platform_name=vms.prior.existing.get(key, vm).platform_name or "",
+    )
+
+
+def _determine_vm_action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | None]:
+    """Return the action on a VM after the plan, and its prior placement."""
+    existing_vm = vms.prior.existing.get(key)
+    source = existing_vm.placement if existing_vm is not None else None
+    if key not in vms.placements.tokens:
+        return PlacementAction.KEEP, source
+    if (existing_vm is not None and not _is_vm_renamed(vms, key)) or key in vms.prior.unplaced:
+        return PlacementAction.MOVE, source
+    return PlacementAction.PLACE, None
+
+
+def _collect_deciding_scores(explanation: Explanation | None) -> dict[str, float]:
+    """Return the deciding figures: those of the chosen rack, then of the chosen machine."""
+    if explanation is None or not explanation.racks or not explanation.machines:
+        return {}
+    chosen_rack, chosen_machine = explanation.racks[0], explanation.machines[0]
+    scores = {f"rack.{key.rule}": key.value for key in chosen_rack.keys}
+    for key in chosen_machine.keys:
+        scores[f"machine.{key.rule}"] = key.value
+    return scores
+
+
+def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]:
+    """Return the requested explanations."""
+    explained_vms = []
+    for vms in objects:
+        if not vms.placements.explanations or vms.request.demand is None:
+            continue
+        # The names of the requested VMs by key.
+        names: dict[VmKey, str] = {}
+        for pool in vms.request.demand.pools:
+            for number, name in zip(pool.numbers, pool.names, strict=True):
+                names[pool.pool, number] = name
+        for key, explanation in vms.placements.explanations.items():
+            trigger = vms.get_trigger(key)
+            explained_vms.append(ExplainedVm(vms.instance.address, names[key], explanation, trigger))
+    return tuple(explained_vms)
+
+
+# --- the table of the Nexus document -----------------------------------------------------------
+
+
+def build_placement_tables(
+    objects: Iterable[VmObject], sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty]
+) -> Iterator[PlacementTable]:
+    """Yield a row per pool of every unchanged or added cluster. The VMs of one block of plain VMs are one
+    pool, as in the placement rule; its row is at the position of the first VM.
+    """
+    open_racks = {
+        site_id: {
+            machine.rack: machine.availability_zone
+            for machine in site.machines.values()
+            if not machine.unschedulable_reason
+        }
+        for site_id, site in sites.items()
+    }
+    rows: dict[tuple[str, str, str], list[tuple[VmObject, PoolDemand]]] = {}
+    for vms in objects:
+        demand = vms.request.demand
+        if demand is None or vms.is_removed:
+            continue
+        for pool in demand.pools:
+            owner = pool.rule_pool or str(vms.instance.address)
+            rows.setdefault((demand.site_id, owner, pool.pool), []).append((vms, pool))
+    for (site_id, _, _), members in rows.items():
+        yield _build_table(members, open_racks.get(site_id, {}), certainty.get(site_id))
+
+
+def _build_table(
+    members: Sequence[tuple[VmObject, PoolDemand]], racks: Mapping[str, str], certainty: SiteCertainty | None
+) -> PlacementTable:
+    """Build the row of one pool, or of several that the platform treats as one."""
+    vms, pool = members[0]
+    demand = vms.request.demand
+    assert demand is not None
+    keys: list[tuple[VmObject, VmKey]] = []
+    for owner, member_pool in members:
+        keys += [(owner, (member_pool.pool, number)) for number in member_pool.numbers]
+    vms_per_rack = Counter(owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms)
+    allowed = sum(1 for zone in racks.values() if pool.zones is None or zone in pool.zones)
+    expected = min(len(keys), allowed)
+    minimum_on_rack = len(keys) // expected if expected else 0
+    maximum_on_rack = -(-len(keys) // expected) if expected else 0
+    sampled = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
+    is_sampled_only = certainty is not None and _has_unknown_cells(racks, pool.zones, certainty)
+    pool_certainty = None if is_sampled_only else sampled
+    placed_count = sum(
+        1 for owner, key in keys if key in owner.placements.tokens and key not in owner.placements.restored
+    )
+    racks_certain = pool_certainty.vms_on_certain_counts if pool_certainty is not None else 0
+    machines_certain = pool_certainty.vms_on_certain_machines if pool_certainty is not None else 0
+    if demand.provenance == "decided":  # the locations are configured: nothing is sampled
+        racks_certain = machines_certain = placed_count
+    sizes = {member_pool.sku.name for _, member_pool in members}
+    return PlacementTable(
+        address=vms.instance.address,
+        site_id=demand.site_id,
+        cluster=demand.cluster,
+        pool=pool.pool,
+        vm_sku_name=pool.sku.name if len(sizes) == 1 else f"{len(sizes)} sizes",
+        total_count=len(keys),
+        expected_racks=expected,
+        actual_racks=len(vms_per_rack),
+        expected_vms_per_rack=(minimum_on_rack, maximum_on_rack),
+        actual_vms_per_rack=dict(sorted(vms_per_rack.items())),
+        placed=placed_count,
+        racks_certain=racks_certain,
+        machines_certain=machines_certain,
+        certain_racks=pool_certainty.certain_racks if pool_certainty is not None else (),
+        tied_machines=sampled.tied_machines if sampled is not None else (),
+        is_tie_certain=pool_certainty is not None and pool_certainty.is_tie_certain,
+        minimum_remaining_on_rack=_compute_minimum_remaining(vms, pool) if is_platform_scale_in(vms, pool) else None,
+        provenance=demand.provenance,
+        drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,
+        platform=vms.request.site.scheduler.profile.platform if vms.request.site is not None else "",
+    )
+
+
+def _has_unknown_cells(racks: Mapping[str, str], zones: frozenset[str] | None, certainty: SiteCertainty) -> bool:
+    """Return whether the certainty of a pool depends on unknown NUMA cells."""
+    return any(zones is None or racks.get(rack) in zones for rack in certainty.uncertain_racks)
+
+
+def is_platform_scale_in(vms: VmObject, pool: PoolDemand) -> bool:
+    """Return whether the platform chooses which VMs of the pool a scale-in removes, and the choice matters.
+    It matters if other VMs stay and some of them share a rack. The manager of a VNF removes the newest.
+    """
+    if vms.request.demand is None or vms.request.demand.provenance == "decided":
+        return False
+    removed = vms.request.actions.removals.items()
+    if not any(name == pool.pool and trigger == "scale_in" for (name, _), trigger in removed):
+        return False
+    if not any(name == pool.pool for name, _ in vms.request.actions.unchanged):
+        return False
+    on_rack = Counter(vms.get_prior_placement(key).rack for key in vms.prior.existing if key[0] == pool.pool)
+    return max(on_rack.values()) > 1
+
+
+def _compute_minimum_remaining(vms: VmObject, pool: PoolDemand) -> int:
+    """Return the minimum VMs that may remain on a used rack: the platform chooses the VMs of a scale-in."""
+    before = Counter(vms.get_prior_placement(key).rack for key in vms.prior.existing if key[0] == pool.pool)
+    removed = sum(1 for key in vms.request.actions.removals if key[0] == pool.pool)
+    return max(min(before.values(), default=0) - removed, 0)

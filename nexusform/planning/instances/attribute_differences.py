@@ -1,0 +1,391 @@
+"""Differences between prior and planned attributes, their effect on the object, and the resulting action; and
+`replace_triggered_by`. Start reading at `decide_action`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.interfaces.plugins import UNFINISHED_KEY
+from nexusform.json_data.plain_data import Path, convert_to_plain, get_part, list_unknown_paths
+from nexusform.language.syntax.syntax_nodes import (
+    Expression,
+    Index,
+    RelativeTraversal,
+    Step,
+    Traversal,
+    TraverseAttribute,
+    TraverseIndex,
+)
+from nexusform.planning.instances.instance import ActionDecision, Instance
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
+from nexusform.plans.plan import Action
+from nexusform.resources.address import Key, ModulePath
+from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, OnChange, get_order_attribute
+from nexusform.schemas.value_types import ListType, MapType, PrimitiveType, SetType, Type
+from nexusform.values.typed_value import UNKNOWN
+
+# --- planned attributes -------------------------------------------------------------------------
+
+
+def plan_attributes(
+    schema: BlockSchema, config: Mapping[str, Any], prior: Mapping[str, Any] | None, computed: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return all planned attributes of the object. `prior` is None without an object to update: it is new, or
+    replaced; `computed` are the values computed by this plan.
+    The first applicable source of an attribute is used.
+
+    1. The configuration. A null counts as unset: otherwise `x = var.maybe` could not mean "use the default".
+    An unknown value stays unknown even if a prior value is known, because it may differ after apply.
+
+    2. The values computed by this plan. They precede prior values, because their inputs may have changed.
+
+    3. The prior value, for computed attributes. Attributes not computed by this plan were set by a provider
+    or an earlier plan and are assumed unchanged. Without a prior object, they are unknown until apply.
+
+    4. Null. An argument that is only optional is not kept from the prior object: removing it from the
+    configuration unsets it.
+
+    Nested blocks come from the configuration alone; no prior values are merged into them. An absent block
+    type reads as null, or as an empty list or map, never as unknown.
+    """
+    planned: dict[str, Any] = {}
+    for name, attribute in schema.attributes.items():
+        value = config.get(name) if attribute.is_configurable else None
+        if value is None and name in computed:
+            value = computed[name]
+        elif value is None and attribute.computed:
+            value = prior.get(name) if prior is not None else UNKNOWN
+        planned[name] = value
+    for name, block in schema.blocks.items():
+        planned[name] = config.get(name, _get_absent_value(block))
+        if block.nesting is Nesting.MAP:
+            planned[get_order_attribute(name)] = config.get(get_order_attribute(name), [])
+    return planned
+
+
+def _get_absent_value(block: NestedBlock) -> Any:
+    """Return the value of a block type that is not configured."""
+    return {Nesting.SINGLE: None, Nesting.LIST: [], Nesting.MAP: {}}[block.nesting]
+
+
+# --- effects of changes -------------------------------------------------------------------------
+
+
+def _iterate_replacing_paths(
+    schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path
+) -> Iterable[Path]:
+    """Yield the paths of changed arguments that cannot be updated in place."""
+    for name, attribute in schema.attributes.items():
+        if attribute.on_change is not OnChange.REPLACE or not attribute.is_configurable:
+            continue
+        before, after = prior.get(name), config.get(name)
+        if after is None and attribute.computed:
+            continue  # no other value is requested
+        if before != after:  # an unknown value differs from everything: it may resolve to another value
+            yield (*prefix, name)
+    for name, block in schema.blocks.items():
+        # A missing block in state equals a missing block in the configuration.
+        before, after = (prior.get(name) or _get_absent_value(block), config.get(name) or _get_absent_value(block))
+        if before == after:
+            continue
+        if block.on_change is OnChange.REPLACE:
+            yield (*prefix, name)
+        elif block.nesting is Nesting.SINGLE and isinstance(before, dict) and isinstance(after, dict):
+            yield from _iterate_replacing_paths(block.schema, before, after, (*prefix, name))
+
+
+def find_pool_replacing_paths(
+    schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path = ()
+) -> Iterator[Path]:
+    """Yield the changed arguments that re-create the VMs of their pool; added or removed pools have none."""
+    for name, attribute in schema.attributes.items():
+        is_replacing = attribute.on_change is OnChange.REPLACE_POOL and attribute.is_configurable
+        if is_replacing and _has_difference(prior.get(name), config.get(name)):
+            yield (*prefix, name)
+    for name, block in schema.blocks.items():
+        before, after = prior.get(name), config.get(name)
+        if block.on_change is OnChange.REPLACE_POOL and _has_difference(before, after):
+            yield (*prefix, name)
+        elif block.nesting is Nesting.MAP and isinstance(before, Mapping) and isinstance(after, Mapping):
+            for label in sorted(before.keys() & after.keys()):
+                yield from find_pool_replacing_paths(block.schema, before[label], after[label], (*prefix, name, label))
+
+
+def _has_difference(before: Any, after: Any) -> bool:
+    """Return whether two values differ; an absent value equals an empty one."""
+    return (before or None) != (after or None)
+
+
+# --- invalid arguments --------------------------------------------------------------------------
+
+
+def find_unknown_placement_paths(schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()) -> Iterable[Path]:
+    """Yield the paths of unknown values in arguments that determine placements."""
+    for name, attribute in schema.attributes.items():
+        if attribute.decides_placement and attribute.is_configurable:
+            yield from list_unknown_paths(config.get(name), (*prefix, name))
+    for name, block in schema.blocks.items():
+        value = config.get(name)
+        if value is UNKNOWN and _has_placement_arguments(block.schema):
+            yield (*prefix, name)
+        for path, body in _list_bodies(block, value):
+            yield from find_unknown_placement_paths(block.schema, body, (*prefix, name, *path))
+
+
+def find_null_elements(schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()) -> Iterable[Path]:
+    """Yield the arguments that are lists, sets or maps of scalars with a null element."""
+    for name, attribute in schema.attributes.items():
+        if None in _list_scalar_elements(attribute.type, config.get(name)):
+            yield (*prefix, name)
+    for name, block in schema.blocks.items():
+        for path, body in _list_bodies(block, config.get(name)):
+            yield from find_null_elements(block.schema, body, (*prefix, name, *path))
+
+
+def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
+    """Return the elements of a list, set or map of scalars; none for other types or unknown values."""
+    if not isinstance(kind, ListType | SetType | MapType) or not isinstance(kind.element, PrimitiveType):
+        return ()
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _list_bodies(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
+    """Return the bodies of a nested block by their path below its name."""
+    if isinstance(value, dict):
+        if block.nesting is Nesting.SINGLE:
+            return [((), value)]
+        return [((label,), body) for label, body in value.items()]
+    if isinstance(value, list) and block.nesting is not Nesting.SINGLE:
+        return [((index,), body) for index, body in enumerate(value)]
+    return []
+
+
+def _has_placement_arguments(schema: BlockSchema) -> bool:
+    """Return whether a block, or a nested one, has an argument that determines placements."""
+    if any(attribute.decides_placement for attribute in schema.attributes.values()):
+        return True
+    return any(_has_placement_arguments(block.schema) for block in schema.blocks.values())
+
+
+# --- ignore_changes ----------------------------------------------------------------------------
+
+
+def apply_ignore_changes(
+    config: Mapping[str, Any], prior: Mapping[str, Any], paths: Iterable[Path], *, everything: bool
+) -> dict[str, Any]:
+    """Return the configuration with prior values at ignored paths (all of them with `everything`)."""
+    if everything:
+        return {name: prior.get(name, value) for name, value in config.items()}
+    merged = dict(config)
+    for path in paths:
+        _copy_prior_value(merged, prior, path)
+    return merged
+
+
+def _copy_prior_value(target: dict[Any, Any], prior: Any, path: Path) -> None:
+    """Copy the prior value at a path into `target`, copying containers on the path. A value missing in the
+    prior object is removed; one missing on both sides is skipped.
+    """
+    step, deeper_path = path[0], path[1:]
+    if not isinstance(prior, dict) or (step not in prior and step not in target):
+        return
+    inner, prior_value = target.get(step), prior.get(step)
+    if not deeper_path:
+        if step in prior:
+            target[step] = prior_value
+        else:
+            target.pop(step, None)
+    elif isinstance(inner, dict):
+        copy = dict(inner)
+        _copy_prior_value(copy, prior_value, deeper_path)
+        target[step] = copy
+    elif isinstance(inner, list) and isinstance(prior_value, list):
+        target[step] = _copy_prior_element(inner, prior_value, deeper_path)
+
+
+def _copy_prior_element(planned: list[Any], prior: list[Any], path: Path) -> list[Any]:
+    """Return the planned list with the prior value at one path."""
+    index, deeper_path = path[0], path[1:]
+    if not isinstance(index, int) or index >= len(planned) or index >= len(prior):
+        return planned
+    copy = list(planned)
+    if not deeper_path:
+        copy[index] = prior[index]
+    elif isinstance(copy[index], dict):
+        copy[index] = dict(copy[index])
+        _copy_prior_value(copy[index], prior[index], deeper_path)
+    return copy
+
+
+# --- the action ----------------------------------------------------------------------------------
+
+
+def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> ActionDecision:
+    """Return the planned attributes and the action. `computed` are the values computed by this plan;
+    `is_requested`: the user requests the replacement (-replace).
+    """
+    assert instance.config is not None
+    schema = instance.type.schema
+    prior = instance.before
+    planned = plan_attributes(schema, instance.config, prior, computed)
+    if prior is None:
+        return ActionDecision(Action.CREATE, planned)
+    assert instance.prior is not None
+    paths = tuple(_iterate_replacing_paths(schema, prior, instance.config, ()))
+    reason = ""
+    if instance.forced_reason:
+        reason = instance.forced_reason
+    elif instance.prior.tainted:
+        reason = "replace_because_tainted"
+    elif is_requested:
+        reason = "replace_by_request"
+    elif paths:
+        reason = "replace_because_cannot_update"
+    if reason:
+        # With invalid arguments nothing is computed: then the prior values are displayed.
+        if computed or paths:
+            planned = plan_attributes(schema, instance.config, None, computed)
+        action = Action.REPLACE_CREATE_FIRST if instance.create_first else Action.REPLACE
+        return ActionDecision(action, planned, reason, paths)
+    # no differences, but the change is unfinished
+    is_unfinished = UNFINISHED_KEY in (instance.prior.private or {})
+    is_unchanged = has_equal_values(schema, planned, prior) and not is_unfinished
+    pool_paths = tuple(sorted(find_pool_replacing_paths(schema, prior, instance.config)))
+    return ActionDecision(Action.NO_OP if is_unchanged else Action.UPDATE, planned, replace_paths=pool_paths)
+
+
+def has_equal_values(schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:
+    """Return whether nothing differs; new arguments missing in state count only if set."""
+    for name, value in planned.items():
+        before = prior.get(name)
+        if before != value and not _has_equal_blocks(schema.blocks.get(name), value, before):
+            return False
+    return True
+
+
+def _has_equal_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bool:
+    """Return whether two different values of a block type differ only by unset arguments. Without a `block`
+    they are values of an argument, and differ.
+    """
+    if block is None:
+        return False
+    if type(planned) is not type(prior):
+        return prior is None and planned == _get_absent_value(block)
+    bodies_after = dict(_list_bodies(block, planned))
+    bodies_before = dict(_list_bodies(block, prior))
+    if bodies_after.keys() != bodies_before.keys():
+        return False
+    if block.nesting is Nesting.LIST and list(bodies_after) != list(bodies_before):
+        return False
+    return all(has_equal_values(block.schema, body, bodies_before[path]) for path, body in bodies_after.items())
+
+
+# --- replace_triggered_by ----------------------------------------------------------------------
+
+# Instances with a decided action, by module, type and name, then by key.
+DecidedInstances = Mapping[tuple[ModulePath, str, str], Mapping[Key, Instance]]
+# Creations and deletions alone trigger nothing, as in Terraform.
+_CHANGE_ACTIONS = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+
+
+class TriggerReference(Struct, frozen=True):
+    """Target of one reference: a block or (with `key`) an instance of it, as a whole or at a `path`."""
+
+    type: str
+    name: str
+    key: Key = None
+    path: Path = ()
+
+
+def is_replacement_triggered(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> bool:
+    """Return whether a reference of replace_triggered_by targets a changed object."""
+    if instance.prior is None or instance.module is None:
+        return False
+    for expression in instance.lifecycle.replace_triggered_by:
+        trigger = _parse_trigger(expression, _build_key_reader(instance, evaluation))
+        if trigger is not None:
+            instances = _find_instances(trigger, instance.address.module, planned)
+            if any(_has_changes(target, trigger.path) for target in instances):
+                return True
+    return False
+
+
+def check_triggers(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> Iterator[Diagnostic]:
+    """Yield an error for each reference of replace_triggered_by to a missing instance."""
+    if instance.module is None or not instance.lifecycle.replace_triggered_by:
+        return
+    read_key = _build_key_reader(instance, evaluation)
+    for expression in instance.lifecycle.replace_triggered_by:
+        trigger = _parse_trigger(expression, read_key)
+        if trigger is None or trigger.key is None or any(_find_instances(trigger, instance.address.module, planned)):
+            continue
+        detail = (
+            f"{trigger.type}.{trigger.name} has no instance with the key {json.encode(trigger.key).decode()}. "
+            "Refer to an instance that exists, or to the whole resource."
+        )
+        header = instance.block.header if instance.block is not None else ""
+        yield build_error("invalid-trigger", detail, expression.span, block=header)
+
+
+def _build_key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[Expression], Key]:
+    """Return an evaluator of instance keys in a reference, as in `nexus_rack.r[count.index]`."""
+
+    def read(expression: Expression) -> Key:
+        assert instance.module is not None
+        assert instance.repetition is not None
+        value = evaluation.evaluate_expression(expression, evaluation.build_scope(instance.module, instance.repetition))
+        plain = convert_to_plain(value)[0] if value is not None else None
+        return plain if isinstance(plain, str | int) and not isinstance(plain, bool) else None
+
+    return read
+
+
+def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:
+    """Return the target of a reference `T.N` or `T.N[key]`, with any path; None for others."""
+    if isinstance(expression, Traversal):
+        # The target of `T.N`, `T.N["key"]` or `T.N.path`; None without a name after the type.
+        if not expression.steps or not isinstance(expression.steps[0], TraverseAttribute):
+            return None
+        name, steps = expression.steps[0].name, expression.steps[1:]
+        if steps and isinstance(steps[0], TraverseIndex):
+            return TriggerReference(expression.root.name, name, _get_key(steps[0]), _build_path_of_steps(steps[1:]))
+        return TriggerReference(expression.root.name, name, None, _build_path_of_steps(steps))
+    if isinstance(expression, RelativeTraversal):
+        source = _parse_trigger(expression.source, read_key)
+        return source and replace(source, path=source.path + _build_path_of_steps(expression.steps))
+    if isinstance(expression, Index):
+        collection = _parse_trigger(expression.collection, read_key)
+        return collection and TriggerReference(collection.type, collection.name, read_key(expression.key))
+    return None
+
+
+def _build_path_of_steps(steps: Iterable[Step]) -> Path:
+    return tuple(step.name if isinstance(step, TraverseAttribute) else _get_key(step) for step in steps)
+
+
+def _get_key(step: TraverseIndex) -> str | int:
+    return step.key if isinstance(step.key, str) else int(step.key)
+
+
+def _find_instances(trigger: TriggerReference, module: ModulePath, planned: DecidedInstances) -> Iterator[Instance]:
+    """Yield the decided instances targeted by a reference in this module."""
+    block = planned.get((module, trigger.type, trigger.name), {})
+    if trigger.key is None:
+        yield from block.values()
+    elif trigger.key in block:
+        yield block[trigger.key]
+
+
+def _has_changes(instance: Instance, path: Path) -> bool:
+    """Return whether the plan updates or replaces an instance, or its value at a path."""
+    if instance.action not in _CHANGE_ACTIONS or not path:
+        return instance.action in _CHANGE_ACTIONS
+    return bool(get_part(instance.before, path) != get_part(instance.planned, path))

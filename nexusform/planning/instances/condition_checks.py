@@ -1,0 +1,84 @@
+"""Conditions: evaluation, and the pre- and postconditions of resources."""
+
+from __future__ import annotations
+
+from nexusform.configuration.declarations.configuration import Condition
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.language.evaluator import Scope, build_value_notes
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
+from nexusform.plans.plan import CheckResult
+
+ID_OF_CONDITION = {
+    "precondition": "resource-precondition-failed",
+    "postcondition": "resource-postcondition-failed",
+    "output": "module-output-value-precondition-failed",
+    "variable": "invalid-value-for-variable",
+    "check": "check-block-assertion-failed",
+    "assert": "test-assertion-failed",
+}
+
+
+def evaluate_condition(condition: Condition, evaluation: Evaluation, scope: Scope, address: str) -> tuple[str, str]:
+    """Return the status (pass, fail, error, unknown) of one condition and its message."""
+    value = evaluation.evaluate_expression(condition.condition, scope)
+    if value is None:
+        return "error", ""
+    if not value.is_known:
+        return "unknown", ""
+    if value.raw is True or value.raw == "true":
+        return "pass", ""
+    if value.raw is not False and value.raw != "false":
+        evaluation.diagnostics.append(
+            build_error(
+                "invalid-condition-result",
+                "A condition must be true or false.",
+                condition.condition.span,
+                address=address,
+            )
+        )
+        return "error", ""
+    message = evaluation.evaluate_expression(condition.error_message, scope)
+    text = "This check failed, but has an invalid error message as described in the other messages."
+    if message is not None and isinstance(message.raw, str):
+        text = "(sensitive value)" if message.has_marks else message.raw
+        if message.has_ephemeral:
+            text = "The message refers to ephemeral values, so it is not shown. Wrap them in ephemeralasnull()."
+    return "fail", text
+
+
+def build_failure(condition: Condition, kind: str, message: str, address: str, block: str, scope: Scope) -> Diagnostic:
+    """Build the diagnostic of a failed condition, with the values that it refers to."""
+    values = build_value_notes(condition.condition, scope)
+    subject = condition.condition.span
+    return build_error(ID_OF_CONDITION[kind], message, subject, address=address, block=block, values=values)
+
+
+def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[Diagnostic], list[CheckResult]]:
+    """Check the pre- and postconditions of an instance with known planned values."""
+    lifecycle = instance.lifecycle
+    assert instance.module is not None
+    assert instance.repetition is not None
+    address = str(instance.address)
+    header = instance.block.header if instance.block is not None else ""
+    conditions = [("precondition", condition) for condition in lifecycle.preconditions]
+    conditions += [("postcondition", condition) for condition in lifecycle.postconditions]
+    problems: list[Diagnostic] = []
+    worst_status = "pass"
+    for kind, condition in conditions:
+        this = instance.view if kind == "postcondition" else None
+        scope = evaluation.build_scope(instance.module, instance.repetition, this)
+        status, message = evaluate_condition(condition, evaluation, scope, address)
+        worst_status = get_worse_status(worst_status, status)
+        if status == "fail":
+            problems.append(build_failure(condition, kind, message, address, header, scope))
+    messages = tuple(problem.detail for problem in problems)
+    return problems, [CheckResult("resource", address, worst_status, messages)]
+
+
+_RANK = ("pass", "unknown", "fail", "error")
+
+
+def get_worse_status(first: str, second: str) -> str:
+    """Return the worse of two statuses."""
+    return max(first, second, key=_RANK.index)

@@ -1,0 +1,224 @@
+"""Conditions outside managed resources: variable validations, output preconditions, data and check blocks.
+They are checked after everything is planned, in every instance of every module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import Check, Condition, Configuration, ResourceBlock, Variable
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
+from nexusform.planning.instances.condition_checks import build_failure, evaluate_condition, get_worse_status
+from nexusform.planning.name_resolution.instance_scope import InstanceScope, ModuleInstance
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
+from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.preparation.planning_order import iterate_modules
+from nexusform.planning.preparation.target_selection import Selection, find_selected_outputs
+from nexusform.plans.plan import CheckResult, Mode
+from nexusform.resources.address import Address
+from nexusform.resources.address import Mode as BlockMode
+
+_DATA: tuple[BlockMode, ...] = ("data",)
+_ALL: tuple[BlockMode, ...] = ("managed", "data")
+
+
+class ConditionSubject(Struct, frozen=True):
+    """Subject of conditions: its kind and address in results, and the header of its block."""
+
+    kind: str
+    address: str
+    header: str
+
+
+class ConditionResults(Struct):
+    """Problems, and a result for every object with conditions."""
+
+    problems: list[Diagnostic] = field(default_factory=list)
+    checks: list[CheckResult] = field(default_factory=list)
+
+    def add_results(self, results: ConditionResults) -> None:
+        """Add other results."""
+        self.problems += results.problems
+        self.checks += results.checks
+
+
+def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> ConditionResults:
+    """Check all conditions; only variables when destroying, and selected outputs of a partial plan."""
+    configuration = request.configuration
+    results = check_variables(configuration, evaluation)
+    if request.mode is Mode.DESTROY:
+        return results
+    selected_outputs = find_selected_outputs(selection, configuration)
+    if selected_outputs is not None:
+        for part_results in _check_outputs(evaluation.root, evaluation, selected_outputs):
+            results.add_results(part_results)
+        return results
+    for instance in _iterate_module_instances(configuration, evaluation):
+        for part_results in _check_resources(instance, evaluation, modes=_DATA):
+            results.add_results(part_results)
+        for part_results in _check_outputs(instance, evaluation, instance.module.outputs):
+            results.add_results(part_results)
+    for instance in _iterate_module_instances(configuration, evaluation):
+        for check in instance.module.checks:
+            results.add_results(_check_check_block(check, instance, evaluation))
+    return results
+
+
+def check_variables(configuration: Configuration, evaluation: Evaluation) -> ConditionResults:
+    """Check the validation rules of all variables."""
+    results = ConditionResults()
+    for instance in _iterate_module_instances(configuration, evaluation):
+        for variable in instance.module.variables.values():
+            results.add_results(_check_variable(variable, instance, evaluation))
+    return results
+
+
+def check_current_conditions(request: PlanRequest, evaluation: Evaluation) -> Iterator[ConditionResults]:
+    """Yield the results of all conditions besides variables against current objects, one by one."""
+    for instance in _iterate_module_instances(request.configuration, evaluation):
+        yield from _check_resources(instance, evaluation, modes=_ALL)
+        yield from _check_outputs(instance, evaluation, instance.module.outputs)
+        for check in instance.module.checks:
+            yield _check_check_block(check, instance, evaluation)
+
+
+def evaluate_current_conditions(request: PlanRequest, evaluation: Evaluation) -> ConditionResults:
+    """Return the results of all conditions against current objects, as warnings."""
+    reported_count = len(evaluation.diagnostics)
+    results = ConditionResults()
+    for part_results in check_current_conditions(request, evaluation):
+        results.add_results(part_results)
+    problems = [*results.problems, *evaluation.diagnostics[reported_count:]]
+    results.problems = [replace(problem, severity=Severity.WARNING) for problem in problems]
+    return results
+
+
+def _iterate_module_instances(configuration: Configuration, evaluation: Evaluation) -> Iterator[ModuleInstance]:
+    for module in iterate_modules(configuration.root):
+        yield from evaluation.list_module_instances(module.path)
+
+
+def _evaluate_conditions(
+    subject: ConditionSubject, conditions: Sequence[tuple[str, Condition, InstanceScope]], evaluation: Evaluation
+) -> ConditionResults:
+    """Evaluate the conditions of one subject: (kind of condition, condition, scope)."""
+    if not conditions:
+        return ConditionResults()
+    problems: list[Diagnostic] = []
+    worst_status = "pass"
+    for kind, condition, scope in conditions:
+        status, message = evaluate_condition(condition, evaluation, scope, subject.address)
+        worst_status = get_worse_status(worst_status, status)
+        if status == "fail":
+            problems.append(build_failure(condition, kind, message, subject.address, subject.header, scope))
+    messages = tuple(problem.detail for problem in problems)
+    return ConditionResults(problems, [CheckResult(subject.kind, subject.address, worst_status, messages)])
+
+
+def _build_address(instance: ModuleInstance, name: str) -> str:
+    return ".".join([*(str(step) for step in instance.path), name])
+
+
+# --- variables ---------------------------------------------------------------------------------
+
+
+def _check_variable(variable: Variable, instance: ModuleInstance, evaluation: Evaluation) -> ConditionResults:
+    subject = ConditionSubject(
+        "input_variable", _build_address(instance, f"var.{variable.name}"), f'variable "{variable.name}"'
+    )
+    scope = evaluation.build_scope(instance)
+    value = evaluation.get_variable(instance, variable)
+    rejected_value = evaluation.rejected_values.get((instance.path, variable.name))
+    if rejected_value is not None:
+        evaluation.set_variable(instance, variable.name, rejected_value)
+    conditions = [("variable", condition, scope) for condition in variable.validations]
+    results = _evaluate_conditions(subject, conditions, evaluation)
+    evaluation.set_variable(instance, variable.name, value)
+    problems = [_move_problem_to_call(problem, variable, subject, instance) for problem in results.problems]
+    return ConditionResults(problems, results.checks)
+
+
+def _move_problem_to_call(
+    problem: Diagnostic, variable: Variable, subject: ConditionSubject, instance: ModuleInstance
+) -> Diagnostic:
+    """Return a failed validation at the source of the value, with the location of the rule appended."""
+    span = problem.subject
+    rule = f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}" if span else "?"
+    call = instance.call
+    call_input = call.inputs.get(variable.name) if call is not None else None
+    return build_error(
+        problem.id,
+        f"{problem.detail}\n\nThis was checked by the validation rule at {rule}.",
+        variable.span if call_input is None else call_input[1],
+        address=".".join(str(step) for step in instance.path) or subject.address,
+        block=subject.header if call_input is None or call is None else f'module "{call.name}"',
+        values=problem.values,
+    )
+
+
+# --- blocks and outputs ------------------------------------------------------------------------
+
+
+def _check_resources(
+    instance: ModuleInstance, evaluation: Evaluation, modes: Collection[BlockMode]
+) -> Iterator[ConditionResults]:
+    for block in instance.module.resources.values():
+        if block.mode in modes and (block.lifecycle.preconditions or block.lifecycle.postconditions):
+            yield from _check_resource(block, instance, evaluation)
+
+
+def _check_resource(
+    block: ResourceBlock, instance: ModuleInstance, evaluation: Evaluation
+) -> Iterator[ConditionResults]:
+    """Check the conditions of each instance of a block that was read or exists."""
+    # Problems with the repetition were reported when the block was read.
+    expansion, _ = evaluation.create_reporting_copy().expand_block(block, evaluation.build_scope(instance))
+    repetitions = {repetition.key: repetition for repetition in expansion.repetitions} if expansion is not None else {}
+    for key, item in evaluation.get_resource(instance, block).items.items():
+        address = Address(instance.path, block.mode, block.type, block.name, key)
+        before = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE))
+        after = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE), item)
+        conditions = [("precondition", condition, before) for condition in block.lifecycle.preconditions]
+        conditions += [("postcondition", condition, after) for condition in block.lifecycle.postconditions]
+        yield _evaluate_conditions(ConditionSubject("resource", str(address), block.header), conditions, evaluation)
+
+
+def _check_outputs(
+    instance: ModuleInstance, evaluation: Evaluation, names: Iterable[str]
+) -> Iterator[ConditionResults]:
+    scope = evaluation.build_scope(instance)
+    for name in names:
+        output = instance.module.outputs[name]
+        subject = ConditionSubject("output_value", _build_address(instance, f"output.{name}"), f'output "{name}"')
+        yield _evaluate_conditions(
+            subject, [("output", condition, scope) for condition in output.preconditions], evaluation
+        )
+
+
+# --- check blocks ------------------------------------------------------------------------------
+
+
+def _check_check_block(check: Check, instance: ModuleInstance, evaluation: Evaluation) -> ConditionResults:
+    """Check a check block, which only warns, also about errors within it."""
+    inner_evaluation = evaluation.create_reporting_copy()
+    module = instance
+    if check.data is not None:
+        block = check.data
+        resources = {**instance.module.resources, (block.mode, block.type, block.name): block}
+        module = replace(instance, module=replace(instance.module, resources=resources))
+        inner_evaluation.get_resource(module, check.data)
+    is_unread = has_errors(inner_evaluation.diagnostics)
+    subject = ConditionSubject("check", _build_address(instance, f"check.{check.name}"), f'check "{check.name}"')
+    scope = inner_evaluation.build_scope(module)
+    results = _evaluate_conditions(
+        subject, [("check", condition, scope) for condition in check.asserts], inner_evaluation
+    )
+    problems = [*inner_evaluation.diagnostics, *results.problems]
+    return ConditionResults(
+        [replace(problem, severity=Severity.WARNING) for problem in problems],
+        [replace(result, status="error") if is_unread else result for result in results.checks],
+    )

@@ -1,0 +1,231 @@
+"""Root outputs before and after, the variable values of the plan, and the data blocks it read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import timedelta
+from typing import Final
+
+from msgspec import Struct, field
+
+from nexusform.configuration.declarations.configuration import Configuration, Output
+from nexusform.configuration.reference_checks import Declaration
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.json_data.plain_data import Refinements, convert_to_plain, list_refinements
+from nexusform.planning.name_resolution.name_evaluation import Evaluation, check_ephemeral_output
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.preparation.planning_order import build_block_address, iterate_modules
+from nexusform.planning.preparation.target_selection import Selection, find_selected_outputs
+from nexusform.plans.plan import Action, InventoryRead, Mode, OutputChange, VariableValue
+from nexusform.resources.address import Address
+from nexusform.schemas.value_types import DYNAMIC
+from nexusform.state.objects import OutputState
+from nexusform.values.typed_value import UNKNOWN, Value, build_null
+
+# Attribute of data source results with the time of their figures.
+EXPORT_TIME = "exported_at"
+# Limit on the size of an output: about four seconds of comparing and showing.
+_MAX_SIZE: Final = 1_000_000
+
+
+class RootOutputs(Struct, frozen=True):
+    """Changes of root outputs, and all of them after the plan."""
+
+    changes: tuple[OutputChange, ...]
+    after: Mapping[str, OutputState]
+    refined: Mapping[str, Refinements] = field(default_factory=dict)
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> RootOutputs:
+    """Plan the root outputs. A partial destroy leaves them unchanged: sources may be missing. A partial plan
+    leaves those of unselected blocks unchanged.
+    """
+    before = request.state.outputs
+    if request.mode is Mode.DESTROY and selection.is_partial:
+        return RootOutputs((), before)
+    declared = {} if request.mode is Mode.DESTROY else request.configuration.root.outputs
+    selected_outputs = find_selected_outputs(selection, request.configuration)
+    changes: list[OutputChange] = []
+    after = {} if selected_outputs is None else dict(before)
+    refined: dict[str, Refinements] = {}
+    diagnostics: list[Diagnostic] = []
+    for name, output in sorted(declared.items()):
+        if selected_outputs is not None and name not in selected_outputs:
+            continue
+        value = evaluation.get_output(evaluation.root, name)
+        if selected_outputs is not None and _has_missing_objects(value, selected_outputs[name], evaluation):
+            continue
+        if value.size > _MAX_SIZE:
+            diagnostics.append(_build_size_error(output))
+            continue
+        diagnostics += check_sensitive_output(output, value)
+        refinements = list_refinements(value)
+        if refinements:
+            refined[name] = refinements
+        # An undeclared sensitive value is rejected, and hidden nevertheless.
+        after[name] = build_output_state(output, value)
+        changes.append(_build_change(name, before.get(name), after[name]))
+    if not selection.targets:
+        changes += _list_removed_outputs(before, declared)
+        after = {name: output for name, output in after.items() if name in declared}
+    return RootOutputs(tuple(changes), after, refined, tuple(diagnostics))
+
+
+def _build_size_error(output: Output) -> Diagnostic:
+    detail = (
+        "The output has more elements or text than a plan can compare and show in time. Select the part that other "
+        "configurations and people need."
+    )
+    return build_error("expression-too-large", detail, output.expression.span)
+
+
+def _has_missing_objects(value: Value, needed_blocks: Collection[Declaration], evaluation: Evaluation) -> bool:
+    """Return whether an output is unknown because an unselected instance of a needed block does not exist."""
+    addresses = (build_block_address(node) for node in needed_blocks)
+    needed = {(address.module, address.mode, address.type, address.name) for address in addresses}
+    return not value.is_wholly_known and any(
+        item.attributes is None
+        for (path, mode, kind, name), view in evaluation.resources.items()
+        if (tuple(step.name for step in path), mode, kind, name) in needed
+        for item in view.items.values()
+    )
+
+
+def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOutputs:
+    """Plan the root outputs when nothing else changes; `evaluation` uses current objects. An output that
+    depends on a missing object keeps its value, or stays without one.
+    """
+    before, declared = request.state.outputs, request.configuration.root.outputs
+    changes: list[OutputChange] = []
+    after: dict[str, OutputState] = {}
+    diagnostics: list[Diagnostic] = []
+    for name, output in sorted(declared.items()):
+        value = evaluation.get_output(evaluation.root, name)
+        diagnostics += check_sensitive_output(output, value)
+        current = build_output_state(output, value)
+        planned = current if value.is_wholly_known else before.get(name)
+        if planned is not None:
+            after[name] = planned
+            changes.append(_build_change(name, before.get(name), planned))
+    return RootOutputs(
+        (*changes, *_list_removed_outputs(before, declared)), after, {}, (*diagnostics, *evaluation.diagnostics)
+    )
+
+
+def _list_removed_outputs(before: Mapping[str, OutputState], declared: Collection[str]) -> Iterator[OutputChange]:
+    for name, prior in sorted(before.items()):
+        if name not in declared:
+            yield OutputChange(name, Action.DELETE, prior.value, None, prior.type, prior.sensitive)
+
+
+def build_output_state(output: Output, value: Value) -> OutputState:
+    """Build the record of a root output. An ephemeral value is rejected, and never recorded."""
+    plain = None if value.has_ephemeral else convert_to_plain(value)[0]
+    return OutputState(plain, value.type, output.sensitive or value.has_marks)
+
+
+def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
+    """Return the error of a root output that would expose a sensitive value, or save an ephemeral one."""
+    if output.ephemeral:
+        detail = f'The output "{output.name}" of the root module is saved in the state, so it cannot be ephemeral.'
+        return [build_error("ephemeral-output-not-allowed", detail, output.span, block=f'output "{output.name}"')]
+    if value.has_ephemeral:
+        return check_ephemeral_output(output, value)
+    if output.sensitive or not value.has_marks:
+        return []
+    return [
+        build_error(
+            "output-refers-to-sensitive-values",
+            f'The value of output "{output.name}" is sensitive and would be shown. Add sensitive = true to '
+            "the output, or wrap the value in nonsensitive() if it may be shown.",
+            output.expression.span,
+            block=f'output "{output.name}"',
+        )
+    ]
+
+
+def _build_change(name: str, prior: OutputState | None, planned: OutputState) -> OutputChange:
+    """Build the change of an output that exists afterwards."""
+    if prior is None:
+        action = Action.CREATE if planned.value is not None else Action.NO_OP
+        return OutputChange(name, action, None, planned.value, planned.type, planned.sensitive)
+    # A value known only after apply may differ.
+    same_value = prior.value == planned.value and planned.value is not UNKNOWN
+    is_unchanged = same_value and prior.sensitive == planned.sensitive
+    action = Action.NO_OP if is_unchanged else Action.UPDATE
+    return OutputChange(name, action, prior.value, planned.value, planned.type, planned.sensitive)
+
+
+def collect_variable_values(request: PlanRequest) -> dict[str, VariableValue]:
+    """Return root variables by name, including defaults, without ephemeral ones."""
+    values = {}
+    for name, declared in sorted(request.configuration.root.variables.items()):
+        if declared.ephemeral:
+            continue
+        is_set = name in request.variables
+        value = request.variables[name] if is_set else declared.default or build_null(DYNAMIC)
+        sensitive = declared.sensitive or value.has_marks
+        values[name] = VariableValue(convert_to_plain(value)[0], value.type, sensitive, is_set)
+    return values
+
+
+def list_ephemeral_variables(request: PlanRequest) -> tuple[str, ...]:
+    """List the ephemeral root variables with a value: apply needs them again."""
+    declared = request.configuration.root.variables
+    return tuple(
+        name
+        for name, value in sorted(request.variables.items())
+        if name in declared and declared[name].ephemeral and not value.is_null
+    )
+
+
+# --- data blocks -------------------------------------------------------------------------------
+
+
+def read_all_data(configuration: Configuration, evaluation: Evaluation) -> None:
+    """Read data blocks without references, too, so that their problems are reported."""
+    for module in iterate_modules(configuration.root):
+        for block in module.resources.values():
+            if block.mode == "data":
+                for instance in evaluation.list_module_instances(module.path):
+                    evaluation.get_resource(instance, block)
+
+
+def evaluate_all_outputs(configuration: Configuration, evaluation: Evaluation) -> None:
+    """Evaluate module outputs without references, too, so that their problems are reported."""
+    for module in iterate_modules(configuration.root):
+        if module.outputs:
+            for instance in evaluation.list_module_instances(module.path):
+                for name in module.outputs:
+                    evaluation.get_output(instance, name)
+
+
+# Workloads of a site change from day to day.
+_MAXIMUM_AGE: Final = timedelta(days=1)
+
+
+def build_inventory_read(address: str, exported_at: str, plan_time: str, max_age: object = None) -> InventoryRead:
+    """Build an inventory record with its staleness at `plan_time` (RFC 3339)."""
+    from nexusform.documents.times import parse_duration, parse_time
+
+    limit = parse_duration(max_age) if isinstance(max_age, str) else None
+    export_time, current_time = parse_time(exported_at), parse_time(plan_time)
+    if export_time is None or current_time is None:
+        return InventoryRead(address, exported_at, is_stale=True)
+    return InventoryRead(address, exported_at, is_stale=current_time - export_time > (limit or _MAXIMUM_AGE))
+
+
+def list_inventories_read(evaluation: Evaluation, plan_time: str) -> tuple[InventoryRead, ...]:
+    """Return every inventory that was read, by address."""
+    inventories = []
+    for (module, mode, kind, name), view in evaluation.resources.items():
+        if mode != "data":
+            continue
+        for key, item in view.items.items():
+            if item.attributes is not None and EXPORT_TIME in item.attributes:
+                address = str(Address(module, "data", kind, name, key))
+                exported_at, max_age = item.attributes[EXPORT_TIME], item.attributes.get("max_age")
+                known_time = exported_at if isinstance(exported_at, str) else ""
+                inventories.append(build_inventory_read(address, known_time, plan_time, max_age))
+    return tuple(sorted(inventories, key=lambda inventory: inventory.address))

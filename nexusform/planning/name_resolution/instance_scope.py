@@ -1,0 +1,289 @@
+"""Names visible in one instance of a block, and resolution of references there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
+
+from msgspec import Struct, field
+
+from nexusform.configuration.body_preparation import PreparedBody
+from nexusform.configuration.declarations.configuration import (
+    Configuration,
+    Module,
+    ModuleCall,
+    ResourceBlock,
+    Variable,
+)
+from nexusform.configuration.declarations.limits import DEFAULT
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.interfaces.plugins import DataResult, Files
+from nexusform.language.evaluator import Scope
+from nexusform.language.syntax.syntax_nodes import Expression, Traversal, TraverseAttribute, TraverseIndex
+from nexusform.planning.name_resolution.repetition import (
+    LIST,
+    SINGLE,
+    SINGLE_INSTANCE,
+    BlockExpansion,
+    ObjectView,
+    Repetition,
+    ResourceView,
+)
+from nexusform.plans.plan import PlanInputs
+from nexusform.resources.address import Key, Mode, ModulePath
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.schemas.value_types import DYNAMIC
+from nexusform.values.typed_value import Value, build_boolean, build_number, build_string, build_unknown
+
+
+class ModuleInstance(Struct, frozen=True):
+    """One instance of a module: the root, or a call's with its key."""
+
+    path: ModulePath
+    module: Module
+    call: ModuleCall | None = None
+    parent: ModuleInstance | None = None
+    repetition: Repetition = SINGLE_INSTANCE
+
+
+class EvaluationReads(Struct):
+    """Files, states and answers read during evaluation; see plan.Basis."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    data_files: dict[str, str] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, str] = field(default_factory=dict)
+
+    def build_basis(self, commit: str) -> PlanInputs:
+        """Return the recorded reads for the plan."""
+        files, data_files = dict(sorted(self.files.items())), dict(sorted(self.data_files.items()))
+        states, answers = dict(sorted(self.states.items())), dict(sorted(self.answers.items()))
+        return PlanInputs(commit, files, data_files, states, answers)
+
+
+class EvaluationSettings(Struct, frozen=True):
+    """Settings shared by all passes of one plan. `is_tentative`: unset values are unknown, so that an unknown
+    repetition is no error. `validates_variables`: rejected values are unknown. `reads` records reads as
+    they happen. `files` are those named by arguments of resources.
+    """
+
+    configuration: Configuration
+    variables: Mapping[str, Value]
+    functions: Callable[[], Mapping[str, Any]]
+    get_body: Callable[[ResourceBlock], PreparedBody | None]
+    schemas: Mapping[Mode, Mapping[str, BlockSchema]]
+    read_data: Callable[[ResourceBlock, Mapping[str, Any], str], tuple[DataResult | None, list[Diagnostic]]]
+    working_directory: str
+    workspace: str
+    is_applying: bool = False
+    is_tentative: bool = False
+    validates_variables: bool = True
+    reads: EvaluationReads = field(default_factory=EvaluationReads)
+    maximum_instances: int = DEFAULT.instances
+    files: Files | None = None
+
+
+class NameResolver(Protocol):
+    """Resolver of names in one instance of a module, as required by a scope."""
+
+    @property
+    def settings(self) -> EvaluationSettings:
+        """Settings shared by all passes of the plan."""
+
+    @property
+    def rejected_values(self) -> Mapping[tuple[ModulePath, str], Value]:
+        """Values rejected by the validation of their variables, by module and name."""
+
+    def evaluate_expression(self, expression: Expression, scope: Scope) -> Value | None:
+        """Return a value, or None if the expression has errors (reported)."""
+
+    def get_variable(self, instance: ModuleInstance, declared: Variable) -> Value:
+        """Return an input variable's value."""
+
+    def get_local(self, instance: ModuleInstance, name: str) -> Value:
+        """Return a local value."""
+
+    def get_output(self, instance: ModuleInstance, name: str) -> Value:
+        """Return an output of a module instance."""
+
+    def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
+        """Return the instances of a block."""
+
+    def get_module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> BlockExpansion:
+        """Return the expansion of a call."""
+
+    def find_module_instance(self, parent: ModuleInstance, name: str, key: Key) -> ModuleInstance | None:
+        """Return the instance of a call with this key."""
+
+    def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
+        """Return all outputs of all instances of a call."""
+
+
+# Value named by the first steps of a traversal, the number of these steps, and its problems.
+Lookup: TypeAlias = tuple[Value, int, list[Diagnostic]]
+
+
+class InstanceScope(Struct, frozen=True):
+    """Names visible in one block instance (a Scope of the evaluator)."""
+
+    names: NameResolver
+    instance: ModuleInstance
+    repetition: Repetition
+    this: ObjectView | None
+
+    @property
+    def functions(self) -> Mapping[str, Any]:
+        """All functions by name."""
+        return self.names.settings.functions()
+
+    def lookup(self, traversal: Traversal) -> Lookup:
+        """Return the value named by the first steps of a traversal, and the number of used steps."""
+        name = traversal.root.name
+        reader = _READERS.get(name)
+        if reader is not None:
+            return reader(self, traversal)
+        return _resolve_resource(self, "managed", name, traversal, 0)
+
+
+def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int) -> Lookup:
+    """Resolve a reference into a resource, with the number of used steps."""
+    steps = traversal.steps
+    name_step = steps[used] if used < len(steps) else None
+    if not isinstance(name_step, TraverseAttribute):
+        return _build_unknown_lookup(traversal)
+    used += 1
+    block = scope.instance.module.resources.get((mode, kind, name_step.name))
+    if block is None:
+        return _build_unknown_lookup(traversal)
+    view = scope.names.get_resource(scope.instance, block)
+    if not view.shape:
+        return _build_unknown_lookup(traversal)
+    key: Key = None
+    if view.shape != SINGLE:
+        if used >= len(steps):
+            return view.get_value(), used, []
+        key = _parse_literal_key(steps[used], view.shape)
+        if key is None or key not in view.items:
+            return view.get_value(), used, []
+        used += 1
+    item = view.items.get(key)
+    if item is None:
+        return _build_unknown_lookup(traversal)
+    if used < len(steps) and isinstance(steps[used], TraverseAttribute):
+        attribute = item.get_attribute(steps[used].name)  # type: ignore[union-attr]
+        if attribute is not None:
+            return attribute, used + 1, []
+    return item.get_value(), used, []
+
+
+def _resolve_variable(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    declared = scope.instance.module.variables.get(_get_first_name(traversal))
+    if declared is None:
+        return _build_unknown_lookup(traversal)
+    return scope.names.get_variable(scope.instance, declared), 1, []
+
+
+def _resolve_local(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    name = _get_first_name(traversal)
+    if name not in scope.instance.module.locals:
+        return _build_unknown_lookup(traversal)
+    return scope.names.get_local(scope.instance, name), 1, []
+
+
+def _resolve_data(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    return _resolve_resource(scope, "data", _get_first_name(traversal), traversal, 1)
+
+
+def _resolve_module(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    """Resolve a reference to a module or one of its outputs, with the number of used steps."""
+    call = scope.instance.module.calls.get(_get_first_name(traversal))
+    if call is None:
+        return _build_unknown_lookup(traversal)
+    shape = scope.names.get_module_expansion(scope.instance, call).shape
+    used, key = 1, None
+    if shape != SINGLE and len(traversal.steps) > 1:
+        key = _parse_literal_key(traversal.steps[1], shape)
+        used = 2
+    output = traversal.steps[used] if used < len(traversal.steps) else None
+    if isinstance(output, TraverseAttribute) and (shape == SINGLE or key is not None):
+        module_instance = scope.names.find_module_instance(scope.instance, call.name, key)
+        if module_instance is not None and output.name in module_instance.module.outputs:
+            return scope.names.get_output(module_instance, output.name), used + 1, []
+    return scope.names.build_module_value(scope.instance, call), 1, []
+
+
+def _resolve_path(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    setting = scope.names.settings
+    texts = {
+        "module": scope.instance.module.directory,
+        "root": setting.configuration.root.directory,
+        "cwd": setting.working_directory,
+    }
+    return _build_text_lookup(texts.get(_get_first_name(traversal)), traversal)
+
+
+def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    setting = scope.names.settings
+    if _get_first_name(traversal) == "applying":
+        return build_boolean(setting.is_applying), 1, []
+    return _build_text_lookup(setting.workspace if _get_first_name(traversal) == "workspace" else None, traversal)
+
+
+def _resolve_count(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    key = scope.repetition.key
+    return (build_number(key), 1, []) if isinstance(key, int) else _build_unknown_lookup(traversal)
+
+
+def _resolve_each(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    name, repetition = _get_first_name(traversal), scope.repetition
+    if name == "key" and isinstance(repetition.key, str):
+        return build_string(repetition.key), 1, []
+    if name == "value" and repetition.value is not None:
+        return repetition.value, 1, []
+    return _build_unknown_lookup(traversal)
+
+
+def _resolve_self(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    """Resolve the subject of a condition, or one of its attributes."""
+    if scope.this is None:
+        return _build_unknown_lookup(traversal)
+    attribute = scope.this.get_attribute(_get_first_name(traversal)) if traversal.steps else None
+    return (attribute, 1, []) if attribute is not None else (scope.this.get_value(), 0, [])
+
+
+_READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
+    "var": _resolve_variable,
+    "local": _resolve_local,
+    "data": _resolve_data,
+    "module": _resolve_module,
+    "path": _resolve_path,
+    "nexusform": _resolve_nexusform_name,
+    "count": _resolve_count,
+    "each": _resolve_each,
+    "self": _resolve_self,
+}
+
+
+def _build_unknown_lookup(traversal: Traversal) -> Lookup:
+    """Return an unknown value for an invalid reference, which is reported elsewhere."""
+    return build_unknown(DYNAMIC), len(traversal.steps), []
+
+
+def _get_first_name(traversal: Traversal) -> str:
+    """Return the name in the first step after the root, "" for none."""
+    step = traversal.steps[0] if traversal.steps else None
+    return step.name if isinstance(step, TraverseAttribute) else ""
+
+
+def _build_text_lookup(text: str | None, traversal: Traversal) -> Lookup:
+    """Return a text under the first step; None: there is no such name."""
+    return (build_string(text), 1, []) if text is not None else _build_unknown_lookup(traversal)
+
+
+def _parse_literal_key(step: Any, shape: str) -> Key:
+    """Return the key in a step, in the form of instance keys of this shape; None: no such key."""
+    if not isinstance(step, TraverseIndex):
+        return None
+    if shape == LIST:
+        return int(step.key) if not isinstance(step.key, str) and step.key == int(step.key) else None
+    return step.key if isinstance(step.key, str) else None

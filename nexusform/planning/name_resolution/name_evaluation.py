@@ -1,0 +1,454 @@
+"""Values of names during planning: variables, locals, modules, and planned resources. Values are computed on
+first use and cached; a second pass over the same configuration is a fork.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterable, MutableMapping
+from copy import copy
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import ModuleCall, Output, ResourceBlock, Variable
+from nexusform.configuration.declarations.limits import build_limit_error
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, has_errors
+from nexusform.interfaces.plugins import DataResult
+from nexusform.json_data.plain_data import ConversionProblem, Path
+from nexusform.language.evaluator import Scope, evaluate_expression
+from nexusform.language.syntax.syntax_nodes import Expression
+from nexusform.language.type_conversion import convert_value, describe_problem
+from nexusform.planning.name_resolution.instance_scope import EvaluationSettings, InstanceScope, ModuleInstance
+from nexusform.planning.name_resolution.repetition import (
+    DISABLED,
+    LIST,
+    MAP,
+    SINGLE,
+    SINGLE_INSTANCE,
+    BlockExpansion,
+    ObjectView,
+    Repetition,
+    ResourceView,
+    expand_repetition,
+)
+from nexusform.resources.address import ROOT_MODULE, Address, ConfigAddress, Key, ModulePath, ModuleStep
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.schemas.value_types import DYNAMIC
+from nexusform.values.typed_value import NULL, Value, build_null, build_object, build_tuple, build_unknown
+
+# Problem ids of the repetition argument. They are separate ids so that consequences of unread data can be
+# filtered by them.
+UNKNOWN_REPETITION = {
+    "count": "unknown-count-argument",
+    "for_each": "unknown-for-each-argument",
+    "enabled": "unknown-enabled-argument",
+}
+
+ResourceKey = tuple[ModulePath, str, str, str]
+
+# Maximum depth of nested locals and outputs before the deepest one is evaluated separately: calls nest no
+# deeper for any length of chain.
+MAXIMUM_DEPTH: Final = 25
+
+
+class _ModuleValue(NamedTuple):
+    # A local or an output of a module instance (`kind`), with access to its expression.
+    instance: ModuleInstance
+    kind: str
+    name: str
+    expression: Callable[[], Expression]
+
+    @property
+    def key(self) -> tuple[ModulePath, str, str]:
+        return (self.instance.path, self.kind, self.name)
+
+
+class _MaximumDepthExceeded(Exception):
+    """Nested calls too deep: this value must be evaluated first."""
+
+    def __init__(self, named: _ModuleValue) -> None:
+        super().__init__(named.name)
+        self.named = named
+
+
+class Evaluation:
+    """Names of one pass. `diagnostics` collects the problems of evaluation."""
+
+    def __init__(
+        self,
+        settings: EvaluationSettings,
+        cache: MutableMapping[tuple[ModulePath, str, str], Value] | None = None,
+        resources: MutableMapping[ResourceKey, ResourceView] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.root = ModuleInstance(ROOT_MODULE, settings.configuration.root)
+        self.diagnostics: list[Diagnostic] = []
+        self.resources: MutableMapping[ResourceKey, ResourceView] = {} if resources is None else resources
+        self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {} if cache is None else cache
+        # Values that the validation of their variable rejects; everything else reads them as unknown.
+        self.rejected_values: dict[tuple[ModulePath, str], Value] = {}
+        self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}
+        self._module_shapes: dict[tuple[ModulePath, str], BlockExpansion] = {}
+        self._by_path: dict[ModulePath, ModuleInstance] = {ROOT_MODULE: self.root}
+        self._depth = 0
+
+    def create_tentative_copy(self) -> Evaluation:
+        """Return a pass that starts with the known values and keeps new values and diagnostics to itself."""
+        fork = Evaluation(self.settings, ChainMap({}, self._cache), ChainMap({}, self.resources))
+        fork.rejected_values = self.rejected_values
+        return fork
+
+    def create_reporting_copy(self, diagnostics: Iterable[Diagnostic] = ()) -> Evaluation:
+        """Return an evaluation of the same names, with its own diagnostics starting with these."""
+        evaluation = copy(self)
+        evaluation.diagnostics = list(diagnostics)
+        evaluation._depth = 0  # noqa: SLF001 - a copy of the same class
+        return evaluation
+
+    # --- modules ---
+
+    def list_module_instances(self, path: tuple[str, ...]) -> list[ModuleInstance]:
+        """Return the instances of a module by its static path, in order of their keys."""
+        instances = self._modules.get(path)
+        if instances is None:
+            instances = []
+            for parent in self.list_module_instances(path[:-1]):
+                call = parent.module.calls[path[-1]]
+                for repetition in self.get_module_expansion(parent, call).repetitions:
+                    step = ModuleStep(call.name, repetition.key)
+                    instance = ModuleInstance((*parent.path, step), call.module, call, parent, repetition)
+                    self._by_path[instance.path] = instance
+                    instances.append(instance)
+                if len(instances) > self.settings.maximum_instances:
+                    raise build_limit_error("module instances", "instances", self.settings.maximum_instances)
+            self._modules[path] = instances
+        return instances
+
+    def has_known_modules(self, path: tuple[str, ...]) -> bool:
+        """Return whether the repetition of all modules on a static path is known."""
+        for depth, name in enumerate(path):
+            for parent in self.list_module_instances(path[:depth]):
+                if self.get_module_expansion(parent, parent.module.calls[name]).unknown:
+                    return False
+        return True
+
+    def get_module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> BlockExpansion:
+        """Return the expansion of a call, computed once; empty on errors."""
+        key = (parent.path, call.name)
+        expansion = self._module_shapes.get(key)
+        if expansion is None:
+            computed, problems = self.expand_block(call, self.build_scope(parent))
+            self.diagnostics += problems
+            expansion = computed or BlockExpansion("", ())
+            if expansion.unknown and not self.settings.is_tentative:
+                self.diagnostics.append(build_unknown_repetition_error(expansion.unknown, call))
+            self._module_shapes[key] = expansion
+        return expansion
+
+    # --- values ---
+
+    def build_scope(
+        self, instance: ModuleInstance, repetition: Repetition = SINGLE_INSTANCE, this: ObjectView | None = None
+    ) -> InstanceScope:
+        """Return the names visible in a block of a module instance."""
+        return InstanceScope(self, instance, repetition, this)
+
+    def evaluate_expression(self, expression: Expression, scope: Scope) -> Value | None:
+        """Return a value, or None if the expression has errors (reported)."""
+        value, problems = evaluate_expression(expression, scope)
+        self.diagnostics += problems
+        return None if has_errors(problems) else value
+
+    def expand_block(
+        self, block: ModuleCall | ResourceBlock, scope: Scope
+    ) -> tuple[BlockExpansion | None, list[Diagnostic]]:
+        """Return the expansion of count or for_each of a block; None on errors."""
+        maximum = self.settings.maximum_instances
+        return expand_repetition(
+            block.count,
+            block.for_each,
+            lambda expression: self.evaluate_expression(expression, scope),
+            get_header(block),
+            maximum,
+            enabled=block.enabled,
+        )
+
+    def get_variable(self, instance: ModuleInstance, declared: Variable) -> Value:
+        """Return an input variable's value: set, passed by the call, or its default. A rejected value is unknown."""
+        key = (instance.path, "var", declared.name)
+        if key not in self._cache:
+            value = self._resolve_variable(instance, declared)
+            self._cache[key] = value.add_marks(declared.marks)
+            try:
+                is_valid = self._is_valid_variable(instance, declared)
+            except _MaximumDepthExceeded:
+                del self._cache[key]
+                raise
+            if not is_valid:
+                self.rejected_values[instance.path, declared.name] = self._cache[key]
+                self._cache[key] = build_unknown(declared.type)
+        return self._cache[key]
+
+    def _is_valid_variable(self, instance: ModuleInstance, declared: Variable) -> bool:
+        """Return whether no validation rule rejects the variable; the plan reports the reasons later."""
+        scope = self.build_scope(instance)
+        for validation in declared.validations if self.settings.validates_variables else ():
+            value = self.evaluate_expression(validation.condition, scope)
+            if value is None or (value.is_known and value.raw is not True and value.raw != "true"):
+                return False
+        return True
+
+    def _resolve_variable(self, instance: ModuleInstance, declared: Variable) -> Value:
+        """Return the value of a variable: external for the root module, otherwise passed by the call."""
+        default = declared.default if declared.default is not None else build_null(declared.type)
+        if instance.parent is None or instance.call is None:
+            return self.settings.variables.get(declared.name, default)
+        call_input = instance.call.inputs.get(declared.name)
+        if call_input is None:
+            return default
+        expression, span = call_input
+        value = self.evaluate_expression(expression, self.build_scope(instance.parent, instance.repetition))
+        if value is None:
+            return build_unknown(declared.type)
+        # A null argument means the default, unless the variable is nullable.
+        if value.is_known and value.is_null and not declared.nullable:
+            if declared.default is None:
+                self.diagnostics.append(_build_null_input_error(declared, instance.call, span))
+                return build_unknown(declared.type)
+            value = default
+        if value.has_ephemeral and not declared.ephemeral:
+            self.diagnostics.append(_build_ephemeral_input_error(declared, instance.call, span))
+            return build_unknown(declared.type)
+        try:
+            return convert_value(value, declared.type)
+        except ConversionProblem as problem:
+            self.diagnostics.append(_build_unsuitable_error(declared, instance.call, problem, span))
+            return build_unknown(declared.type)
+
+    def set_variable(self, instance: ModuleInstance, name: str, value: Value) -> None:
+        """Set a variable's value, ignoring the module call."""
+        self._cache[instance.path, "var", name] = value
+
+    def get_local(self, instance: ModuleInstance, name: str) -> Value:
+        """Return a local value."""
+        return self._get_cached(instance, "local", name, lambda: instance.module.locals[name].expression)
+
+    def get_output(self, instance: ModuleInstance, name: str) -> Value:
+        """Return an output of a module instance, marked if it is declared sensitive."""
+        value = self._get_cached(instance, "output", name, lambda: instance.module.outputs[name].expression)
+        return value.add_marks(instance.module.outputs[name].marks)
+
+    def _get_cached(
+        self, instance: ModuleInstance, kind: str, name: str, expression: Callable[[], Expression]
+    ) -> Value:
+        """Return the value of a local or an output, computed once."""
+        named_value = _ModuleValue(instance, kind, name, expression)
+        if named_value.key in self._cache:
+            return self._cache[named_value.key]
+        if self._depth >= MAXIMUM_DEPTH:
+            raise _MaximumDepthExceeded(named_value)
+        if self._depth:
+            self._evaluate_value(named_value)
+        else:
+            self._evaluate_value_chain(named_value)
+        return self._cache[named_value.key]
+
+    def _evaluate_value_chain(self, named_value: _ModuleValue) -> None:
+        """Evaluate a value that may be at the end of a long chain: at the maximum depth, the deepest value is
+        evaluated first, then its users again.
+        """
+        pending = [named_value]
+        while pending:
+            reported_count = len(self.diagnostics)
+            try:
+                if pending[-1].key not in self._cache:
+                    self._evaluate_value(pending[-1])
+                pending.pop()
+            except _MaximumDepthExceeded as exceeded:
+                del self.diagnostics[reported_count:]  # they are reported on re-evaluation
+                if any(exceeded.named.key == pending_value.key for pending_value in pending):
+                    self._cache[exceeded.named.key] = build_unknown(DYNAMIC)  # a cycle, which was reported
+                else:
+                    pending.append(exceeded.named)
+
+    def _evaluate_value(self, named_value: _ModuleValue) -> None:
+        """Evaluate a value; its diagnostics name its block."""
+        # Self-references read this; the reference was reported.
+        self._cache[named_value.key] = build_unknown(DYNAMIC)
+        self._depth += 1
+        before = len(self.diagnostics)
+        try:
+            value = self.evaluate_expression(named_value.expression(), self.build_scope(named_value.instance))
+        except _MaximumDepthExceeded:
+            del self._cache[named_value.key]
+            raise
+        finally:
+            self._depth -= 1
+        header = "locals" if named_value.kind == "local" else f'output "{named_value.name}"'
+        self.diagnostics[before:] = [
+            diagnostic if diagnostic.block else replace(diagnostic, block=header)
+            for diagnostic in self.diagnostics[before:]
+        ]
+        if value is not None and named_value.kind == "output":
+            output = named_value.instance.module.outputs[named_value.name]
+            value, problems = convert_output(output, value)
+            if named_value.instance.parent is not None:
+                problems += check_ephemeral_output(output, value)
+            self.diagnostics += problems
+        if value is not None:
+            self._cache[named_value.key] = value
+
+    # --- modules and resources as values ---
+
+    def find_module_instance(self, parent: ModuleInstance, name: str, key: Key) -> ModuleInstance | None:
+        """Return the instance of a call with this key."""
+        self.list_module_instances((*(step.name for step in parent.path), name))
+        return self._by_path.get((*parent.path, ModuleStep(name, key)))
+
+    def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
+        """Return all outputs of all instances of a call."""
+        expansion = self.get_module_expansion(parent, call)
+        if not expansion.shape or expansion.unknown:
+            return build_unknown(DYNAMIC)
+        if expansion.shape == DISABLED:
+            return NULL
+        if expansion.shape == SINGLE:
+            return self._build_outputs(parent, call, None)
+        keys = [repetition.key for repetition in expansion.repetitions]
+        if expansion.shape == LIST:
+            return build_tuple([self._build_outputs(parent, call, key) for key in keys])
+        return build_object({str(key): self._build_outputs(parent, call, key) for key in keys})
+
+    def _build_outputs(self, parent: ModuleInstance, call: ModuleCall, key: Key) -> Value:
+        instance = self.find_module_instance(parent, call.name, key)
+        # An unreadable module has no further diagnostics.
+        if instance is None or not call.module.directory:
+            return build_unknown(DYNAMIC)
+        return build_object({name: self.get_output(instance, name) for name in call.module.outputs})
+
+    def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
+        """Return the instances of a block; data blocks are read on first use."""
+        key = (instance.path, block.mode, block.type, block.name)
+        view = self.resources.get(key)
+        if view is None:
+            view = self._read_data_block(instance, block) if block.mode == "data" else ResourceView("")
+            self.resources[key] = view
+        return view
+
+    def get_resource_view(self, address: Address) -> ResourceView:
+        """Return the view that holds the instances of an address's block, created if missing."""
+        key = (address.module, address.mode, address.type, address.name)
+        view = self.resources.get(key)
+        if view is None or not view.shape:
+            shape = SINGLE if address.key is None else LIST if isinstance(address.key, int) else MAP
+            view = self.resources[key] = ResourceView(shape)
+        return view
+
+    def _read_data_block(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
+        """Read the data block: a view per instance, without one if its arguments have errors."""
+        expansion, problems = self.expand_block(block, self.build_scope(instance))
+        self.diagnostics += problems
+        prepared = self.settings.get_body(block)
+        if expansion is None or prepared is None:
+            return ResourceView("")
+        if expansion.unknown and not self.settings.is_tentative:
+            self.diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
+        view = ResourceView(expansion.shape)
+        schema = self.settings.schemas["data"][block.type]
+        for repetition in expansion.repetitions:
+            arguments, sensitive, problems = prepared.evaluate(self.build_scope(instance, repetition))
+            self.diagnostics += problems
+            answer: DataResult | None = None
+            if not has_errors(problems):
+                address = str(Address(instance.path, "data", block.type, block.name, repetition.key))
+                answer, problems = self.settings.read_data(block, arguments, address)
+                self.diagnostics += problems
+            view.items[repetition.key] = _build_data_view(answer, sensitive, schema)
+        return view
+
+
+def _build_data_view(answer: DataResult | None, sensitive: tuple[Path, ...], schema: BlockSchema) -> ObjectView:
+    """Return the data as seen by expressions."""
+    if answer is None:
+        return ObjectView(None, sensitive, schema)
+    if answer.types:
+        known = {name: replace(schema.attributes[name], type=known_type) for name, known_type in answer.types.items()}
+        schema = replace(schema, attributes={**schema.attributes, **known})
+    return ObjectView(answer.attributes, (*sensitive, *answer.sensitive_paths), schema)
+
+
+def get_header(block: ModuleCall | ResourceBlock) -> str:
+    """Return the header of a block for messages."""
+    return block.header if isinstance(block, ResourceBlock) else f'module "{block.name}"'
+
+
+def _build_unsuitable_error(declared: Variable, call: ModuleCall, problem: ConversionProblem, span: Span) -> Diagnostic:
+    return build_error(
+        "invalid-value-for-input-variable",
+        f'The given value is not suitable for the variable "{declared.name}" of module "{call.name}": {problem}.',
+        span,
+        block=get_header(call),
+    )
+
+
+def _build_null_input_error(declared: Variable, call: ModuleCall, span: Span) -> Diagnostic:
+    detail = (
+        f'The variable "{declared.name}" of module "{call.name}" may not be null and has no default. '
+        "Pass a value, or give the variable a default."
+    )
+    return build_error("required-variable-not-set", detail, span, block=get_header(call))
+
+
+def _build_ephemeral_input_error(declared: Variable, call: ModuleCall, span: Span) -> Diagnostic:
+    detail = (
+        f'The variable "{declared.name}" of module "{call.name}" takes no ephemeral values. Add ephemeral = true to '
+        "the variable."
+    )
+    return build_error("ephemeral-value-not-allowed", detail, span, block=get_header(call))
+
+
+def convert_output(output: Output, value: Value) -> tuple[Value, list[Diagnostic]]:
+    """Convert the value of an output to its declared type; unknown if it does not fit."""
+    try:
+        return convert_value(value, output.type), []
+    except ConversionProblem as problem:
+        reason = describe_problem(problem)
+        detail = f'The value of output "{output.name}" is not suitable for its type: {reason}.'
+        header = f'output "{output.name}"'
+        return build_unknown(output.type), [
+            build_error("invalid-output-value", detail, output.expression.span, block=header)
+        ]
+
+
+def check_ephemeral_output(output: Output, value: Value) -> list[Diagnostic]:
+    """Return the error of an output with a value unlike its declaration."""
+    if value.has_ephemeral and not output.ephemeral:
+        detail = (
+            f'The value of output "{output.name}" is derived from an ephemeral value. Add ephemeral = true to an '
+            "output of a child module, or wrap the value in ephemeralasnull()."
+        )
+        kind = "ephemeral-value-not-allowed"
+    elif output.ephemeral and value.is_known and not value.has_ephemeral:
+        detail = f'The output "{output.name}" is ephemeral, but its value is not. Remove ephemeral = true.'
+        kind = "value-not-allowed-in-ephemeral-output"
+    else:
+        return []
+    return [build_error(kind, detail, output.expression.span, block=f'output "{output.name}"')]
+
+
+def build_unknown_repetition_error(argument: str, block: ModuleCall | ResourceBlock) -> Diagnostic:
+    """Build the error for a count or for_each that stays unknown."""
+    expression = block.count or block.for_each or block.enabled
+    return build_error(
+        UNKNOWN_REPETITION[argument],
+        f'The "{argument}" value is known only after apply, so the instances cannot be planned. Use '
+        "values that are known in the plan: literals, variables, or attributes that nexusform computes.",
+        expression.span if expression is not None else None,
+        block=get_header(block),
+    )
+
+
+def build_resource_key(address: ConfigAddress, path: ModulePath) -> ResourceKey:
+    """Return the key of a block's instances in one module instance."""
+    return (path, address.mode, address.type, address.name)

@@ -1,0 +1,209 @@
+"""Origins of the value of an expression: its parts with their values, definitions of names, and causes of
+sensitive or unknown values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span
+from nexusform.language.evaluator import EvaluationTrace, trace_expression
+from nexusform.language.syntax import syntax_nodes as syntax
+from nexusform.language.traced_part import TracedExpression
+from nexusform.language.value_descriptions import format_traversal
+from nexusform.planning.name_resolution.instance_scope import ModuleInstance
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
+from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE, Repetition
+from nexusform.resources.address import ConfigAddress, Mode
+from nexusform.schemas.block_schema import AttributeSchema
+from nexusform.values.typed_value import UNKNOWN, Value
+
+_LOOPS = (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor, syntax.Splat)
+_WRAPPINGS = (syntax.Parentheses, syntax.TemplateWrap)
+_PLAIN = (syntax.Literal, syntax.StringLiteral, syntax.SplatElement)
+
+
+class _Definition(Struct, frozen=True):
+    # Definition of a name: an expression in a module instance.
+    name: str
+    expression: syntax.Expression
+    instance: ModuleInstance
+    repetition: Repetition = SINGLE_INSTANCE
+
+
+class ValueOrigins:
+    """Tracer of the parts of one expression; `sources` hold the text of every file it may lead to."""
+
+    def __init__(self, evaluation: Evaluation, sources: Mapping[str, SourceFile], own: str) -> None:
+        self._evaluation = evaluation
+        self._texts = {name: source.text.encode() for name, source in sources.items()}
+        self._own = own
+        self._fails = False
+        self._followed: set[tuple[object, ...]] = set()
+
+    def trace_expression(self, expression: syntax.Expression) -> tuple[TracedExpression, list[Diagnostic]]:
+        """Return the trace tree of an expression in the root module."""
+        root = self._evaluation.root
+        trace, problems = trace_expression(expression, self._evaluation.build_scope(root))
+        self._fails = trace.has_failed
+        return self._build_part(trace, root, hidden=False), problems
+
+    def _build_part(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> TracedExpression:
+        """Build a traced expression with its value and parts."""
+        expression = trace.expression
+        # A caught error would reveal its sensitive value.
+        is_caught = trace.has_failed and not self._fails
+        hidden = hidden or (is_caught and any(part.value.has_marks for part in trace.parts))
+        if isinstance(expression, _WRAPPINGS) and len(trace.parts) == 1:
+            return self._build_part(trace.parts[0], instance, hidden=hidden)
+        # Values inside a loop over a sensitive value have no mark of their own, and the number of iterations
+        # is hidden.
+        is_loop = isinstance(expression, _LOOPS) and bool(trace.parts)
+        is_secret = is_loop and trace.parts[0].value.has_marks
+        traces = trace.parts[:2] if is_secret else trace.parts
+        parts = []
+        for position, part in enumerate(traces):
+            if not isinstance(part.expression, _PLAIN):
+                is_inside_secret = is_secret and position > 0
+                parts.append(self._build_part(part, instance, hidden=hidden or is_inside_secret))
+        is_repeated = False
+        if isinstance(expression, syntax.Traversal):
+            definition = self._find_definition(expression, instance)
+            if definition is not None:
+                is_repeated = not self._is_new_definition(definition)
+                if not is_repeated:
+                    parts.append(self._trace_definition(definition, hidden=hidden))
+        return TracedExpression(
+            text=self._get_text(expression.span),
+            value=trace.value,
+            span=None if expression.span.filename == self._own else expression.span,
+            reasons=tuple(self._explain_value(trace, instance, hidden=hidden)),
+            parts=tuple(parts),
+            omitted=0 if is_secret else trace.omitted,
+            is_hidden=hidden,
+            is_repeated=is_repeated,
+            has_failed=trace.has_failed and not hidden,
+        )
+
+    def _explain_value(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> Iterator[str]:
+        """Yield the causes of a sensitive, unknown or invalid value."""
+        expression, value = trace.expression, trace.value
+        if not trace.has_failed and isinstance(expression, syntax.Traversal):
+            if value.has_marks or not value.is_wholly_known:
+                yield from self._explain_reference(expression, value, instance)
+        elif not trace.has_failed and isinstance(expression, syntax.Call):
+            if expression.name.removeprefix("core::") == "sensitive":
+                yield "sensitive: sensitive() marks it"
+            if trace.value.raw is UNKNOWN and not expression.arguments:
+                yield f"unknown: {expression.name}() is known after apply"
+        if trace.problem and not hidden:
+            yield f"error: {trace.problem}"
+
+    def _get_text(self, span: Span) -> str:
+        source = self._texts.get(span.filename, b"")[span.start.byte : span.end.byte]
+        return " ".join(source.decode(errors="replace").split())
+
+    # --- names ---
+
+    def _is_new_definition(self, definition: _Definition) -> bool:
+        """Return whether a definition is met for the first time, and record it."""
+        key = (definition.instance.path, definition.expression.span)
+        if key in self._followed:
+            return False
+        self._followed.add(key)
+        return True
+
+    def _trace_definition(self, definition: _Definition, *, hidden: bool) -> TracedExpression:
+        scope = self._evaluation.build_scope(definition.instance, definition.repetition)
+        trace, _ = trace_expression(definition.expression, scope)
+        return self._build_part(trace, definition.instance, hidden=hidden)
+
+    def _find_definition(self, traversal: syntax.Traversal, instance: ModuleInstance) -> _Definition | None:
+        """Return the definition of the name at the start of a reference; None for resources and constants."""
+        root, name = traversal.root.name, _get_name_at(traversal, 0)
+        module = instance.module
+        if root == "local" and name in module.locals:
+            return _Definition(name, module.locals[name].expression, instance)
+        if root == "var" and instance.call is not None and instance.parent is not None:
+            call_input = instance.call.inputs.get(name)
+            if call_input is not None:
+                return _Definition(name, call_input[0], instance.parent, instance.repetition)
+        if root == "module" and name in module.calls:
+            # The definition of a referenced module output.
+            step = traversal.steps[1] if len(traversal.steps) > 1 else None
+            key = step.key if isinstance(step, syntax.TraverseIndex) else None
+            output = _get_name_at(traversal, 1 if key is None else 2)
+            if key is not None and not isinstance(key, str):
+                key = int(key)
+            module_instance = self._evaluation.find_module_instance(instance, name, key)
+            if module_instance is None or output not in module_instance.module.outputs:
+                return None
+            return _Definition(output, module_instance.module.outputs[output].expression, module_instance)
+        return None
+
+    # --- reasons ---
+
+    def _explain_reference(self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance) -> Iterator[str]:
+        """Yield the reasons of a sensitive or unknown reference: `sensitive: ...` or `unknown: ...`."""
+        root, name = traversal.root.name, _get_name_at(traversal, 0)
+        module = instance.module
+        if root == "var" and name in module.variables:
+            declared = module.variables[name]
+            location = _format_line(declared.span)
+            for mark in sorted(declared.marks):
+                yield f'{mark}: variable "{declared.name}" is declared so ({location})'
+            if instance.call is None and value.raw is UNKNOWN:
+                yield f'unknown: variable "{declared.name}" has no value ({location})'
+        elif root == "module" and name in module.calls:
+            definition = self._find_definition(traversal, instance)
+            output = definition.instance.module.outputs[definition.name] if definition is not None else None
+            if output is not None:
+                location = _format_line(output.span)
+                yield from (
+                    f'{mark}: output "{output.name}" is declared so ({location})' for mark in sorted(output.marks)
+                )
+        elif root == "data":
+            yield from self._explain_resource(traversal, value, instance, 1)
+        elif ("managed", root, name) in module.resources:
+            yield from self._explain_resource(traversal, value, instance, 0)
+
+    def _explain_resource(
+        self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance, used: int
+    ) -> Iterator[str]:
+        """Yield the reasons of a sensitive or unknown resource value; `used` steps precede its name."""
+        mode: Mode = "data" if used else "managed"
+        kind = _get_name_at(traversal, 0) if used else traversal.root.name
+        block = instance.module.resources.get((mode, kind, _get_name_at(traversal, used)))
+        if block is None:
+            return
+        steps = traversal.steps[used + 1 :]
+        attribute = next((step.name for step in steps if isinstance(step, syntax.TraverseAttribute)), "")
+        schema = self._evaluation.settings.schemas[block.mode].get(kind)
+        declared = schema.attributes.get(attribute) if schema is not None else None
+        address = ConfigAddress(instance.module.path, block.mode, kind, block.name)
+        if value.has_marks:
+            yield _format_sensitive_reason(str(address), attribute, declared)
+        if value.is_wholly_known:
+            return
+        views = self._evaluation.get_resource(instance, block).items.values()
+        if any(view.attributes is None for view in views):
+            yield f"unknown: {address} does not exist yet; known after apply"
+        else:
+            yield f"unknown: {format_traversal(traversal)} is known after apply"
+
+
+def _format_sensitive_reason(address: str, attribute: str, declared: AttributeSchema | None) -> str:
+    if declared is not None and declared.sensitive:
+        return f'sensitive: "{attribute}" of {address} always is sensitive'
+    return f"sensitive: {address} has a sensitive value"
+
+
+def _get_name_at(traversal: syntax.Traversal, position: int) -> str:
+    step = traversal.steps[position] if position < len(traversal.steps) else None
+    return step.name if isinstance(step, syntax.TraverseAttribute) else ""
+
+
+def _format_line(span: Span) -> str:
+    return f"{span.filename}:{span.start.line}"

@@ -1,0 +1,310 @@
+"""Selection of blocks and instances by -target, -exclude and -replace."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.reference_checks import Declaration, build_dependencies
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
+from nexusform.diagnostics.phrases import format_first_items
+from nexusform.planning.preparation.planning_order import PlanningOrder, build_block_address
+from nexusform.resources.address import (
+    Address,
+    AddressPattern,
+    AddressProblem,
+    ConfigAddress,
+    compute_address_order,
+    parse_pattern,
+)
+from nexusform.resources.graph import find_reachable
+
+PARTIAL: Final = "resource-targeting-is-in-effect"
+_MAXIMUM_NAMED: Final = 3
+_MAXIMUM_LISTED: Final = 20
+
+
+class Selection(Struct, frozen=True):
+    """Instances to plan. `replace` are whole instances, `heal` single VMs by address."""
+
+    targets: tuple[AddressPattern, ...] = ()
+    target_blocks: frozenset[ConfigAddress] = frozenset()
+    excluded_blocks: frozenset[ConfigAddress] = frozenset()
+    excludes: tuple[AddressPattern, ...] = ()
+    replace: tuple[AddressPattern, ...] = ()
+    heal: tuple[tuple[AddressPattern, str], ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether anything is excluded."""
+        return bool(self.targets or self.excludes)
+
+    def has(self, address: Address) -> bool:
+        """Return whether an instance is planned."""
+        if self.targets:
+            return address.config_address in self.target_blocks or self.is_direct_target(address)
+        if self.excludes:
+            excluded = address.config_address in self.excluded_blocks
+            return not excluded and not any(pattern.is_match(address) for pattern in self.excludes)
+        return True
+
+    def is_direct_target(self, address: Address) -> bool:
+        """Return whether -target names the instance, and not only a dependent of it."""
+        return any(pattern.is_match(address) for pattern in self.targets)
+
+    def is_replacement_requested(self, address: Address) -> bool:
+        """Return whether -replace names the whole instance."""
+        return any(pattern.is_match(address) for pattern in self.replace)
+
+    def list_healed_vms(self, address: Address) -> frozenset[str]:
+        """Return the VMs of an instance named by -replace."""
+        return frozenset(name for pattern, name in self.heal if pattern.is_match(address))
+
+
+def build_selection(
+    targets: Iterable[str], excludes: Iterable[str], replaces: Iterable[str], order: PlanningOrder
+) -> tuple[Selection, list[Diagnostic]]:
+    """Parse the options. Targets include their dependencies, exclusions their dependents."""
+    problems: list[Diagnostic] = []
+    target_patterns = _parse_patterns("-target", targets, order, problems)
+    exclude_patterns = _parse_patterns("-exclude", excludes, order, problems)
+    if target_patterns and exclude_patterns:
+        problems.append(
+            build_error("incompatible-options", "-target and -exclude cannot be used together. Use one of them.")
+        )
+    instances, vms = _parse_replacements(replaces, order, problems)
+    if (target_patterns or exclude_patterns) and not problems:
+        option = "-target" if bool(target_patterns) else "-exclude"
+        partial_warning = build_warning(
+            PARTIAL,
+            f"The plan was created with {option}, so it may lack changes of the configuration. Excluded "
+            "objects stay unchanged and keep their capacity. Run `nexusform plan` without it afterwards.",
+        )
+        problems.append(partial_warning)
+    named_blocks = _find_named_blocks(target_patterns, order)
+    only_instances = {block for block in named_blocks if _is_named_by_instances(target_patterns, block)}
+    selection = Selection(
+        tuple(target_patterns),
+        frozenset(find_reachable(named_blocks, order.get_direct_dependencies) - only_instances),
+        frozenset(_add_dependents(exclude_patterns, order)),
+        tuple(exclude_patterns),
+        tuple(instances),
+        tuple(vms),
+    )
+    return selection, problems
+
+
+def find_selected_outputs(selection: Selection, configuration: Configuration) -> dict[str, set[Declaration]] | None:
+    """Return the root outputs of a partial plan, with the blocks they depend on; None for all outputs.
+    -target includes the outputs of selected blocks alone, -exclude all but those of excluded blocks.
+    """
+    if not selection.is_partial:
+        return None
+    edges = build_dependencies(configuration)
+    blocks = [node for node in edges if node.kind in ("resource", "data")]
+    excluded_nodes = {node for node in blocks if build_block_address(node) in selection.excluded_blocks}
+    targets = [node for node in blocks if _is_named_by_any_pattern(selection.targets, build_block_address(node))]
+    target_nodes = find_reachable(targets, lambda node: edges.get(node, ()))
+    outputs = {}
+    for name in configuration.root.outputs:
+        nodes = find_reachable([Declaration((), "output", name)], lambda node: edges.get(node, ()))
+        needed_blocks = {node for node in nodes if node.kind in ("resource", "data")}
+        is_targeted = bool(needed_blocks) and needed_blocks <= target_nodes
+        if is_targeted if selection.targets else needed_blocks.isdisjoint(excluded_nodes):
+            outputs[name] = needed_blocks
+    return outputs
+
+
+def check_moved_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:
+    """Return the error for moved objects with only one address selected: they would be planned as if unmoved.
+    `previous` maps new addresses to old ones.
+    """
+    missing_options: set[str] = set()
+    for new, old in previous.items():
+        for address in (new, old):
+            is_named = selection.is_direct_target(address)
+            if selection.targets and not is_named:
+                missing_options.add(f"-target={shlex.quote(str(address.resource))}")
+            patterns = [pattern for pattern in selection.excludes if pattern.is_match(address)]
+            missing_options |= {f"-exclude={shlex.quote(str(pattern))}" for pattern in patterns}
+    if not missing_options:
+        return []
+    option, remedy = ("-target", "or add these") if selection.targets else ("-exclude", "or omit these")
+    lines = "".join(f"\n  {missing_option}" for missing_option in sorted(missing_options))
+    return [
+        build_error(
+            "moved-resource-instances-excluded-by-targeting",
+            "This configuration moves objects of the state to other addresses. A plan must include both "
+            f"addresses of each, but {option} excludes some. Plan without {option}, {remedy}:{lines}",
+        )
+    ]
+
+
+def _parse_replacements(
+    texts: Iterable[str], order: PlanningOrder, problems: list[Diagnostic]
+) -> tuple[list[AddressPattern], list[tuple[AddressPattern, str]]]:
+    """Return the objects of -replace: whole instances, and single VMs of instances (ADDR:OBJECT)."""
+    instances: list[AddressPattern] = []
+    vms: list[tuple[AddressPattern, str]] = []
+    for text in texts:
+        address, vm = split_object_address(text)
+        for pattern in _parse_patterns("-replace", [address], order, problems):
+            if not pattern.type:
+                problems.append(
+                    build_error(
+                        "invalid-address-in-option",
+                        f'"{text}" names a module; name a resource in it.',
+                        headline="Invalid -replace address",
+                    )
+                )
+            elif vm:
+                vms.append((pattern, vm))
+            else:
+                instances.append(pattern)
+    return instances, vms
+
+
+def _add_dependents(patterns: Sequence[AddressPattern], order: PlanningOrder) -> set[ConfigAddress]:
+    """Return the excluded blocks and their dependents; single instances have none."""
+    block_patterns = [pattern for pattern in patterns if not _has_instance_keys(pattern)]
+    named_blocks = _find_named_blocks(block_patterns, order)
+    dependents: dict[ConfigAddress, list[ConfigAddress]] = {}
+    for block, needs in order.needs.items():
+        for need in needs:
+            dependents.setdefault(need, []).append(block)
+    return find_reachable(named_blocks, lambda block: dependents.get(block, ()))
+
+
+def _find_named_blocks(patterns: Sequence[AddressPattern], order: PlanningOrder) -> list[ConfigAddress]:
+    """Return the blocks named by any of the patterns, as a whole or by single instances."""
+    return [block.address for block in order.blocks if _is_named_by_any_pattern(patterns, block.address)]
+
+
+def _is_named_by_any_pattern(patterns: Sequence[AddressPattern], block: ConfigAddress) -> bool:
+    return any(_is_block_match(pattern, block) for pattern in patterns)
+
+
+def _is_named_by_instances(patterns: Iterable[AddressPattern], block: ConfigAddress) -> bool:
+    return all(_has_instance_keys(pattern) for pattern in patterns if _is_block_match(pattern, block))
+
+
+def _has_instance_keys(pattern: AddressPattern) -> bool:
+    """Return whether a pattern names single instances of a resource or of a module."""
+    return pattern.key is not None or any(step.key is not None for step in pattern.module)
+
+
+def _is_block_match(pattern: AddressPattern, block: ConfigAddress) -> bool:
+    """Return whether a pattern names a block, or a module that contains it."""
+    path = tuple(step.name for step in pattern.module)
+    if not pattern.type:
+        return block.module[: len(path)] == path
+    return (path, pattern.mode, pattern.type, pattern.name) == (block.module, block.mode, block.type, block.name)
+
+
+def split_object_address(text: str) -> tuple[str, str]:
+    """Split `ADDR:OBJECT` at the first colon outside an instance key."""
+    is_quoted = is_escaped = False
+    for index, character in enumerate(text):
+        if is_escaped:
+            is_escaped = False
+        elif character == "\\":
+            is_escaped = is_quoted
+        elif character == '"':
+            is_quoted = not is_quoted
+        elif character == ":" and not is_quoted:
+            return text[:index], text[index + 1 :]
+    return text, ""
+
+
+def _parse_patterns(
+    option: str, texts: Iterable[str], order: PlanningOrder, problems: list[Diagnostic]
+) -> list[AddressPattern]:
+    patterns = []
+    for text in texts:
+        try:
+            patterns.append(parse_pattern(text))
+        except AddressProblem as problem:
+            detail = f"{problem}{_format_suggestion(text, order)}"
+            problems.append(build_error("invalid-address-in-option", detail, headline=f"Invalid {option} address"))
+    return patterns
+
+
+def _format_suggestion(name: str, order: PlanningOrder) -> str:
+    """Return a sentence with the resources of that name after a blank, "" without any."""
+    candidates = [str(block.address) for block in order.blocks if block.address.name == name]
+    return f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
+
+
+def check_unmatched_options(
+    selection: Selection,
+    order: PlanningOrder,
+    planned_addresses: Collection[Address],
+    prior_addresses: Collection[Address],
+    vms: Mapping[Address, Iterable[str]],
+) -> list[Diagnostic]:
+    """Return errors for options that match no planned or prior instance and no existing VM."""
+    addresses = [*planned_addresses, *prior_addresses]
+    problems = _check_patterns("-target", selection.targets, order, addresses)
+    problems += _check_patterns("-exclude", selection.excludes, order, addresses)
+    return problems + _check_replacements(selection, planned_addresses, vms)
+
+
+def _check_patterns(
+    option: str, patterns: Iterable[AddressPattern], order: PlanningOrder, addresses: Collection[Address]
+) -> list[Diagnostic]:
+    """Return errors for patterns that match neither a block nor an instance. A block without instances is
+    valid; excluded single instances must exist.
+    """
+    problems = []
+    for pattern in patterns:
+        is_single = option == "-target" and _has_instance_keys(pattern)
+        if not is_single and any(_is_block_match(pattern, block.address) for block in order.blocks):
+            continue
+        if any(pattern.is_match(address) for address in addresses):
+            continue
+        known = [*(str(block.address) for block in order.blocks), *(str(address) for address in addresses)]
+        detail = (
+            f"{option}={pattern} names nothing in the configuration or the state.{suggest_name(str(pattern), known)}"
+        )
+        problems.append(build_error("nothing-to-target", detail))
+    return problems
+
+
+def _build_ambiguous_replacement(pattern: AddressPattern, matches: Iterable[Address]) -> Diagnostic:
+    """Build the error for -replace of a resource with count or for_each."""
+    options = [f"-replace={shlex.quote(str(address))}" for address in sorted(matches, key=compute_address_order)]
+    return build_error(
+        "instance-to-replace-required",
+        f"{pattern} has instances ({len(options)}). -replace takes one instance; repeat it for several:\n  "
+        + format_first_items(options, _MAXIMUM_LISTED, "\n  "),
+    )
+
+
+def _check_replacements(
+    selection: Selection, known_addresses: Collection[Address], vms: Mapping[Address, Iterable[str]]
+) -> list[Diagnostic]:
+    """Return errors for -replace without a matching instance or existing VM."""
+    problems = []
+    for pattern in selection.replace:
+        matches = [address for address in known_addresses if pattern.is_match(address)]
+        if not matches:
+            hint = suggest_name(str(pattern), [str(address) for address in known_addresses])
+            detail = f"-replace={pattern} names no instance of this configuration.{hint}"
+            problems.append(build_error("nothing-to-replace", detail))
+        elif any(str(address) != str(pattern) for address in matches):
+            problems.append(_build_ambiguous_replacement(pattern, matches))
+    for pattern, name in selection.heal:
+        names_by_instance = [names for address, names in vms.items() if pattern.is_match(address)]
+        existing_names = list(chain.from_iterable(names_by_instance))
+        if name not in existing_names:
+            detail = (
+                f"-replace={pattern}:{name} names no existing VM: {pattern} has none named "
+                f'"{name}".{suggest_name(name, existing_names)}'
+            )
+            problems.append(build_error("nothing-to-replace", detail))
+    return problems

@@ -1,0 +1,480 @@
+"""Remedies for VMs that do not fit: each is tested as a whole plan before it is suggested. First an upgrade
+that removes VMs before adding new ones, then in the order of the Nexus document's advice: fewer VMs of the
+same SKU, more zones, a planned rack, larger clusters first, other hints if hard hints block, and a smaller
+SKU last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, combinations, islice
+from typing import Any, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
+from nexusform.planning.replanning.remedy_certainty import format_certain_count_note, format_certainty_note
+from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, UnplacedPool
+from nexusform.planning.vm_planning.vm_object import HardHint
+from nexusform.plans.plan import Action, PlacementAction, Plan
+from nexusform.resources.address import Address
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, HintScope, VmSku
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
+
+# Each trial is a whole plan: enough for the zones of the largest sites one by one and in pairs.
+MAXIMUM_ZONE_TRIALS = 40
+MAXIMUM_COUNT_TRIALS = 12
+MAXIMUM_HINTS = 5
+
+
+class Remedy(Struct, frozen=True):
+    """One remedy: its kind, its text, and its data (`change`) for machine-readable output. `edits` are the
+    arguments to change, if that is sufficient.
+    """
+
+    kind: str
+    text: str
+    change: dict[str, Any] = field(default_factory=dict)
+    edits: tuple[ArgumentAdjustment, ...] = ()
+
+
+class Trial(Protocol):
+    """Function that plans again with adjustments, blocks placed first, and -replace addresses."""
+
+    def __call__(
+        self, adjustments: Sequence[ArgumentAdjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
+    ) -> PlanResult:
+        """Return the resulting plan."""
+        ...
+
+
+class _TrialInput(Struct, frozen=True):
+    # Input of trials: the plan that does not fit, its pools without capacity, and its current racks.
+    plan: Plan
+    pools: tuple[UnplacedPool, ...]
+    racks: tuple[tuple[Address, Mapping[str, Any]], ...]
+
+
+def add_remedies(
+    request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
+) -> PlanResult:
+    """Return the result with remedies appended to its capacity errors."""
+    errors = [diagnostic for diagnostic in result.plan.diagnostics if diagnostic.severity is Severity.ERROR]
+    if any(diagnostic.id != DOES_NOT_FIT for diagnostic in errors):
+        return result
+    trial_request = replace(build_trial_request(request), samples=0)
+
+    def plan_trial(
+        adjustments: Sequence[ArgumentAdjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
+    ) -> PlanResult:
+        all_replaces = (*trial_request.replaces, *replaces)
+        adjusted = replace(
+            trial_request, adjustments=tuple(adjustments), first_addresses=tuple(first), replaces=all_replaces
+        )
+        outcome = make_plan(adjusted)
+        # Most trials fail by capacity; samples are computed only for those that fit.
+        if outcome.plan.errored or outcome.plan.numa_sampling is None or request.samples == 0:
+            return outcome
+        return make_plan(replace(adjusted, samples=request.samples))
+
+    get_kind = request.registries.get_kind
+    racks = [
+        (change.address, change.after)
+        for change in result.plan.changes
+        if get_kind(change.address.type) is PlanningKind.RACK
+    ]
+    existing_racks = tuple((address, rack) for address, rack in racks if rack is not None)
+    shortage = _TrialInput(result.plan, result.unplaced, existing_racks)
+    remedies: list[Remedy] = []
+    for search in (
+        _try_without_surge,
+        _try_fewer_vms,
+        _try_more_zones,
+        _try_planned_racks,
+        _try_other_creation_order,
+        _try_other_placement_hints,
+        _try_smaller_skus,
+    ):
+        remedies += search(shortage, plan_trial)
+    has_hints = any(unplaced.binding_hints for unplaced in result.unplaced)
+    trial_summary = _TRIAL_SUMMARY_WITH_HINTS if has_hints else _TRIAL_SUMMARY
+    return replace(result, plan=_add_advice(result.plan, remedies, trial_summary, _format_repack_hint(result)))
+
+
+def _format_repack_hint(result: PlanResult) -> str:
+    """Format a hint to free capacity by re-creating VMs elsewhere; "" without existing VMs. The plan does not
+    run a solver, so it names the command instead of a result.
+    """
+    pools = [unplaced for unplaced in result.unplaced if not unplaced.surge]
+    has_existing_vms = any(row.kind == VM and row.action is PlacementAction.KEEP for row in result.plan.placements)
+    if not pools or not has_existing_vms:
+        return ""
+    pool = pools[0].pool
+    zones = "" if pool.zones is None else f" -zones={','.join(sorted(pool.zones, key=str.encode))}"
+    want = len(pool.numbers) - pools[0].existing_count
+    command = f"nexusform simulate repack -sku={pool.sku.name} -want={want}{zones}"
+    return f"\nTo check whether re-creating a few VMs elsewhere frees capacity: `{command}`"
+
+
+def _add_advice(plan: Plan, remedies: Sequence[Remedy], trial_summary: str, repack_hint: str) -> Plan:
+    """Add the remedies as data to every capacity error; the first also gets their text."""
+    lines = [f" {number}. {remedy.text}" for number, remedy in enumerate(remedies, 1)]
+    advice = (
+        "\n".join(["Suggested fixes (tested):", *lines]) if remedies else "No fix was found. Tested: " + trial_summary
+    )
+    advice += repack_hint
+    data = [build_remedy_document(remedy) for remedy in remedies]
+    closing = f"\n\n{advice}\nNo changes were made."
+    diagnostics: list[Diagnostic] = []
+    for diagnostic in plan.diagnostics:
+        if diagnostic.id != DOES_NOT_FIT:
+            diagnostics.append(diagnostic)
+            continue
+        fit = {**diagnostic.extra.get("fit", {}), "suggested_fixes": data}
+        detail = diagnostic.detail + closing
+        diagnostics.append(replace(diagnostic, detail=detail, extra={**diagnostic.extra, "fit": fit}))
+        closing = ""
+    return replace(plan, diagnostics=tuple(diagnostics))
+
+
+def build_remedy_document(remedy: Remedy) -> dict[str, Any]:
+    """Return a remedy for plan documents."""
+    edits = [{"address": str(edit.address), "path": list(edit.path), "value": edit.value} for edit in remedy.edits]
+    return {"kind": remedy.kind, "text": remedy.text, **remedy.change, "edits": edits}
+
+
+_TRIAL_SUMMARY = "fewer VMs, more zones, planned racks, another order and smaller SKUs."
+_TRIAL_SUMMARY_WITH_HINTS = "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs."
+
+
+def _is_successful(result: PlanResult) -> bool:
+    return not result.plan.errored
+
+
+# --- upgrade without surge -----------------------------------------------------------------------
+
+
+def _try_without_surge(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+    """Try upgrades that remove old VMs first instead of adding surge VMs."""
+    pools = shortage.pools
+    if not all(unplaced.surge and unplaced.pool.pool != CONTROL_PLANE for unplaced in pools):
+        return
+    settings = (("max_surge", "0"), ("max_unavailable", "1"))
+    adjustments = [
+        ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "upgrade_settings", name), value)
+        for unplaced in pools
+        for name, value in settings
+    ]
+    outcome = trial(adjustments)
+    if _is_successful(outcome):
+        names = [f"{unplaced.cluster}/{unplaced.pool.pool}" for unplaced in pools]
+        scope = f" for {format_list(names)}" if len(names) > 1 else ""
+        text = (
+            f'upgrade_settings {{ max_surge = "0", max_unavailable = "1" }}{scope}: the upgrade removes a '
+            f"VM before it adds the next, and fits.{format_certainty_note(outcome)}"
+        )
+        data = [{"address": str(unplaced.address), "pool": unplaced.pool.pool, **dict(settings)} for unplaced in pools]
+        yield Remedy("upgrade", text, {"upgrade_settings": data}, tuple(adjustments))
+
+
+# --- fewer VMs ---------------------------------------------------------------------------------
+
+
+def _try_fewer_vms(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+    """Try smaller counts with the same SKUs, downwards from the number of placed VMs."""
+    counts: dict[tuple[Address, str], int] = {}
+    pools: dict[tuple[Address, str], UnplacedPool] = {}
+    failed_pools: Sequence[UnplacedPool] = shortage.pools
+    for _ in range(MAXIMUM_COUNT_TRIALS):
+        for unplaced in failed_pools:
+            key = (unplaced.address, unplaced.pool.pool)
+            pools.setdefault(key, unplaced)
+            # A count that did not fit is followed by a smaller one.
+            counts[key] = min(unplaced.placed_count, counts[key] - 1) if key in counts else unplaced.placed_count
+        if not all(unplaced.pool.count_path for unplaced in pools.values()):
+            return
+        minimum_counts = {key: max(unplaced.existing_count, 1) for key, unplaced in pools.items()}
+        if any(counts[key] < minimum_counts[key] for key in pools):
+            return
+        adjustments = [
+            ArgumentAdjustment(unplaced.address, unplaced.pool.count_path, counts[key])
+            for key, unplaced in pools.items()
+        ]
+        outcome = trial(adjustments, ())
+        if not outcome.plan.errored:
+            remedy = _build_count_remedy(pools, counts)
+            certain = _format_certain_count(outcome, adjustments, pools.values(), trial)
+            text = f"{remedy.text}{format_certainty_note(outcome)}{certain}"
+            yield replace(remedy, text=text, edits=tuple(adjustments))
+            return
+        if not outcome.unplaced:
+            return
+        failed_pools = outcome.unplaced
+
+
+def _format_certain_count(
+    outcome: PlanResult, adjustments: Sequence[ArgumentAdjustment], pools: Iterable[UnplacedPool], trial: Trial
+) -> str:
+    """Format the certain count if a single pool lacks capacity and the fitting count is uncertain."""
+    if len(adjustments) > 1:
+        return ""
+    [adjustment], [unplaced] = adjustments, pools
+    return format_certain_count_note(
+        outcome, adjustment.value, unplaced.existing_count, lambda count: trial([replace(adjustment, value=count)])
+    )
+
+
+def _build_count_remedy(
+    pools: dict[tuple[Address, str], UnplacedPool], counts: dict[tuple[Address, str], int]
+) -> Remedy:
+    """Build the remedy of fewer VMs: these pools with these counts."""
+    texts, data = [], []
+    for key, unplaced in pools.items():
+        prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
+        count, sku = counts[key], unplaced.pool.sku
+        argument = str(unplaced.pool.count_path[-1])
+        texts.append(f"{prefix}{argument} = {count}")
+        data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, argument: count, "sku": sku.name})
+    verb = "fits" if len(texts) == 1 else "fit"
+    vcpus = sum(counts[key] * unplaced.pool.sku.vcpus for key, unplaced in pools.items())
+    sku_text = "this SKU" if len(texts) == 1 else "these SKUs"
+    return Remedy("count", f"{', '.join(texts)} {verb} with {sku_text} ({vcpus:,} vCPUs).", {"counts": data})
+
+
+# --- more zones --------------------------------------------------------------------------------
+
+
+def _try_more_zones(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+    """Try the smallest extension of availability_zones with which everything fits."""
+    if not all(unplaced.pool.zones and unplaced.pool.count_path for unplaced in shortage.pools):
+        return
+    for zones in _iterate_zone_additions(shortage):
+        adjustments = [_build_zone_adjustment(unplaced, zones) for unplaced in shortage.pools]
+        outcome = trial(adjustments, ())
+        if not outcome.plan.errored:
+            remedy = _build_zone_remedy(shortage.pools, zones, outcome.plan)
+            yield replace(remedy, text=remedy.text + format_certainty_note(outcome), edits=tuple(adjustments))
+            return
+
+
+def _iterate_zone_additions(shortage: _TrialInput) -> Iterator[Sequence[str]]:
+    """Yield zones to add, the fewest first; finally all of them, if there are too many combinations."""
+    # The zones of every site, from the racks of the plan.
+    zones_of_sites: dict[str, set[str]] = {}
+    for _, rack in shortage.racks:
+        if rack.get("status") != "planned":
+            zones_of_sites.setdefault(str(rack["site_id"]), set()).add(str(rack["availability_zone"]))
+    zones: set[str] = set()
+    for unplaced in shortage.pools:
+        zones.update(zones_of_sites.get(unplaced.site_id, ()))
+    allowed = [unplaced.pool.zones or frozenset() for unplaced in shortage.pools]
+    common_zones = frozenset.intersection(*allowed)
+    missing = sorted(zones - common_zones, key=str.encode)
+    sizes = range(1, len(missing) + 1)
+    additions = chain.from_iterable(combinations(missing, size) for size in sizes)
+    for number, added in enumerate(additions):
+        if number == MAXIMUM_ZONE_TRIALS:
+            yield missing
+            return
+        yield added
+
+
+def _build_zone_adjustment(unplaced: UnplacedPool, new_zones: Sequence[str]) -> ArgumentAdjustment:
+    """Build the adjustment of a pool's zones."""
+    zones = sorted((unplaced.pool.zones or frozenset()) | set(new_zones))
+    return ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "availability_zones"), zones)
+
+
+def _build_zone_remedy(pools: Sequence[UnplacedPool], new_zones: Sequence[str], plan: Plan) -> Remedy:
+    """Build the remedy of more zones: `new_zones` to those of the zone-restricted pools."""
+    texts, data = [], []
+    for unplaced in pools:
+        zones = sorted((unplaced.pool.zones or frozenset()) | set(new_zones), key=str.encode)
+        text = ", ".join(f'"{zone}"' for zone in zones)
+        prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
+        texts.append(f"{prefix}availability_zones = [{text}]")
+        data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, "availability_zones": zones})
+    moved_count = count_moved_vms(plan, "zones_changed")
+    cost = f" It re-places {moved_count:,} existing VMs." if moved_count else ""
+    # An upgrade re-places them as well, but batch by batch.
+    concurrent_count = sum(unplaced.existing_count for unplaced in pools if unplaced.surge)
+    if concurrent_count:
+        cost = (
+            f" Other zones re-create the pool: {format_count(concurrent_count, 'node')} down at once, not in batches."
+        )
+    return Remedy(
+        "zones", f"{'; '.join(texts)}: {_format_fit(pools)}.{cost}", {"zones": data, "replaced_vms": moved_count}
+    )
+
+
+def count_moved_vms(plan: Plan, *triggers: str) -> int:
+    """Count the existing VMs that a plan places elsewhere for one of these triggers."""
+    moves = [row for row in plan.placements if row.action is PlacementAction.MOVE]
+    return sum(1 for row in moves if row.trigger in triggers)
+
+
+# --- planned racks -----------------------------------------------------------------------------
+
+
+def _try_planned_racks(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+    """Try to activate planned racks: one by one, then all."""
+    sites = {unplaced.site_id for unplaced in shortage.pools}
+    planned = [
+        (address, str(rack["name"]))
+        for address, rack in shortage.racks
+        if rack.get("status") == "planned" and rack.get("site_id") in sites
+    ]
+    choices = [[rack] for rack in planned] + ([planned] if len(planned) > 1 else [])
+    for racks in choices:
+        adjustments = [ArgumentAdjustment(address, ("status",), "active") for address, _ in racks]
+        outcome = trial(adjustments, ())
+        if not outcome.plan.errored:
+            names = ", ".join(name for _, name in racks)
+            data = {"racks": [{"address": str(address), "status": "active"} for address, _ in racks]}
+            text = f"{names} (planned) active: {_format_fit(shortage.pools)}.{format_certainty_note(outcome)}"
+            yield Remedy("racks", text, data, tuple(adjustments))
+            return
+
+
+def _format_fit(pools: Sequence[UnplacedPool]) -> str:
+    """Format the result of a remedy for the pools without capacity."""
+    if len(pools) > 1:
+        return "everything fits"
+    count = len(pools[0].pool.numbers)
+    return f"all {count:,} fit" if count > 1 else "it fits"
+
+
+# --- another order -----------------------------------------------------------------------------
+
+
+def _try_other_creation_order(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+    """Try the failing clusters before the other new ones, then all new ones larger first."""
+    # The new clusters in planning order: name, and total host memory in MiB.
+    skus = CATALOGUES[NEWEST].vm_skus
+    new: dict[Address, tuple[str, int]] = {}
+    created_addresses = {change.address for change in shortage.plan.changes if change.action is Action.CREATE}
+    for table in shortage.plan.placement_tables:
+        if table.address in created_addresses:
+            sku = skus.get(table.vm_sku_name)
+            memory = table.total_count * (sku.memory_mib if sku is not None else 1)
+            _, memory_so_far = new.get(table.address, ("", 0))
+            new[table.address] = (table.cluster, memory_so_far + memory)
+    if len(new) < 2:
+        return
+    failing = list(dict.fromkeys(unplaced.address for unplaced in shortage.pools if unplaced.address in new))
+    larger_first = sorted(new, key=lambda address: -new[address][1])
+    for order in (failing, larger_first):
+        is_current_order = list(new)[: len(order)] == order
+        if not order or is_current_order:
+            continue
+        outcome = trial((), order)
+        if outcome.plan.errored:
+            continue
+        names = [new[address][0] for address in order]
+        other_names = [name for address, (name, _) in new.items() if address not in order]
+        fits = _format_fit(shortage.pools)
+        text = f"Create larger ones first, in the order {', '.join(names)}: {fits}."
+        if order is failing and other_names:
+            text = f"Create {', '.join(names)} before {', '.join(other_names)}: {fits}."
+        text += format_certainty_note(outcome)
+        yield Remedy("order", text, {"order": [str(address) for address in order]})
+        return
+
+
+# --- other hints -------------------------------------------------------------------------------
+
+
+def _try_other_placement_hints(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+    """Try to change blocking hard hints: re-create the VM with the hint as well, make the hint soft, or use
+    racks instead of machines or vice versa. One hint at a time, then all.
+    """
+    hints = list(dict.fromkeys(chain.from_iterable(unplaced.binding_hints for unplaced in shortage.pools)))
+    hints = hints[:MAXIMUM_HINTS]
+    choices = [[hint] for hint in hints] + ([hints] if len(hints) > 1 else [])
+    for search in (_try_replacing_hint_owners, _try_soft_hints, _try_other_hint_scope):
+        yield from islice(chain.from_iterable(search(shortage, trial, selected_hints) for selected_hints in choices), 1)
+
+
+def _try_replacing_hint_owners(shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+    """Try to re-create the existing VMs with the hints in the same plan."""
+    vms = list(dict.fromkeys(f"{hint.address}:{hint.name}" for hint in hints))
+    if not all(hint.is_existing for hint in hints):
+        return
+    outcome = trial((), (), vms)
+    if _is_successful(outcome):
+        options = " ".join(f"-replace='{vm}'" for vm in vms)
+        subject = select_word_form(len(vms), "that VM is", "those VMs are")
+        text = f"{options}: {subject} re-placed as well, and {_format_fit(shortage.pools)}."
+        yield Remedy("replace", text + format_certainty_note(outcome), {"replace": vms})
+
+
+def _try_soft_hints(shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+    """Try the hints as soft preferences."""
+    return _try_hint_argument(shortage, trial, hints, "scheduling_execution", "Soft")
+
+
+def _try_other_hint_scope(shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+    """Try a weaker scope: anti-affinity on machines, or affinity in racks."""
+    kinds = {(hint.hint.scope, hint.hint.is_affinity) for hint in hints}
+    if kinds == {(HintScope.RACK, False)}:
+        yield from _try_hint_argument(shortage, trial, hints, "scope", HintScope.MACHINE.value)
+    elif kinds == {(HintScope.MACHINE, True)}:
+        yield from _try_hint_argument(shortage, trial, hints, "scope", HintScope.RACK.value)
+
+
+def _try_hint_argument(
+    shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint], argument: str, value: str
+) -> Iterator[Remedy]:
+    """Try another value of one argument of the hints; VMs with changed hints are re-created."""
+    edits = [ArgumentAdjustment(hint.address, ("placement_hint", hint.index, argument), value) for hint in hints]
+    outcome = trial(edits)
+    if not _is_successful(outcome):
+        return
+    owners = list(dict.fromkeys(str(hint.address) for hint in hints))
+    moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")
+    cost = f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
+    subject = f"the placement_hint of {' and '.join(owners)}"
+    text = f'{argument} = "{value}" in {subject}: {_format_fit(shortage.pools)}.{cost}{format_certainty_note(outcome)}'
+    data = [{"address": str(hint.address), "hint": hint.index, argument: value} for hint in hints]
+    yield Remedy("hint", text, {"hints": data, "replaced_vms": moved_count}, tuple(edits))
+
+
+# --- a smaller SKU -----------------------------------------------------------------------------
+
+
+def _try_smaller_skus(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+    """Try the largest smaller SKU of the same type with which all VMs of the failing pools fit."""
+    pools = shortage.pools
+    sku, name = pools[0].pool.sku, pools[0].pool.pool
+    if any(unplaced.pool.sku != sku or not unplaced.pool.count_path or unplaced.existing_count for unplaced in pools):
+        return
+    for smaller in _list_smaller_skus(sku, is_control_plane=name == CONTROL_PLANE):
+        adjustments = [
+            ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "vm_sku_name"), smaller.name)
+            for unplaced in pools
+        ]
+        outcome = trial(adjustments, ())
+        if not outcome.plan.errored:
+            vcpus = sum(len(unplaced.pool.numbers) * smaller.vcpus for unplaced in pools)
+            text = f'vm_sku_name = "{smaller.name}" with the same count fits ({vcpus:,} vCPUs).'
+            text += format_certainty_note(outcome)
+            yield Remedy("sku", text, {"vm_sku_name": smaller.name}, tuple(adjustments))
+            return
+
+
+def _list_smaller_skus(sku: VmSku, *, is_control_plane: bool) -> list[VmSku]:
+    """Return SKUs of the same type from the largest down; a control plane VM uses one NUMA cell."""
+    size = (sku.host_vcpus, sku.memory_gib)
+    smaller = [
+        candidate
+        for candidate in CATALOGUES[NEWEST].vm_skus.values()
+        if candidate.kind == sku.kind and (candidate.host_vcpus, candidate.memory_gib) < size
+    ]
+    allowed = [candidate for candidate in smaller if not is_control_plane or candidate.numa_cells == 1]
+    return sorted(allowed, key=lambda candidate: (-candidate.host_vcpus, -candidate.memory_gib, candidate.name))

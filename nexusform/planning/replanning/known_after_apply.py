@@ -1,0 +1,344 @@
+"""Values known only after apply. They are filled in at the start of apply: the plan is computed again with
+the results of time and random functions; known values must not change. Values that depend on provider results
+are checked again at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.reference_graph import find_dependent_outputs
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
+from nexusform.interfaces.plugins import PluginRegistries
+from nexusform.json_data.plain_data import Path, Refinements, get_part, has_unknown
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.modules.module_conditions import check_current_conditions
+from nexusform.planning.modules.root_outputs import build_output_state, check_sensitive_output
+from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.plans.plan import Change, CheckResult, Mode, Plan, Step
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
+from nexusform.state import json_codec
+from nexusform.state.objects import OutputState
+from nexusform.values.typed_value import UNKNOWN, Refinement, build_number, format_number, is_refinement_met
+
+# Calls with results known only at apply, or that read a file with such calls; values derived from such a
+# result may appear known nevertheless.
+_LATE_CALLS: Final = re.compile(r"\b(?:timestamp|uuid|templatefile|templatestring)\s*\(")
+_MAXIMUM_DISPLAY_LENGTH: Final = 80
+
+
+def has_values_known_after_apply(plan: Plan, configuration: Configuration) -> bool:
+    """Return whether any value of the plan is known only after apply, or derived from one."""
+    if any(has_unknown(change.after) for change in plan.changes):
+        return True
+    if any(has_unknown(output.value) for output in plan.planned_outputs.values()):
+        return True
+    return any(_LATE_CALLS.search(source.text) for source in configuration.files.values())
+
+
+def finalize_plan(
+    plan: Plan, request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult]
+) -> tuple[Plan, list[Diagnostic]]:
+    """Return the plan with all values known that do not depend on provider results. Known values may not
+    change, and errors may not occur: either stops the apply before any step.
+    """
+    if not has_values_known_after_apply(plan, request.configuration):
+        return plan, []
+    options = {"includes_remedies": False, "includes_rejections": False, "includes_losses": False}
+    new_plan = make_plan(replace(request, is_applying=True, samples=0, **options)).plan
+    if new_plan.errored:
+        return plan, [problem for problem in new_plan.diagnostics if problem.severity is Severity.ERROR]
+    problems: list[Diagnostic] = []
+    changes = _finalize_changes(plan, new_plan, request.registries, problems)
+    steps = tuple(_finalize_step(step, changes[step.change]) for step in plan.steps)
+    outputs = _finalize_outputs(plan, new_plan, problems)
+    return replace(plan, changes=changes, steps=steps, planned_outputs=outputs), problems
+
+
+def _finalize_changes(
+    plan: Plan, new_plan: Plan, registries: PluginRegistries, problems: list[Diagnostic]
+) -> tuple[Change, ...]:
+    """Return the changes with unknown values taken from the `new_plan` plan."""
+    finals = {(change.address, change.deposed): change for change in new_plan.changes}
+    changes: list[Change] = []
+    for change in plan.changes:
+        final = finals.get((change.address, change.deposed))
+        schema = registries.schemas["managed"].get(change.address.type)
+        differences = list(_check_arguments(change, final, schema))
+        problems += differences
+        if final is not None and not differences and has_unknown(change.after):
+            changes.append(replace(change, after=final.after))
+        else:
+            changes.append(change)
+    return tuple(changes)
+
+
+def _finalize_outputs(plan: Plan, new_plan: Plan, problems: list[Diagnostic]) -> dict[str, OutputState]:
+    """Return the outputs with unknown values taken from the `new_plan` plan."""
+    outputs: dict[str, OutputState] = {}
+    for name, output in plan.planned_outputs.items():
+        final = new_plan.planned_outputs.get(name, output)
+        problems += check_output(name, output, final, plan.refined_outputs.get(name, ()))
+        outputs[name] = final if has_unknown(output.value) else output
+    return outputs
+
+
+def _finalize_step(step: Step, change: Change) -> Step:
+    """Return a step with the final values of its change."""
+    if step.planned is None or not has_unknown(step.planned):
+        return step
+    return replace(step, planned=change.after)
+
+
+def _check_arguments(change: Change, final: Change | None, schema: BlockSchema | None) -> Iterator[Diagnostic]:
+    """Yield errors for arguments that differ from the plan."""
+    if change.after is None:
+        return
+    if final is None or final.after is None:
+        yield _build_inconsistency_error(f"{change.address}", "It is no longer planned.", str(change.address))
+        return
+    for name, value in change.after.items():
+        actual = final.after.get(name)
+        attribute = schema.attributes.get(name) if schema is not None else None
+        kind = attribute.type if attribute is not None else DYNAMIC
+        refined = [(path[1:], refinement) for path, refinement in change.refined_after if path[0] == name]
+        if not is_consistent_with_plan(value, actual, kind) or not _is_within_refinements(actual, refined):
+            is_hidden = any(
+                path[:1] == (name,) or not path for path in [*change.sensitive_after, *final.sensitive_after]
+            )
+            difference = _format_difference(value, actual, is_hidden=is_hidden)
+            yield _build_inconsistency_error(f'"{name}" of {change.address}', difference, str(change.address))
+
+
+def check_output(name: str, planned: OutputState, actual: OutputState, refined: Refinements = ()) -> list[Diagnostic]:
+    """Return the error of an output that differs from the plan."""
+    if is_consistent_with_plan(planned.value, actual.value, planned.type) and _is_within_refinements(
+        actual.value, refined
+    ):
+        return []
+    difference = _format_difference(planned.value, actual.value, is_hidden=planned.sensitive or actual.sensitive)
+    return [_build_inconsistency_error(f'Output "{name}"', difference)]
+
+
+def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMIC) -> bool:
+    """Return whether everything known of a planned value matches the actual one. Unknown elements of a set
+    may equal other elements, and a number or bool may become its text.
+    """
+    if planned is UNKNOWN:
+        return True
+    if isinstance(planned, Mapping) and isinstance(actual, Mapping):
+        if planned.keys() != actual.keys():
+            return False
+        return all(
+            is_consistent_with_plan(value, actual[name], _get_part_type(value_type, name))
+            for name, value in planned.items()
+        )
+    if isinstance(planned, list) and isinstance(actual, list):
+        if isinstance(value_type, SetType) and planned != actual:
+            element = value_type.element
+            unknown_elements = [value for value in planned if has_unknown(value)]
+            known_elements = [value for value in planned if not has_unknown(value)]
+            if not all(_has_planned_element(value, actual, element) for value in known_elements):
+                return False
+            unplanned = [value for value in actual if not _has_matching_element(known_elements, value, element)]
+            if len(unplanned) > len(unknown_elements):
+                return False
+            return all(_has_matching_element(unknown_elements, value, element) for value in unplanned)
+        return len(planned) == len(actual) and _has_consistent_elements(planned, actual, value_type)
+    return bool(planned == actual) or (isinstance(actual, str) and _get_text(planned) == actual)
+
+
+def _has_consistent_elements(planned: Sequence[Any], actual: Sequence[Any], list_type: Type) -> bool:
+    """Return whether two lists of equal length match element by element."""
+    pairs = enumerate(zip(planned, actual, strict=True))
+    return all(
+        is_consistent_with_plan(element, actual_element, _get_part_type(list_type, index))
+        for index, (element, actual_element) in pairs
+    )
+
+
+def _get_text(planned: Any) -> str | None:
+    """Return the text of a number or a bool after conversion to string."""
+    if isinstance(planned, bool):
+        return "true" if planned else "false"
+    return format_number(build_number(planned).raw) if isinstance(planned, int | float | Fraction) else None
+
+
+def _is_within_refinements(actual: Any, refined: Iterable[tuple[Path, Refinement]]) -> bool:
+    """Return whether known values match the refinements made while they were unknown."""
+    for path, refinement in refined:
+        value = get_part(actual, path)
+        if value is not UNKNOWN and not is_refinement_met(value, refinement):
+            return False
+    return True
+
+
+def _get_part_type(value_type: Type, key: str | int) -> Type:
+    """Return the type of a value's part; dynamic by default."""
+    if isinstance(value_type, ObjectType):
+        return value_type.get_attribute(str(key)) or DYNAMIC
+    if isinstance(value_type, ListType | SetType | MapType):
+        return value_type.element
+    if isinstance(value_type, TupleType) and isinstance(key, int) and key < len(value_type.elements):
+        return value_type.elements[key]
+    return DYNAMIC
+
+
+def _has_planned_element(planned: Any, actual: Sequence[Any], element: Type) -> bool:
+    """Return whether a planned element is among the actual ones."""
+    return any(is_consistent_with_plan(planned, value, element) for value in actual)
+
+
+def _has_matching_element(planned: Sequence[Any], actual: Any, element: Type) -> bool:
+    """Return whether an actual element matches one of the planned ones."""
+    return any(is_consistent_with_plan(value, actual, element) for value in planned)
+
+
+def _format_difference(planned: Any, actual: Any, *, is_hidden: bool) -> str:
+    if is_hidden:
+        return "Its values are sensitive."
+    return f"It was planned as {_format_value(planned)} and is {_format_value(actual)}."
+
+
+def _format_value(value: Any) -> str:
+    def encode_value(inner: Any) -> Any:
+        return "(known after apply)" if inner is UNKNOWN else json_codec.convert_mapping(inner)
+
+    text = json_codec.render_json(value, default=encode_value).decode()
+    return text if len(text) <= _MAXIMUM_DISPLAY_LENGTH else f"{text[: _MAXIMUM_DISPLAY_LENGTH - 3]}..."
+
+
+def _build_inconsistency_error(subject: str, difference: str, address: str = "") -> Diagnostic:
+    detail = f"{subject} was known in the plan and has another value after apply. {difference} Create a new plan."
+    return build_error("plan-changed-before-apply", detail, address=address)
+
+
+# --- after apply -------------------------------------------------------------------------------
+
+
+class ChangedOutput(Struct, frozen=True):
+    """Output that differs from the plan because of a wrong prediction."""
+
+    name: str
+    planned: OutputState
+    actual: OutputState
+
+
+class FinalResults(Struct, frozen=True):
+    """Root outputs and conditions after apply."""
+
+    outputs: Mapping[str, OutputState]
+    checks: tuple[CheckResult, ...]
+    changed_outputs: tuple[ChangedOutput, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def evaluate_final_results(
+    plan: Plan, request: PlanRequest, before: Mapping[str, OutputState], wrong_addresses: Collection[str]
+) -> FinalResults:
+    """Evaluate outputs and conditions unknown in the plan against the current objects (the state of
+    `request`). `before` are the previous outputs, kept if no value is known; `wrong_addresses` are the
+    addresses of resources, without instance keys, observed differently from the prediction.
+    """
+    is_partial = bool(plan.targets or plan.excludes) or plan.mode is Mode.REFRESH_ONLY
+    if plan.mode is Mode.DESTROY or not (
+        wrong_addresses
+        or (
+            plan.mode is Mode.REFRESH_ONLY
+            or any(has_unknown(output.value) for output in plan.planned_outputs.values())
+            or any(check.status == "unknown" for check in plan.checks)
+        )
+    ):
+        return FinalResults(plan.planned_outputs, plan.checks)
+    evaluation = build_state_evaluation(replace(request, is_applying=True))
+    outputs = _FinalOutputs(
+        plan, evaluation, find_dependent_outputs(request.configuration, wrong_addresses) if wrong_addresses else ()
+    )
+    names = sorted(request.configuration.root.outputs)
+    if plan.targets or plan.excludes:
+        planned_names = {change.name for change in plan.outputs}
+        names = [name for name in names if name in planned_names]
+        outputs.values.update({name: o for name, o in plan.planned_outputs.items() if name not in planned_names})
+    for name in names:
+        outputs.add_output(name, before.get(name), is_partial=is_partial)
+    if is_partial:
+        return FinalResults(outputs.values, plan.checks, tuple(outputs.changed_outputs), tuple(outputs.diagnostics))
+    checks, problems = _check_conditions_again(plan, request, evaluation)
+    return FinalResults(outputs.values, checks, tuple(outputs.changed_outputs), (*outputs.diagnostics, *problems))
+
+
+class _FinalOutputs(Struct):
+    # Collects the root outputs; `dependent_names` are those that depend on a wrong prediction.
+    plan: Plan
+    evaluation: Evaluation
+    dependent_names: Collection[str]
+    values: dict[str, OutputState] = field(default_factory=dict)
+    changed_outputs: list[ChangedOutput] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    def add_output(self, name: str, before: OutputState | None, *, is_partial: bool) -> None:
+        """Add one output: as planned if known, else its current value, else the previous one."""
+        planned = self.plan.planned_outputs.get(name)
+        if planned is not None and name not in self.dependent_names and not has_unknown(planned.value):
+            self.values[name] = planned
+            return
+        actual, problems = self._evaluate_output(name)
+        if actual is None and before is not None:
+            self.values[name] = before
+        if not is_partial:
+            self.diagnostics += problems
+        if actual is None:
+            return
+        self.values[name] = actual
+        if planned is None:
+            return
+        refined = self.plan.refined_outputs.get(name, ())
+        inconsistencies = check_output(name, planned, actual, refined)
+        if inconsistencies and name in self.dependent_names:
+            self.changed_outputs.append(ChangedOutput(name, planned, actual))
+        else:
+            self.diagnostics += inconsistencies
+
+    def _evaluate_output(self, name: str) -> tuple[OutputState | None, list[Diagnostic]]:
+        """Evaluate the output against current objects; None on errors or if it is still unknown."""
+        evaluation = self.evaluation
+        declared = evaluation.root.module.outputs[name]
+        reported_count = len(evaluation.diagnostics)
+        value = evaluation.get_output(evaluation.root, name)
+        problems = [*evaluation.diagnostics[reported_count:], *check_sensitive_output(declared, value)]
+        if has_errors(problems):
+            return None, problems
+        if not value.is_wholly_known:
+            detail = (
+                f'Output "{name}" was planned as (known after apply), and is still unknown after apply: an object '
+                "that it refers to failed or does not exist. The state keeps its last value. Plan again."
+            )
+            unknown_output_error = build_error("output-unknown-after-apply", detail, block=f'output "{name}"')
+            return None, [*problems, unknown_output_error]
+        return build_output_state(declared, value), problems
+
+
+def _check_conditions_again(
+    plan: Plan, request: PlanRequest, evaluation: Evaluation
+) -> tuple[tuple[CheckResult, ...], list[Diagnostic]]:
+    """Return the conditions against current objects, and the problems of those with a new status."""
+    planned = {(check.kind, check.address): check for check in plan.checks}
+    current_checks: dict[tuple[str, str], CheckResult] = {}
+    problems: list[Diagnostic] = []
+    for results in check_current_conditions(request, evaluation):
+        for check in results.checks:
+            key = (check.kind, check.address)
+            current_checks[key] = check
+            if key not in planned or planned[key].status != check.status:
+                problems += results.problems
+    return tuple(current_checks.get(key, check) for key, check in planned.items()), problems

@@ -1,0 +1,362 @@
+"""Order of the machine actions of a plan. Actions of a site run one after another. Before each one, its VMs have
+left if workloads are not allowed, quorums and budgets hold without the stopped VMs, and Microsoft's preconditions
+for management servers hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
+from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.planning.vm_planning.vm_placement_steps import build_group_hints
+from nexusform.plans.maintenance import Disruptions, LeavingVm, MachineAction, compute_quorum
+from nexusform.plans.plan import Action
+from nexusform.resources.address import Address, parse_address
+from nexusform.scheduling.machine_actions import ACTION_KINDS, ActionKind
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, Machine
+
+_MAXIMUM_NAMED = 4
+_MANAGEMENT_ROLES = frozenset({"control-plane", "management-plane"})
+_RUNS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+FindDisruptions = Callable[[str, Collection[str]], Disruptions]
+
+
+class ActionRequest(Struct, frozen=True):
+    """Requested action with its machine, the VMs leaving before it (with their addresses), and the VMs on the
+    machine by cluster id. `targets` are the machines of the latter if they left; "" without capacity.
+    `unmanaged_vms` are names of VMs without a resource.
+    """
+
+    instance: Instance
+    kind: ActionKind
+    site: SitePlan
+    machine: Machine
+    leaving_vms: tuple[tuple[Address, LeavingVm], ...] = ()
+    staying_vms: Mapping[str, tuple[str, ...]] = {}
+    targets: tuple[LeavingVm, ...] = ()
+    unmanaged_vms: tuple[str, ...] = ()
+
+    @property
+    def stopped_vms(self) -> tuple[str, ...]:
+        """Names of the VMs stopped by the action."""
+        return (*chain.from_iterable(self.staying_vms.values()), *self.unmanaged_vms) if self.is_disruptive else ()
+
+    @property
+    def is_disruptive(self) -> bool:
+        """Return True if the action stops VMs."""
+        return self.kind.is_disruptive
+
+
+class MachineActionOrder(Struct, frozen=True):
+    """Actions in order, the addresses to complete before each, and the problems."""
+
+    actions: tuple[MachineAction, ...] = ()
+    step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def order_machine_actions(
+    instances: Mapping[Address, Instance],
+    objects: Mapping[Address, VmObject],
+    sites: Mapping[str, SitePlan],
+    disruptions: Sequence[FindDisruptions],
+) -> MachineActionOrder:
+    """Order the actions to run. Problems are unknown machines, workloads, and actions without a safe order."""
+    pending = [
+        instance
+        for instance in instances.values()
+        if instance.type.kind is PlanningKind.MACHINE_ACTION and instance.action in _RUNS and not instance.is_invalid
+    ]
+    if not pending:
+        return MachineActionOrder()
+    requests, diagnostics = _build_requests(pending, objects, sites)
+    diagnostics += [problem for request in requests for problem in _check_workloads(request)]
+    actions: list[MachineAction] = []
+    step_order: dict[Address, Sequence[Address]] = {}
+    for site_id in sorted({request.site.id for request in requests}):
+        on_site = [request for request in requests if request.site.id == site_id]
+        ordered, problems = _SiteOrder(on_site, objects, disruptions).build_order()
+        diagnostics += problems
+        previous: Address | None = None
+        for window, request in enumerate(ordered, 1):
+            actions.append(_build_action(request, window))
+            offer = request.site.offering_addresses.get(request.machine.name, "")
+            candidates = [parse_address(offer)] if offer else []
+            candidates += [address for address, _ in request.leaving_vms]
+            own = str(request.instance.address.config_address)
+            earlier = [
+                address for address in candidates if address in instances and own not in instances[address].dependencies
+            ]
+            step_order[request.instance.address] = tuple(
+                dict.fromkeys([*([previous] if previous is not None else ()), *earlier])
+            )
+            previous = request.instance.address
+    return MachineActionOrder(tuple(actions), step_order, tuple(diagnostics))
+
+
+def _build_requests(
+    pending: Iterable[Instance], objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
+) -> tuple[list[ActionRequest], list[Diagnostic]]:
+    """Return the requests of known machines, and errors about unknown ones."""
+    requests, problems = [], []
+    schedulers = {site_id: site.scheduler.copy() for site_id, site in sites.items()}
+    for instance in pending:
+        values = instance.planned or {}
+        site_id, _, name = str(values["machine_id"]).partition("/")
+        rack, _, name = name.partition("/")
+        site = sites.get(site_id)
+        machine = site.machines.get(name) if site is not None else None
+        if site is None or machine is None or machine.rack != rack:
+            detail = f'There is no machine "{values["machine_id"]}". Write the id as "SITE/RACK/MACHINE".'
+            problems.append(instance.build_error("unknown-machine", detail, ("machine_id",)))
+            continue
+        kind = ACTION_KINDS[str(values["action"])]
+        request = _build_request(instance, kind, site, machine, objects.values())
+        targets = _find_target_machines(request, objects.values(), schedulers[site_id]) if request.stopped_vms else ()
+        requests.append(replace(request, targets=targets))
+    return requests, problems
+
+
+def _build_request(
+    instance: Instance, kind: ActionKind, site: SitePlan, machine: Machine, objects: Iterable[VmObject]
+) -> ActionRequest:
+    leaving: list[tuple[Address, LeavingVm]] = []
+    staying: dict[str, tuple[str, ...]] = {}
+    for vms in objects:
+        before = _list_keys(vms, site.id, machine.name, is_prior=True)
+        after = _list_keys(vms, site.id, machine.name, is_prior=False)
+        for key in before:
+            if key not in after:
+                placed = vms.placements.vms.get(key)
+                target = placed.placement.machine if placed is not None else ""
+                leaving.append((vms.instance.address, LeavingVm(vms.prior.existing[key].name, target)))
+        if after:
+            names = tuple(vms.placements.vms[key].name for key in after)
+            cluster_id = _get_cluster_id(vms)
+            staying[cluster_id] = (*staying.get(cluster_id, ()), *names)
+    managed = {name for vms in objects for name in vms.list_prior_names()}
+    unmanaged = [
+        vm.name
+        for vm in (*site.configured_unmanaged, *site.observed_unmanaged)
+        if vm.machine == machine.name and vm.name not in managed
+    ]
+    unmanaged_vms = tuple(dict.fromkeys(unmanaged))
+    return ActionRequest(instance, kind, site, machine, tuple(leaving), staying, unmanaged_vms=unmanaged_vms)
+
+
+def _find_target_machines(
+    request: ActionRequest, objects: Iterable[VmObject], scheduler: RackScheduler
+) -> tuple[LeavingVm, ...]:
+    """Find the machines of the VMs on a machine if they left it. The scheduler keeps them there."""
+    targets = []
+    for vms in objects:
+        pools = {pool.pool: pool for pool in vms.pools}
+        for key in _list_keys(vms, request.site.id, request.machine.name, is_prior=False):
+            pool, number = pools[key[0]], key[1]
+            _, handle = vms.placements.reservations.get(key, (None, vms.placements.tokens.get(key)))
+            if handle is not None:
+                scheduler.release(handle)
+            assert vms.request.demand is not None
+            demand = build_demand(vms.request.demand, pool, number, group_hints=build_group_hints(vms, pool))
+            answer = scheduler.place(demand) if not pool.pinned_machine else None
+            machine = answer[1].machine if isinstance(answer, tuple) else ""
+            targets.append(LeavingVm(vms.placements.vms[key].name, machine))
+    return tuple(targets)
+
+
+def _list_keys(vms: VmObject, site_id: str, machine: str, *, is_prior: bool) -> list[tuple[str, int | str]]:
+    """Return the VMs of an object on a machine, before or after the plan."""
+    demand = vms.prior.demand if is_prior else vms.request.demand
+    placed = vms.prior.existing if is_prior else vms.placements.vms
+    if demand is None or demand.site_id != site_id:
+        return []
+    return [key for key, vm in placed.items() if vm.placement.machine == machine]
+
+
+def _get_cluster_id(vms: VmObject) -> str:
+    return vms.request.demand.owner.partition(":")[2] if vms.request.demand is not None else ""
+
+
+def _check_workloads(request: ActionRequest) -> Iterator[Diagnostic]:
+    """Yield an error if VMs remain on the machine of a disruptive action without permission."""
+    values = request.instance.planned or {}
+    if not request.stopped_vms or values.get("allow_workloads") is True:
+        return
+    name, count = request.machine.name, len(request.stopped_vms)
+    offer = request.site.offering_addresses.get(name, "")
+    place = "this machine" if offer.startswith("nexus_bare_metal") else f'machine_override "{name}"'
+    unmanaged = (
+        f" {format_first_items(request.unmanaged_vms, _MAXIMUM_NAMED)}: no resource manages "
+        f"{select_word_form(len(request.unmanaged_vms), 'it', 'them')}, so nexusform cannot move "
+        f"{select_word_form(len(request.unmanaged_vms), 'it', 'them')}."
+        if request.unmanaged_vms
+        else ""
+    )
+    end = "They stay down." if request.kind.leaves_off else "They start again on the machine."
+    yield request.instance.build_error(
+        "machine-action-with-workloads",
+        f"{format_count(count, 'VM')} {select_word_form(count, 'runs', 'run')} on {name}: "
+        f"{format_first_items(request.stopped_vms, _MAXIMUM_NAMED)}. {request.kind.name} stops "
+        f"{select_word_form(count, 'it', 'them')}.{unmanaged} To move VMs first, set evacuate = true for {place} "
+        f"({offer}){_describe_vm_targets(request.targets)}. To stop VMs, set allow_workloads = true here. {end}",
+        ("machine_id",),
+        headline=f"{request.kind.name} of {name} would stop {format_count(count, 'VM')}",
+    )
+
+
+def _describe_vm_targets(targets: Sequence[LeavingVm]) -> str:
+    """Return `: c-p-0 moves to r2-bm01, c-p-1 fits on no other machine`; "" without managed VMs."""
+    clauses = [f"{vm.name} {f'moves to {vm.machine}' if vm.machine else 'fits on no other machine'}" for vm in targets]
+    return f": {format_first_items(clauses, _MAXIMUM_NAMED)}" if clauses else ""
+
+
+def _build_action(request: ActionRequest, window: int) -> MachineAction:
+    return MachineAction(
+        address=request.instance.address,
+        site_id=request.site.id,
+        site=request.site.name,
+        rack=request.machine.rack,
+        machine=request.machine.name,
+        action=request.kind.name,
+        window=window,
+        minutes=request.kind.minutes,
+        leaves_off=request.kind.leaves_off,
+        is_disruptive=request.kind.is_disruptive,
+        leaving_vms=tuple(vm for _, vm in request.leaving_vms) if request.is_disruptive else (),
+        stopped_vms=request.stopped_vms,
+    )
+
+
+class _SiteOrder:
+    """Order of the actions of one site. `down` are the machines with stopped VMs at a moment."""
+
+    def __init__(
+        self,
+        requests: Sequence[ActionRequest],
+        objects: Mapping[Address, VmObject],
+        disruptions: Sequence[FindDisruptions],
+    ) -> None:
+        self._requests = list(requests)
+        self._objects = [
+            vms
+            for vms in objects.values()
+            if vms.request.demand is not None and vms.request.demand.site_id == requests[0].site.id
+        ]
+        self._disruptions = disruptions
+        self._site = requests[0].site
+        self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
+
+    def build_order(self) -> tuple[list[ActionRequest], list[Diagnostic]]:
+        """Return the actions in order, and an error for each one without a safe moment."""
+        ordered: list[ActionRequest] = []
+        remaining = list(self._requests)
+        while remaining:
+            ready = sorted(self._list_ready_actions(remaining), key=self._compute_action_rank)
+            safe = next((request for request in ready if not self._find_action_obstacle(request)), None)
+            if safe is None:
+                return [*ordered, *remaining], [self._build_error(request, ordered) for request in ready]
+            ordered.append(safe)
+            remaining.remove(safe)
+            if safe.kind.leaves_off:
+                self._down.add(safe.machine.name)
+            elif safe.is_disruptive:
+                self._down.discard(safe.machine.name)
+        return ordered, []
+
+    @staticmethod
+    def _list_ready_actions(remaining: Sequence[ActionRequest]) -> list[ActionRequest]:
+        """Return the actions without a reference to a remaining one; all in a cycle."""
+        blocks = {str(request.instance.address.config_address) for request in remaining}
+        ready = [request for request in remaining if blocks.isdisjoint(request.instance.dependencies)]
+        return ready or list(remaining)
+
+    def _compute_action_rank(self, request: ActionRequest) -> tuple[bool, bool, bool, str]:
+        """Rank cordons first, then repairs, then temporary actions, then PowerOff, by address."""
+        is_repair = request.machine.name in self._down and not request.kind.leaves_off
+        return request.is_disruptive, not is_repair, request.kind.leaves_off, str(request.instance.address)
+
+    def _find_action_obstacle(self, request: ActionRequest) -> str:
+        """Return the reason against an action now, "" for none."""
+        if not request.is_disruptive:
+            return ""
+        down = self._down | {request.machine.name}
+        return (
+            self._check_management_servers(request.machine)
+            or self._check_quorums(request, down)
+            or self._check_budgets(request, down)
+        )
+
+    def _check_management_servers(self, machine: Machine) -> str:
+        """Check Microsoft's preconditions for an action on a management server: about all others of the site."""
+        if _MANAGEMENT_ROLES.isdisjoint(machine.roles):
+            return ""
+        others = [
+            other
+            for other in self._site.machines.values()
+            if other.name != machine.name and not _MANAGEMENT_ROLES.isdisjoint(other.roles)
+        ]
+        broken = [other for other in others if other.name in self._down]
+        control_planes = [other.name for other in broken if "control-plane" in other.roles]
+        if control_planes:
+            return f"All other control plane machines must be healthy; {format_list(control_planes, 4)} is not."
+        in_rack = [other for other in others if other.rack == machine.rack]
+        broken_in_rack = [other for other in in_rack if other.name in self._down]
+        if in_rack and 2 * len(broken_in_rack) >= len(in_rack):
+            names = format_list((other.name for other in broken_in_rack), 4)
+            return f"More than 50 % of the other management servers of {machine.rack} must be healthy; {names} is not."
+        if 4 * len(broken) > len(others):
+            names = format_list((other.name for other in broken), 4)
+            return f"At least 75 % of the other management servers must be healthy; {names} is not."
+        return ""
+
+    def _check_quorums(self, request: ActionRequest, down: AbstractSet[str]) -> str:
+        """Check the control planes of the clusters with stopped VMs."""
+        for vms in self._objects:
+            members = [vm for (pool, _), vm in vms.placements.vms.items() if pool == CONTROL_PLANE]
+            if not any(vm.placement.machine == request.machine.name for vm in members):
+                continue
+            up = sum(vm.placement.machine not in down for vm in members)
+            quorum = compute_quorum(len(members))
+            if up < quorum:
+                cluster = vms.request.demand.cluster if vms.request.demand is not None else ""
+                return (
+                    f"The control plane of {cluster} would have {up} of {len(members)} nodes, and its quorum is "
+                    f"{quorum}. Evacuate the machine first."
+                )
+        return ""
+
+    def _check_budgets(self, request: ActionRequest, down: AbstractSet[str]) -> str:
+        """Check the PodDisruptionBudgets of the nodes stopped by the action."""
+        for cluster_id, names in request.staying_vms.items():
+            owned = (vms for vms in self._objects if _get_cluster_id(vms) == cluster_id)
+            stopped = {vm.name for vms in owned for vm in vms.placements.vms.values() if vm.placement.machine in down}
+            nodes = stopped | set(names)
+            budgets = [name for find in self._disruptions for name in find(cluster_id, nodes).budgets]
+            if budgets:
+                return (
+                    f"{select_word_form(len(budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} "
+                    f"{format_first_items(budgets, _MAXIMUM_NAMED)} of {cluster_id.rpartition('/')[2]} "
+                    f"{select_word_form(len(budgets), 'allows', 'allow')} no eviction. "
+                    "Allow one, or run one more replica."
+                )
+        return ""
+
+    def _build_error(self, request: ActionRequest, ordered: Sequence[ActionRequest]) -> Diagnostic:
+        after = f" after {format_list((done.machine.name for done in ordered), 4)}" if ordered else ""
+        return request.instance.build_error(
+            "machine-action-order",
+            f"No order of the machine actions on {self._site.name} is safe. {request.kind.name} of "
+            f"{request.machine.name} cannot run{after}: {self._find_action_obstacle(request)}",
+            headline=f"{request.kind.name} of {request.machine.name} cannot run",
+        )

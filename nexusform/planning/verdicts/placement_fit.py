@@ -1,0 +1,442 @@
+"""Certainty and capacity of placements. Certainty is measured by replaying each site's operations under other
+seeds. Reports cover pools without capacity, violated placement groups, and machines smaller than their VMs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.placements.prediction_scores import (
+    COUNT_PREDICTION,
+    MACHINE_PREDICTION,
+    VM_PREDICTIONS,
+    PredictionRecord,
+    lower_share_to_accuracy,
+)
+from nexusform.placements.vm_demands import GroupRule, PlacedVm, PoolDemand
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.plan_request import PlanningStage, Progress
+from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.planning.vm_planning.vm_object import ROLLING, HardHint, VmObject
+from nexusform.plans.plan import Action
+from nexusform.resources.address import Address
+from nexusform.scheduling.placement_decision import PlacementCertainty
+from nexusform.scheduling.racks.uncertainty.certainty import (
+    PlaceOperation,
+    PoolCertainty,
+    Token,
+    compute_default_runs,
+    repeat_with_samples,
+)
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, MIB_PER_GIB, CapacityShortage, Machine, Placement
+
+MAXIMUM_NAMED = 5
+DOES_NOT_FIT = "insufficient-capacity"
+PINNED_DOES_NOT_FIT = "insufficient-pinned-machine"
+VIOLATED_GROUP = "placement-group-violation"
+
+
+class UnplacedPool(Struct, frozen=True):
+    """Pool with VMs without capacity. `placed_count` counts existing and placed VMs, `existing_count` those
+    of before. `binding_hints` are the hard hints behind the failures. `surge`: an upgrade lacks capacity for
+    this number of surge VMs.
+    """
+
+    address: Address
+    pool: PoolDemand
+    site_id: str
+    cluster: str
+    placed_count: int
+    existing_count: int
+    binding_hints: tuple[HardHint, ...] = ()
+    surge: int = 0
+
+    @property
+    def missing_count(self) -> int:
+        """Number of VMs without a location."""
+        return len(self.pool.numbers) - self.placed_count
+
+
+class FitFailures(Struct, frozen=True):
+    """Errors, and every failed pool."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    unplaced: tuple[UnplacedPool, ...]
+
+
+def collect_fit_failures(
+    objects: Iterable[VmObject], outside_targets: Sequence[str] = (), forgotten_hosts: Sequence[str] = ()
+) -> FitFailures:
+    """Return one error per pool that does not fit, and a warning for each pinned VM that does not.
+    `outside_targets` are the racks and machines outside the selection, `forgotten_hosts` those that the plan
+    forgets.
+    """
+    if not forgotten_hosts:
+        forgotten = ""
+    else:
+        names, pronoun = (
+            format_first_items(forgotten_hosts, MAXIMUM_NAMED),
+            select_word_form(len(forgotten_hosts), "it", "them"),
+        )
+        blocks = select_word_form(len(forgotten_hosts), "block", "blocks")
+        forgotten = (
+            f" This plan forgets {names}, so no machine of {pronoun} is known: omit the removed {blocks} of {pronoun}, "
+            "or forget the objects there too."
+        )
+    hint = _format_outside_targets(outside_targets) + forgotten
+    diagnostics: list[Diagnostic] = []
+    unplaced = []
+    for vms in objects:
+        diagnostics += [_build_pin_warning(vms, reason) for reason in vms.placements.pin_rejections]
+        for pool in vms.pools:
+            keys = ((pool.pool, number) for number in pool.numbers)
+            shortage = next((vms.placements.failures[key] for key in keys if key in vms.placements.failures), None)
+            if shortage is not None:
+                diagnostics.append(_build_capacity_error(vms, pool, shortage, hint))
+                unplaced.append(_build_unplaced_pool(vms, pool))
+    return FitFailures(tuple(diagnostics), tuple(unplaced))
+
+
+def _build_unplaced_pool(vms: VmObject, pool: PoolDemand) -> UnplacedPool:
+    """Build the record of a pool without enough capacity."""
+    demand = vms.request.demand
+    assert demand is not None
+    keys = [(pool.pool, number) for number in pool.numbers]
+    placed_count = sum(1 for key in keys if key in vms.placements.vms)
+    existing_count = sum(1 for key in keys if key in vms.prior.existing)
+    return UnplacedPool(
+        address=vms.instance.address,
+        pool=pool,
+        site_id=demand.site_id,
+        cluster=demand.cluster,
+        placed_count=placed_count,
+        existing_count=existing_count,
+        binding_hints=tuple(vms.placements.binding_hints),
+        surge=pool.surge_size if _is_failed_upgrade(vms, pool) else 0,
+    )
+
+
+def _is_failed_upgrade(vms: VmObject, pool: PoolDemand) -> bool:
+    """Return whether the failed VMs are those of an upgrade with existing old VMs."""
+    failed_keys = [key for key in vms.placements.failures if key[0] == pool.pool]
+    return all(vms.request.actions.recreations.get(key) == ROLLING for key in failed_keys)
+
+
+def _build_pin_warning(vms: VmObject, reason: str) -> Diagnostic:
+    return vms.instance.build_diagnostic(
+        Problem(
+            ("machine",),
+            PINNED_DOES_NOT_FIT,
+            f"The rule does not allow {vms.instance.address} there: {reason}. It is counted on that machine anyway.",
+            Severity.WARNING,
+        )
+    )
+
+
+def _build_capacity_error(vms: VmObject, pool: PoolDemand, shortage: CapacityShortage, hint: str) -> Diagnostic:
+    total = len(pool.numbers)
+    placed_count = sum(1 for number in pool.numbers if (pool.pool, number) in vms.placements.vms)
+    instance = vms.instance
+    subject = instance.locate(pool.path)
+    assert vms.request.demand is not None
+    pool_name = "/".join(filter(None, (vms.request.demand.cluster, pool.pool)))
+    summary = f"{pool_name} does not fit"
+    headline = f"{total:,} x {pool.sku.name} do not fit: {placed_count:,} of {total:,} placed"
+    reason = shortage.reason
+    if _is_failed_upgrade(vms, pool):
+        summary = f"the upgrade of {summary}"
+        headline = f"The upgrade of {pool_name} does not fit: {placed_count:,} of {total:,} x {pool.sku.name} re-placed"
+        reason = f"{_format_batches(pool)} {reason}"
+    return build_error(
+        DOES_NOT_FIT,
+        reason + hint,
+        subject,
+        address=str(instance.address),
+        block=instance.block.header if instance.block is not None else "",
+        headline=headline,
+        brief=summary,
+        extra={"fit": {"pool": pool.pool, "wanted": total, "placed": placed_count, "binding": shortage.binding}},
+    )
+
+
+def _format_batches(pool: PoolDemand) -> str:
+    """Format the batches of an upgrade without enough capacity."""
+    prefix = "A new kubernetes_version re-places the VMs in batches"
+    if not pool.surge_size:
+        return f"{prefix}, and one does not fit after the old one is removed."
+    source = "the control plane" if pool.pool == CONTROL_PLANE else f'max_surge = "{pool.max_surge}"'
+    subject = select_word_form(pool.surge_size, "it does", "they do")
+    return (
+        f"{prefix}: {source} adds {format_count(pool.surge_size, 'surge VM')} before it removes old ones, "
+        f"and {subject} not fit."
+    )
+
+
+def _format_outside_targets(addresses: Sequence[str]) -> str:
+    if not addresses:
+        return ""
+    names = format_first_items(addresses, MAXIMUM_NAMED)
+    return f" -target or -exclude excludes these from the plan, so their capacity is unknown: {names}."
+
+
+# --- violated placement groups ------------------------------------------------------------------
+
+
+def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+    """Yield a warning per hard anti-affinity group with more existing VMs at one location than it allows."""
+    for vms in objects:
+        if vms.is_removed or not vms.request.actions.unchanged:
+            continue
+        rules = dict.fromkeys(chain.from_iterable(pool.groups for pool in vms.pools))
+        for rule in rules:
+            if rule.is_affinity or not rule.is_hard:
+                continue
+            excess = list(_find_excess_group_vms(vms, rule))
+            if excess:
+                yield _build_heal_warning(vms, rule, excess)
+
+
+def _find_excess_group_vms(vms: VmObject, rule: GroupRule) -> Iterator[tuple[str, list[str]]]:
+    """Yield each location with too many VMs of the group, and the newest VMs beyond the maximum."""
+    members: dict[str, list[PlacedVm]] = {}
+    for vm in vms.list_placed_vms():
+        location = _get_location(vm.placement, rule.scope)
+        if location and vm.pool in rule.pools:
+            members.setdefault(location, []).append(vm)
+    for location, vms_at_location in members.items():
+        excess_names = [
+            vm.name for vm in vms_at_location[rule.max_vms :] if (vm.pool, vm.number) not in vms.placements.tokens
+        ]
+        if excess_names:
+            yield location, excess_names
+
+
+def _get_location(placement: Placement, scope: str) -> str:
+    if scope == "machine":
+        return placement.machine
+    return placement.rack if scope == "rack" else ""
+
+
+def _build_heal_warning(vms: VmObject, rule: GroupRule, excess: list[tuple[str, list[str]]]) -> Diagnostic:
+    locations = [location for location, _ in excess]
+    names = list(chain.from_iterable(excess_names for _, excess_names in excess))
+    more = f" and {len(names) - MAXIMUM_NAMED} more" if len(names) > MAXIMUM_NAMED else ""
+    heal = " ".join(f"-replace='{vms.instance.address}:{name}'" for name in names[:MAXIMUM_NAMED])
+    location_text = ", ".join(locations[:MAXIMUM_NAMED]) + (" and others" if len(locations) > MAXIMUM_NAMED else "")
+    group = rule.name.removeprefix("the others of ")
+    return vms.instance.build_diagnostic(
+        Problem(
+            (),
+            VIOLATED_GROUP,
+            f"{group} allows {rule.max_vms} of its VMs on one {rule.scope}, but more run on "
+            f"{location_text}. Rules do not move existing VMs. To separate them, re-place: {heal}{more}.",
+            Severity.WARNING,
+        )
+    )
+
+
+# --- machines that became smaller --------------------------------------------------------------
+
+
+def check_overcommitted_machines(
+    instances: Mapping[Address, Instance], sites: Mapping[str, SitePlan], objects: Iterable[VmObject]
+) -> list[Diagnostic]:
+    """Return a warning per changed rack or machine resource with machines smaller than their VMs."""
+    if not any(vms.request.actions.unchanged for vms in objects):
+        return []
+    changed_instances = {
+        str(address): instance
+        for address, instance in instances.items()
+        if instance.type.add_to_inventory and instance.action is not Action.NO_OP
+    }
+    too_small: dict[str, list[str]] = {}  # address that offers the machines -> their names
+    for site in sites.values():
+        changed_machines = {
+            machine for machine, address in site.offering_addresses.items() if address in changed_instances
+        }
+        for machine in _find_overcommitted(site, changed_machines):
+            too_small.setdefault(site.offering_addresses[machine], []).append(machine)
+    return [_build_overcommit_warning(changed_instances[address], machines) for address, machines in too_small.items()]
+
+
+def _find_overcommitted(site: SitePlan, machines: set[str]) -> list[str]:
+    """Return the machines with more used capacity than they have."""
+    if not machines:
+        return []
+    cpus: Counter[tuple[str, int]] = Counter()
+    memory: Counter[tuple[str, int]] = Counter()
+    disk: Counter[str] = Counter()
+    for vm in site.scheduler.list_vms():
+        machine = vm.placement.machine
+        if machine in machines:
+            disk[machine] += vm.sku.disk_gib
+            for cell in vm.placement.cells:
+                cpus[machine, cell] += vm.sku.cpus_in_cell
+                memory[machine, cell] += vm.sku.mib_in_cell
+
+    overcommitted = {name for name, used in disk.items() if used > site.machines[name].disk_gib}
+    overcommitted |= {
+        name
+        for (name, cell), used in cpus.items()
+        if not _has_capacity(site.machines[name], cell, used, memory[name, cell])
+    }
+    overcommitted |= machines.intersection(site.scheduler.list_overfull_machines())
+    return [name for name in site.machines if name in overcommitted]
+
+
+def _has_capacity(machine: Machine, cell: int, cpus: int, mib: int) -> bool:
+    return cell < machine.cells and cpus <= machine.cpus_per_cell and mib <= machine.memory_gib_per_cell * MIB_PER_GIB
+
+
+def _build_overcommit_warning(instance: Instance, machines: list[str]) -> Diagnostic:
+    names = format_first_items(machines, MAXIMUM_NAMED)
+    return instance.build_diagnostic(
+        Problem(
+            (),
+            "machine-smaller-than-vms",
+            f"With these figures {names} of {instance.address} cannot hold their existing VMs. The "
+            "VMs stay and are counted; the machine accepts no new VM until it has capacity again.",
+            Severity.WARNING,
+        )
+    )
+
+
+def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
+    """Return a warning per pool with raised `sriov_vfs` if a cell has fewer than its VMs use."""
+    diagnostics: list[Diagnostic] = []
+    for vms in objects:
+        if vms.request.site is None:
+            continue
+        before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
+        for pool in vms.pools:
+            if pool.sku.vfs <= before.get(pool.pool, pool.sku.vfs):
+                continue
+            machines = {vm.placement.machine for vm in vms.placements.vms.values() if vm.pool == pool.pool}
+            machines_short_of_vfs = _find_vf_shortages(vms.request.site, machines)
+            if machines_short_of_vfs:
+                diagnostics.append(_build_vf_warning(vms.instance, pool, machines_short_of_vfs))
+    return diagnostics
+
+
+def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
+    """Return the machines with a cell that has fewer VFs than its VMs use."""
+    used_vfs: Counter[tuple[str, int]] = Counter()
+    for vm in site.scheduler.list_vms():
+        if vm.placement.machine in machines:
+            for cell in vm.placement.cells:
+                used_vfs[vm.placement.machine, cell] += vm.sku.vfs_in_cell
+    exceeded = {name for (name, _), vfs in used_vfs.items() if vfs > site.machines[name].vfs_per_cell}
+    return [name for name in site.machines if name in exceeded]
+
+
+def _build_vf_warning(instance: Instance, pool: PoolDemand, machines: list[str]) -> Diagnostic:
+    names = format_first_items(machines, MAXIMUM_NAMED)
+    return instance.build_diagnostic(
+        Problem(
+            (*pool.path, "sriov_vfs"),
+            "insufficient-cell-vfs",
+            f"With {pool.sku.vfs} VFs for each VM, cells of {names} have fewer than their VMs use. "
+            "The VMs stay and are counted; such a cell accepts no new VM with VFs until enough are free.",
+            Severity.WARNING,
+        )
+    )
+
+
+class SiteCertainty(Struct, frozen=True):
+    """Results of the samples of one site per VM (its handle) and per pool. `outcomes` holds, per sample, the
+    placement of each VM (its handle), None if it did not fit; kept only on request. `fits` holds per sample
+    whether all VMs fitted. On `uncertain_racks` are VMs in unknown cells that determine whether others fit:
+    results for VMs on these racks are sampled, not certain.
+    """
+
+    vms: Mapping[int, PlacementCertainty] = field(default_factory=dict)
+    pools: Mapping[tuple[str, str], PoolCertainty] = field(default_factory=dict)
+    outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
+    fits: tuple[bool, ...] = ()
+    uncertain_racks: frozenset[str] = frozenset()
+
+    def get_pool(self, owner: str, pool: str) -> PoolCertainty | None:
+        """Return the figures of a pool, None if this plan placed none of its VMs."""
+        return self.pools.get((owner, pool))
+
+
+def lower_certainty_to_accuracy(
+    certainty: Mapping[str, SiteCertainty], records: Mapping[str, PredictionRecord]
+) -> dict[str, SiteCertainty]:
+    """Return the frequencies of every site, lowered to the accuracy of its verified predictions."""
+    adjusted = dict(certainty)
+    for site_id in certainty.keys() & records.keys():
+        record, site_certainty = records[site_id], certainty[site_id]
+        vms = {token: _lower_vm_certainty(vm_certainty, record) for token, vm_certainty in site_certainty.vms.items()}
+        pools = {key: _lower_pool_certainty(pool, record) for key, pool in site_certainty.pools.items()}
+        adjusted[site_id] = replace(site_certainty, vms=vms, pools=pools)
+    return adjusted
+
+
+def _lower_vm_certainty(certainty: PlacementCertainty, record: PredictionRecord) -> PlacementCertainty:
+    measured = (certainty.rack, certainty.machine, certainty.rack_count)
+    rack, machine, count = (
+        lower_share_to_accuracy(record, claim, share) for claim, share in zip(VM_PREDICTIONS, measured, strict=True)
+    )
+    if (rack, machine, count) == measured:
+        return certainty
+    return replace(certainty, rack=rack, machine=machine, rack_count=count, measured=measured)
+
+
+def _lower_pool_certainty(pool: PoolCertainty, record: PredictionRecord) -> PoolCertainty:
+    """Return a pool without certain figures of kinds that were not always correct."""
+    if lower_share_to_accuracy(record, MACHINE_PREDICTION, 1) < 1:
+        pool = replace(pool, vms_on_certain_machines=0, is_tie_certain=False)
+    if lower_share_to_accuracy(record, COUNT_PREDICTION, 1) < 1:
+        pool = replace(pool, certain_racks=())
+    return pool
+
+
+def _build_progress_callback(progress: Progress, before: int, total: int) -> Callable[[int], None]:
+    """Return a callback that reports the number of computed samples of all sites."""
+    return lambda sample_count: progress(PlanningStage.SAMPLES, before + sample_count, total)
+
+
+def measure_site_certainties(
+    sites: Mapping[str, SitePlan],
+    samples: int | None,
+    *,
+    progress: Progress,
+    first: int = 0,
+    keep_outcomes: bool = False,
+) -> tuple[int, dict[str, SiteCertainty]]:
+    """Repeat the placements of every site with the seeds from `first` on; `samples` None is the default for
+    the number of VMs. Return the number of samples, 0 if nothing was placed.
+    """
+    operations = chain.from_iterable(site.operations for site in sites.values())
+    placed_count = sum(1 for operation in operations if isinstance(operation, PlaceOperation))
+    if placed_count == 0:
+        return 0, {}
+    sample_count = compute_default_runs(placed_count) if samples is None else samples
+    certainty: dict[str, SiteCertainty] = {}
+    active_sites = [site for site in sites.values() if site.operations]
+    for site_id, site in sites.items():
+        if site.base is None or not site.operations or sample_count == 0:
+            continue
+        before, total = len(certainty) * sample_count, len(active_sites) * sample_count
+        outcome = repeat_with_samples(
+            site.base,
+            site.operations,
+            sample_count,
+            first=first,
+            keep_outcomes=keep_outcomes,
+            on_progress=_build_progress_callback(progress, before, total),
+        )
+        vms = {token: vm_certainty for token, vm_certainty in outcome.vms.items() if isinstance(token, int)}
+        pools = {(pool.owner, pool.pool): pool for pool in outcome.pools}
+        machines = [site.machines[name] for name in outcome.uncertain_machines]
+        uncertain_racks = frozenset(machine.rack for machine in machines)
+        certainty[site_id] = SiteCertainty(vms, pools, outcome.outcomes, outcome.fits, uncertain_racks)
+    return sample_count, certainty

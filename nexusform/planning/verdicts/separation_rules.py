@@ -1,0 +1,415 @@
+"""Separation rules: groups of clusters, pools and workloads must not share hardware, in the plan and in every
+sample. A rule moves no VM. It is evaluated on the placements after the plan; VMs placed by this plan are
+looked up in each sample, all others are fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
+from nexusform.diagnostics.phrases import format_first_items, select_word_form
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import Path
+from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.phases import ScheduledWorkload
+from nexusform.planning.verdicts.placement_fit import SiteCertainty
+from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
+from nexusform.plans.plan import SeparationVerdict, SeparationViolation
+from nexusform.resources.address import Address
+from nexusform.scheduling.racks.uncertainty.certainty import Token
+from nexusform.scheduling.racks.vms import Placement
+
+SEPARATION_VIOLATED: Final = "separation"
+_PACKING_REASON: Final = "extra-large VMs are packed onto machines that run one of another cluster"
+_NAMED_LOCATIONS: Final = 5
+_NAMED_MEMBERS: Final = 4
+_LISTED_LOCATIONS: Final = 100
+
+# Where something is, as far as the rule's scope looks: site, rack ("" = any), machine ("" = any).
+Location = tuple[str, str, str]
+Outcome = Mapping[str, Mapping[Token, Placement | None]]
+
+
+class GroupMember(Struct, frozen=True):
+    """VM of a group, or a pod and its VM. `rank` is the order of placement; VMs from before the plan have
+    rank -1. `token` is the handle of a VM placed by this plan.
+    """
+
+    label: str
+    vm: tuple[Address, VmKey]
+    site_id: str
+    placement: Placement
+    token: int | None
+    rank: int
+    trigger: str
+    pool: PoolDemand
+    cluster: str
+
+
+class UnsatisfiedRule(Struct, frozen=True):
+    """Rule with possible violations: input of the search for zone sets. `groups` are its members."""
+
+    instance: Instance
+    verdict: SeparationVerdict
+    groups: tuple[tuple[GroupMember, ...], ...]
+
+
+class SeparationVerdicts(Struct):
+    """Verdicts on all rules."""
+
+    verdicts: list[SeparationVerdict] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    open_rules: list[UnsatisfiedRule] = field(default_factory=list)
+
+
+def evaluate_rules(
+    instances: Iterable[Instance],
+    objects: Mapping[Address, VmObject],
+    sites: Mapping[str, SitePlan],
+    certainty: Mapping[str, SiteCertainty],
+    pods: Sequence[ScheduledWorkload] = (),
+) -> SeparationVerdicts:
+    """Evaluate every separation rule of a plan, in planning order."""
+    verdicts = SeparationVerdicts()
+    rules = [
+        instance
+        for instance in instances
+        if instance.type.kind is PlanningKind.SEPARATION_RULE and not (instance.is_removed or instance.is_invalid)
+    ]
+    if not rules:
+        return verdicts
+    member_index = _MemberIndex(objects, sites, pods)
+    outcomes = list(_iterate_outcomes(certainty))
+    for instance in rules:
+        groups, problems = _build_groups(instance, member_index)
+        verdicts.diagnostics += problems
+        if has_errors(problems):
+            continue
+        verdict = _build_rule_verdict(instance, groups, outcomes)
+        verdicts.verdicts.append(verdict)
+        if verdict.satisfied != "always":
+            severity = Severity.ERROR if verdict.enforcement == "deny" else Severity.WARNING
+            diagnostic = instance.build_diagnostic(Problem((), SEPARATION_VIOLATED, format_verdict(verdict), severity))
+            verdicts.diagnostics.append(diagnostic)
+            verdicts.open_rules.append(UnsatisfiedRule(instance, verdict, groups))
+    return verdicts
+
+
+def _iterate_outcomes(certainty: Mapping[str, SiteCertainty]) -> Iterator[Outcome]:
+    sample_count = max((len(site_certainty.outcomes) for site_certainty in certainty.values()), default=0)
+    for sample in range(sample_count):
+        yield {
+            site: site_certainty.outcomes[sample]
+            for site, site_certainty in certainty.items()
+            if site_certainty.outcomes
+        }
+
+
+class _MemberIndex:
+    """Index of all VMs and pods after the plan, by the ids used in groups."""
+
+    def __init__(
+        self, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan], pods: Sequence[ScheduledWorkload]
+    ) -> None:
+        self.clusters: dict[str, list[VmObject]] = {}
+        self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}
+        self.pods = pods
+        self._ranks: dict[str, dict[Token, int]] = {}
+        for site in sites.values():
+            steps = (getattr(operation, "token", None) for operation in site.operations)
+            self._ranks[site.id] = {token: index for index, token in enumerate(steps) if token is not None}
+        for vms in objects.values():
+            demand = vms.request.demand
+            if vms.is_removed or demand is None:
+                continue
+            cluster_id = _get_cluster_id(vms, demand)
+            self.clusters.setdefault(cluster_id, []).append(vms)
+            for pool in demand.pools:
+                self.pools[f"{cluster_id}/{pool.pool}"] = (vms, pool)
+
+    def iterate_cluster(self, cluster_id: str) -> Iterator[GroupMember]:
+        """Yield the VMs of a cluster, including its separate pools."""
+        for vms in self.clusters.get(cluster_id, ()):
+            for pool in vms.pools:
+                yield from self.iterate_pool(vms, pool)
+
+    def iterate_pool(self, vms: VmObject, pool: PoolDemand) -> Iterator[GroupMember]:
+        """Yield the placed VMs of one pool."""
+        for number in pool.numbers:
+            vm = vms.placements.vms.get((pool.pool, number))
+            if vm is not None:
+                yield self._build_member(vms, pool, vm)
+
+    def _build_member(self, vms: VmObject, pool: PoolDemand, vm: PlacedVm) -> GroupMember:
+        """Build a group member; its rank is its order among the placed VMs, -1 for an unchanged one."""
+        assert vms.request.demand is not None
+        key = (vm.pool, vm.number)
+        token = vms.placements.tokens.get(key)
+        rank = self._ranks.get(vms.request.demand.site_id, {}).get(token, -1) if token is not None else -1
+        return GroupMember(
+            label=vm.name,
+            vm=(vms.instance.address, key),
+            site_id=vms.request.demand.site_id,
+            placement=vm.placement,
+            token=token,
+            rank=rank,
+            trigger=vms.get_trigger(key) if token is not None else "",
+            pool=pool,
+            cluster=vms.request.demand.owner,
+        )
+
+    def select_pods(self, selector: Mapping[str, Any]) -> Iterator[GroupMember]:
+        """Yield the pods matched by a workload_selector, each located on its node."""
+        labels = (selector.get("match_labels") or {}).items()
+        namespaces = set(selector.get("namespaces") or ())
+        nodes: dict[str, dict[str, GroupMember]] = {}
+        for pod in self.pods:
+            in_namespace = not namespaces or pod.namespace in namespaces
+            if not in_namespace or not labels <= pod.labels.items():
+                continue
+            if pod.cluster_id not in nodes:
+                nodes[pod.cluster_id] = {member.label: member for member in self.iterate_cluster(pod.cluster_id)}
+            vm = nodes[pod.cluster_id].get(pod.node)
+            if vm is not None:
+                label = f"{pod.namespace}/{pod.name} on {vm.label}"
+                yield replace(vm, label=label, trigger=vm.trigger or pod.trigger)
+
+
+def _get_cluster_id(vms: VmObject, demand: VmDemand) -> str:
+    """Return the id of the cluster that owns the VMs, also for a separate pool."""
+    if demand.parent_id:
+        return demand.parent_id
+    values = vms.instance.config or vms.instance.planned
+    if values is not None:
+        return vms.instance.type.build_id(values)
+    return f"{demand.site_id}/{demand.cluster}"
+
+
+# --- groups ------------------------------------------------------------------------------------
+
+
+def _get_rule_arguments(instance: Instance) -> Mapping[str, Any]:
+    """Return the arguments of a rule: outside the selection those applied before."""
+    values = instance.config if instance.config is not None else instance.planned
+    assert values is not None
+    return values
+
+
+def _build_groups(
+    instance: Instance, member_index: _MemberIndex
+) -> tuple[tuple[tuple[GroupMember, ...], ...], list[Diagnostic]]:
+    """Return the members of each group of a rule; a member of two groups is an error."""
+    problems: list[Problem] = []
+    groups = []
+    for index, values in enumerate(_get_rule_arguments(instance).get("group") or ()):
+        groups.append(tuple(_iterate_members(values, member_index, ("group", index), problems)))
+    owners: dict[tuple[Address, VmKey, str], int] = {}
+    for index, group in enumerate(groups):
+        for member in group:
+            if owners.get((*member.vm, member.label), index) != index:
+                problems.append(
+                    Problem(
+                        ("group", index),
+                        "overlapping-separation-groups",
+                        f"{member.label} belongs to two groups of this rule. List it in one group only.",
+                    )
+                )
+                break
+        owners |= {(*member.vm, member.label): index for member in group}
+    return tuple(groups), [instance.build_diagnostic(problem) for problem in problems]
+
+
+def _iterate_members(
+    values: Mapping[str, Any], member_index: _MemberIndex, path: Path, problems: list[Problem]
+) -> Iterator[GroupMember]:
+    """Yield the members of a group: clusters, pools, and selected pods."""
+    listed_vms: set[tuple[Address, VmKey]] = set()
+    for cluster_id in values.get("cluster_ids") or ():
+        if cluster_id not in member_index.clusters:
+            known = sorted(member_index.clusters)
+            problems.append(
+                _build_unknown_problem("unknown-cluster", (*path, "cluster_ids"), "cluster", cluster_id, known)
+            )
+        for member in member_index.iterate_cluster(cluster_id):
+            listed_vms.add(member.vm)
+            yield member
+    for pool_id in values.get("pool_ids") or ():
+        entry = member_index.pools.get(pool_id)
+        if entry is None:
+            problems.append(
+                _build_unknown_problem("unknown-pool", (*path, "pool_ids"), "pool", pool_id, sorted(member_index.pools))
+            )
+            continue
+        yield from (member for member in member_index.iterate_pool(*entry) if member.vm not in listed_vms)
+    selector = values.get("workload_selector")
+    if isinstance(selector, Mapping):
+        yield from member_index.select_pods(selector)
+
+
+def _build_unknown_problem(kind: str, path: Path, noun: str, name: str, known: Sequence[str]) -> Problem:
+    known_text = f" Known: {', '.join(known[:10])}." if known else ""
+    return Problem(path, kind, f'No {noun} has the id "{name}".{suggest_name(name, known)}{known_text}')
+
+
+# --- verdict -----------------------------------------------------------------------------------
+
+
+def _build_rule_verdict(
+    instance: Instance, groups: Sequence[Sequence[GroupMember]], outcomes: Sequence[Outcome]
+) -> SeparationVerdict:
+    """Return the verdict on a rule over the plan and all samples (`outcomes`)."""
+    arguments = _get_rule_arguments(instance)
+    scope = str(arguments["scope"])
+    planned = _find_violations(groups, scope, None, None)
+    violated_samples = [seed for seed, outcome in enumerate(outcomes) if _has_shared_location(groups, scope, outcome)]
+    satisfied_count = len(outcomes) - len(violated_samples)
+    violations = planned
+    if violated_samples and not planned:
+        violations = _find_violations(groups, scope, outcomes[violated_samples[0]], violated_samples[0])
+    violated_status = "sometimes" if satisfied_count or not planned else "never"
+    return SeparationVerdict(
+        address=instance.address,
+        scope=scope,
+        enforcement=str(arguments["enforcement"]),
+        satisfied=violated_status if violations else "always",
+        violations=violations,
+        sample_count=len(outcomes),
+        satisfied_count=satisfied_count,
+    )
+
+
+def _find_placement(member: GroupMember, outcome: Outcome | None) -> Placement | None:
+    if outcome is None or member.token is None:
+        return member.placement
+    return outcome.get(member.site_id, {}).get(member.token, member.placement)
+
+
+def _get_location(member: GroupMember, placement: Placement, scope: str) -> Location:
+    if scope == "site":
+        return member.site_id, "", ""
+    return member.site_id, placement.rack, placement.machine if scope == "machine" else ""
+
+
+def _has_shared_location(groups: Sequence[Sequence[GroupMember]], scope: str, outcome: Outcome) -> bool:
+    """Return whether two groups share a location in one sample."""
+    used_locations: set[Location] = set()
+    for group in groups:
+        locations = set()
+        for member in group:
+            placement = _find_placement(member, outcome)
+            if placement is not None:
+                locations.add(_get_location(member, placement, scope))
+        if not used_locations.isdisjoint(locations):
+            return True
+        used_locations |= locations
+    return False
+
+
+def _find_violations(
+    groups: Sequence[Sequence[GroupMember]], scope: str, outcome: Outcome | None, seed: int | None
+) -> tuple[SeparationViolation, ...]:
+    """Return the locations shared by groups: as planned, or (`seed`, `outcome`) in one sample."""
+    members_at: dict[Location, list[tuple[int, GroupMember]]] = {}
+    for index, group in enumerate(groups):
+        for member in group:
+            placement = _find_placement(member, outcome)
+            if placement is not None:
+                members_at.setdefault(_get_location(member, placement, scope), []).append((index, member))
+    shared = [location for location, members in members_at.items() if len({group for group, _ in members}) > 1]
+    shared.sort(key=_build_sort_key)
+    return tuple(_build_violation(location, members_at[location], seed) for location in shared)
+
+
+def _build_violation(
+    location: Location, members: Sequence[tuple[int, GroupMember]], seed: int | None
+) -> SeparationViolation:
+    """Build the violation at a location; its violating member is the first of a second group."""
+    ordered_members = sorted(members, key=lambda item: item[1].rank)
+    first_group, _ = ordered_members[0]
+    violating_member = next(member for group, member in ordered_members if group != first_group)
+    labels = tuple(member.label for _, member in ordered_members)
+    note = _PACKING_REASON if _is_packed(violating_member, [member for _, member in ordered_members], location) else ""
+    return SeparationViolation(*location, labels, violating_member.label, violating_member.trigger, note, seed)
+
+
+def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location) -> bool:
+    """Return whether packing of extra-large VMs may be the reason for this location."""
+    _, _, machine = location
+    is_placed = violating_member.token is not None and not violating_member.pool.pinned_machine
+    if not (violating_member.pool.sku.extra_large and machine and is_placed):
+        return False
+    before = [member for member in ordered_members if member.rank <= violating_member.rank]
+    return any(member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in before)
+
+
+def _build_sort_key(location: Location) -> tuple[tuple[tuple[int, str], ...], ...]:
+    """Return a key with digits as numbers: rack2 before rack10."""
+    return tuple(_split_name_at_numbers(name) for name in location)
+
+
+def _split_name_at_numbers(name: str) -> tuple[tuple[int, str], ...]:
+    """Split a name into numbers and characters, so that rack10 follows rack9."""
+    parts: list[tuple[int, str]] = []
+    digits = ""
+    for character in [*name, ""]:
+        if character.isdecimal() and character.isascii():
+            digits += character
+            continue
+        if digits:
+            parts.append((int(digits), ""))
+            digits = ""
+        if character:
+            parts.append((-1, character))
+    return tuple(parts)
+
+
+# --- messages ----------------------------------------------------------------------------------
+
+
+def format_verdict(verdict: SeparationVerdict) -> str:
+    """Format the shared hardware, its members, and the step that caused the violation."""
+    noun = select_word_form(len(verdict.violations), verdict.scope)
+    count = len(verdict.violations)
+    lines = [
+        (f"{verdict.address} {_format_frequency(verdict)}. Its groups share {count} {noun}{_format_sample(verdict)}:")
+    ]
+    lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_NAMED_LOCATIONS]]
+    if count > _NAMED_LOCATIONS:
+        remaining = [_get_shared_location(violation) for violation in verdict.violations[_NAMED_LOCATIONS:]]
+        lines.append(f" - likewise {format_first_items(remaining, _LISTED_LOCATIONS)}")
+    return "\n".join(lines)
+
+
+def _format_frequency(verdict: SeparationVerdict) -> str:
+    if verdict.satisfied == "never":
+        sample_text = (
+            f", neither in the plan nor in any of {verdict.sample_count:,} samples" if verdict.sample_count else ""
+        )
+        return f"does not hold{sample_text}"
+    return f"holds only sometimes: in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples"
+
+
+def _format_sample(verdict: SeparationVerdict) -> str:
+    seed = verdict.violations[0].sample if verdict.violations else None
+    return " in the plan" if seed is None else f" in sample {seed} (none in the plan itself)"
+
+
+def format_violation(violation: SeparationViolation) -> str:
+    """Format `rack1-bm01 (rack1): a-np1-0, b-np1-3; joined by b-np1-3 (new: ...)`."""
+    member_text = format_first_items(violation.members, _NAMED_MEMBERS)
+    location = _get_shared_location(violation)
+    rack_text = f" ({violation.rack})" if violation.machine else ""
+    trigger = violation.trigger or "already runs there"
+    reason = f": {violation.reason}" if violation.reason else ""
+    return f"{location}{rack_text}: {member_text}; joined by {violation.violating_member} ({trigger}{reason})"
+
+
+def _get_shared_location(violation: SeparationViolation) -> str:
+    return violation.machine or violation.rack or violation.site_id

@@ -1,0 +1,316 @@
+"""Steps for the VMs of one object, in order: existing VMs take their capacity, actions are decided, removed
+VMs free capacity, and the others are placed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from nexusform.placements.vm_demands import GroupRule, PlacedVm, PoolDemand, VmDemand
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.vm_planning.site_plans import build_demand, build_vm_name, find_sku, update_location
+from nexusform.planning.vm_planning.vm_context import VmContext
+from nexusform.planning.vm_planning.vm_object import (
+    MACHINE_FORGOTTEN,
+    MACHINE_REMOVED,
+    MACHINE_REPLACED,
+    ROLLING,
+    PriorVms,
+    VmKey,
+    VmObject,
+    VmRequest,
+    VmSituation,
+    compute_vm_actions,
+)
+from nexusform.plans.plan import Action
+from nexusform.scheduling.racks.rules import hints as hint_rule
+from nexusform.scheduling.racks.vms import CapacityShortage, Hint, HintScope, Placement
+
+
+def build_vm_object(instance: Instance, context: VmContext, recorded: Mapping[str, Any] | None = None) -> VmObject:
+    """Build the VM object of an instance with its prior VMs on their machines. Deposed objects use no
+    capacity: every plan removes their VMs. `recorded` are its attributes in state, which may differ from the
+    observed ones.
+    """
+    family = instance.type.vms
+    assert family is not None
+    if instance.prior is None:
+        return VmObject(instance)
+    attributes = instance.prior.attributes
+    demand, _ = family.build_demand(attributes, context.prior_context, instance.address)
+    existing = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(attributes)}
+    recorded_placements: dict[VmKey, Placement] = {}
+    if recorded is not None and recorded is not attributes:
+        recorded_placements = _find_moved_vms(existing, family.list_existing_vms(recorded))
+    vms = VmObject(instance, PriorVms(demand, existing, family.list_unplaced_vms(attributes), recorded_placements))
+    for vm in existing.values():
+        # Reserve the capacity of an existing VM on its machine.
+        demand = vms.prior.demand
+        site = context.sites.get(demand.site_id) if demand is not None else None
+        if demand is None or site is None:
+            continue
+        pool = next((pool for pool in demand.pools if pool.pool == vm.pool), None)
+        name = build_vm_name(demand, pool, vm.pool, vm.number)
+        reservation = site.place_existing_vm(name, find_sku(vm, pool, context.prior_context.skus), vm.placement)
+        if reservation is not None:
+            handle, _ = reservation
+            vms.placements.reservations[vm.pool, vm.number] = (site, handle)
+    return vms
+
+
+def _find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[PlacedVm]) -> dict[VmKey, Placement]:
+    """Return the recorded placements of VMs observed on another machine."""
+    moved = {}
+    for vm in recorded:
+        observed = existing.get((vm.pool, vm.number))
+        if observed is not None and observed.placement.machine != vm.placement.machine:
+            moved[vm.pool, vm.number] = vm.placement
+    return moved
+
+
+def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -> None:
+    """Decide which VMs are removed, re-created or new; `demand` None: the instance is removed."""
+    if vms.instance.action is Action.FORGET:
+        vms.forget(_find_common_trigger(vms), build_machine_trigger(context, vms))
+        return
+    site = context.sites.get(demand.site_id) if demand is not None else None
+    situation = VmSituation(
+        _find_common_trigger(vms),
+        context.healed_names.get(str(vms.instance.address), frozenset()),
+        build_machine_trigger(context, vms),
+        vms.prior.unplaced,
+    )
+    actions = compute_vm_actions(tuple(vms.prior.existing.values()), vms.prior.demand, demand, situation)
+    vms.request = VmRequest(demand, site, actions)
+    for key in actions.unchanged:
+        existing_vm = vms.prior.existing[key]
+        machine = vms.request.site.machines.get(existing_vm.placement.machine) if vms.request.site is not None else None
+        placement = update_location(machine, existing_vm.placement) if machine is not None else existing_vm.placement
+        current_vm = vms.placements.vms[key] = (
+            existing_vm if placement is existing_vm.placement else replace(existing_vm, placement=placement)
+        )
+        if current_vm is not existing_vm:
+            vms.placements.relocated.add(key)
+    _update_used_vfs(vms)
+
+
+def build_machine_trigger(context: VmContext, vms: VmObject) -> Callable[[str], str]:
+    """Return a function from a machine to the trigger for an object's VMs on it."""
+    site_id = vms.prior.demand.site_id if vms.prior.demand is not None else ""
+    site = context.sites.get(site_id)
+
+    def find_trigger(machine: str) -> str:
+        site_trigger = site.find_machine_trigger(machine) if site is not None else MACHINE_REMOVED
+        was_forgotten = site_trigger == MACHINE_REMOVED and not context.is_recorded_machine(site_id, machine)
+        return MACHINE_FORGOTTEN if was_forgotten else site_trigger
+
+    return find_trigger
+
+
+def _update_used_vfs(vms: VmObject) -> None:
+    """Update the VFs used by unchanged VMs to those of their pool."""
+    if vms.request.demand is None:
+        return
+    vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
+    changed = {
+        pool.pool: pool for pool in vms.pools if pool.pool in vfs_before and pool.sku.vfs != vfs_before[pool.pool]
+    }
+    for key in vms.request.actions.unchanged:
+        pool_name, number = key
+        if pool_name not in changed or key not in vms.placements.reservations:
+            continue
+        site, _ = vms.placements.reservations[key]
+        _release_vm(vms, key)
+        pool = changed[pool_name]
+        name = build_vm_name(vms.request.demand, pool, pool_name, number)
+        reservation = site.place_existing_vm(name, pool.sku, vms.prior.existing[key].placement)
+        if reservation is not None:
+            handle, _ = reservation
+            vms.placements.reservations[key] = (site, handle)
+
+
+def _find_common_trigger(vms: VmObject) -> str:
+    """Return the trigger for every VM of the instance, "" for individual triggers."""
+    if vms.is_removed:
+        is_in_cluster = vms.prior.demand is not None and vms.prior.demand.parent_id
+        return "pool_removed" if is_in_cluster else "cluster_removed"
+    if vms.instance.is_replaced:
+        return "requested" if vms.instance.decision.reason == "replace_by_request" else "cluster_replaced"
+    return ""
+
+
+def release_vm_capacity(vms: VmObject) -> None:
+    """Free the capacity of all removed or re-created VMs. VMs under create_before_destroy keep it until their
+    successors exist, rolling ones until their batch.
+    """
+    if vms.keeps_old_vms:
+        return
+    for key in [*vms.request.actions.removals, *vms.request.actions.recreations]:
+        if vms.is_released_early(key):
+            _release_vm(vms, key)
+
+
+def _release_vm(vms: VmObject, key: VmKey) -> None:
+    """Free the capacity of a VM, if it has any."""
+    reservation = vms.placements.reservations.pop(key, None)
+    if reservation is not None:
+        site, handle = reservation
+        site.release(handle)
+
+
+def restore_vm_locations(vms: VmObject) -> None:
+    """Re-create the VMs of re-created machines at their location if possible, before anything else is placed,
+    so that their capacity is not allocated to others.
+    """
+    recreations = {
+        key: trigger for key, trigger in vms.request.actions.recreations.items() if trigger == MACHINE_REPLACED
+    }
+    if not recreations or vms.request.site is None or vms.request.demand is None:
+        return
+    skus_before = {pool.pool: pool.sku for pool in vms.prior_pools}
+    for pool, names in _iterate_pools(vms, recreations):
+        for number, name in names.items():
+            key = (pool.pool, number)
+            demand = build_demand(vms.request.demand, pool, number)
+            is_unchanged = skus_before.get(pool.pool) == pool.sku
+            result = vms.request.site.restore(demand, vms.get_prior_placement(key), is_unchanged=is_unchanged)
+            if result is not None:
+                vms.placements.tokens[key], placement = result
+                vms.placements.vms[key] = _build_placed_vm(vms, pool, number, name, placement)
+                vms.placements.restored.add(key)
+
+
+def place_recreated_vms(vms: VmObject, context: VmContext) -> None:
+    """Place the VMs to re-create: those with a removed old VM, then rolling ones in batches."""
+    triggers = {
+        key: cause for key, cause in vms.request.actions.recreations.items() if key not in vms.placements.restored
+    }
+    for pool, names in _iterate_pools(vms, triggers):
+        for number, name in names.items():
+            trigger = triggers[pool.pool, number]
+            if trigger != ROLLING:
+                # A healed VM returns to its machine only if no other machine accepts it.
+                existing_vm = vms.prior.existing.get((pool.pool, number)) if trigger == "heal" else None
+                old_machine = existing_vm.placement.machine if existing_vm is not None else None
+                _place_vm(vms, pool, number, name, context, last_resort=old_machine)
+    for pool, names in _iterate_pools(vms, triggers):
+        rolling = {number: name for number, name in names.items() if triggers[pool.pool, number] == ROLLING}
+        _replace_in_batches(vms, pool, rolling, context)
+
+
+def _replace_in_batches(vms: VmObject, pool: PoolDemand, names: Mapping[int | str, str], context: VmContext) -> None:
+    """Replace VMs batch by batch; with surge, new VMs are placed before old ones are released."""
+    numbers = list(names)
+    for start in range(0, len(numbers), pool.batch_size):
+        batch = numbers[start : start + pool.batch_size]
+        if not pool.surge_size:
+            for number in batch:
+                _release_vm(vms, (pool.pool, number))
+        for number in batch:
+            _place_vm(vms, pool, number, names[number], context)
+        for number in batch:
+            if pool.surge_size and (pool.pool, number) not in vms.placements.failures:
+                _release_vm(vms, (pool.pool, number))
+
+
+def place_new_vms(vms: VmObject, context: VmContext) -> None:
+    """Place the new VMs of one instance."""
+    for pool, names in _iterate_pools(vms, vms.request.actions.additions):
+        for number, name in names.items():
+            _place_vm(vms, pool, number, name, context)
+
+
+def _iterate_pools(vms: VmObject, keys: Mapping[VmKey, str]) -> Iterator[tuple[PoolDemand, dict[int | str, str]]]:
+    """Yield the numbers and names of these VMs, pool by pool, in the order of the demand."""
+    for pool in vms.pools if keys else ():
+        vm_names = zip(pool.numbers, pool.names, strict=True)
+        names = {number: name for number, name in vm_names if (pool.pool, number) in keys}
+        if names:
+            yield pool, names
+
+
+def _place_vm(
+    vms: VmObject, pool: PoolDemand, number: int | str, name: str, context: VmContext, *, last_resort: str | None = None
+) -> None:
+    """Place one VM: pinned, by its site, or failed."""
+    key = (pool.pool, number)
+    if vms.request.demand is None or vms.request.site is None:
+        return
+    if pool.pinned_machine:
+        _place_pinned_vm(vms, pool, number, name)
+        return
+    shortage = vms.placements.pool_shortages.get(pool.pool)
+    is_explained = context.explain is not None and (str(vms.instance.address), name) in context.explain
+    if shortage is not None and last_resort is None and not pool.groups and not is_explained:
+        # The next VM of a pool has the same demand: after one failure it fails, too.
+        vms.placements.failures[key] = shortage
+        vms.request.site.record_failure(build_demand(vms.request.demand, pool, number))
+        return
+    incoming_hints = context.hints.list_incoming_hints(vms)
+    hints = [*build_group_hints(vms, pool), *(binding.hint for binding in incoming_hints)]
+    demand = build_demand(vms.request.demand, pool, number, last_resort, hints)
+    if context.explain is None or is_explained:
+        vms.placements.explanations[key] = vms.request.site.explain(demand)
+    answer = vms.request.site.place(demand, is_decided=vms.request.demand.provenance == "decided")
+    if not isinstance(answer, CapacityShortage):
+        vms.placements.tokens[key], placement = answer
+        vms.placements.vms[key] = _build_placed_vm(vms, pool, number, name, placement)
+        return
+    vms.placements.failures[key] = answer
+    if answer.binding == hint_rule.FILTER.name:
+        vms.placements.binding_hints[:] = [*incoming_hints, *context.hints.list_own_hints(vms)]
+    if not pool.hints and not pool.groups:
+        vms.placements.pool_shortages[pool.pool] = answer
+
+
+def _place_pinned_vm(vms: VmObject, pool: PoolDemand, number: int | str, name: str) -> None:
+    """Place a VM on the machine named by the user. If the placement rule rejects the machine, the VM is
+    counted there nevertheless, with a warning.
+    """
+    assert vms.request.site is not None
+    assert vms.request.demand is not None
+    if pool.pinned_machine not in vms.request.site.machines:
+        return
+    key = (pool.pool, number)
+    demand = build_demand(vms.request.demand, pool, number)
+    vms.placements.tokens[key], placement, refusal = vms.request.site.place_pinned_vm(demand, pool.pinned_machine)
+    vms.placements.vms[key] = _build_placed_vm(vms, pool, number, name, placement)
+    if refusal:
+        vms.placements.pin_rejections.append(refusal)
+
+
+def _build_placed_vm(vms: VmObject, pool: PoolDemand, number: int | str, name: str, placement: Placement) -> PlacedVm:
+    """Return the record of a VM placed by this plan."""
+    assert vms.request.demand is not None
+    trigger = vms.get_trigger((pool.pool, number))
+    return PlacedVm(pool.pool, number, name, pool.sku.name, placement, vms.request.demand.provenance, trigger=trigger)
+
+
+def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
+    """Return the pool's placement groups as hints, from the current placements of their VMs."""
+    hints = []
+    for group in pool.groups:
+        placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
+        if placements and group.scope != "site":
+            hints.append(_build_group_hint(group, placements))
+    return hints
+
+
+def _build_group_hint(group: GroupRule, placements: list[Placement]) -> Hint:
+    """Build a hint: near any VM of the group, or away from full locations."""
+    threshold = 1 if group.is_affinity else group.max_vms
+    machines = Counter(placement.machine for placement in placements)
+    racks = Counter(placement.rack for placement in placements)
+    return Hint(
+        group.is_affinity,
+        group.is_hard,
+        HintScope.RACK if group.scope == "rack" else HintScope.MACHINE,
+        frozenset(name for name, count in machines.items() if count >= threshold),
+        frozenset(name for name, count in racks.items() if count >= threshold),
+        group.name,
+        tuple(sorted(machines.items())),
+    )

@@ -1,0 +1,237 @@
+"""Figures for the decision about a plan: impact, capacity, upgrades, confidence and guard rails."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct, field
+
+from nexusform.placement_kinds.placement_kind import KINDS, VM
+from nexusform.plans.impact.guard_rails import UNKNOWN, has_unknown_capacity
+from nexusform.plans.impact.object_effects import (
+    DISRUPTIVE_EFFECTS,
+    REMOVAL_EFFECTS,
+    Effect,
+    compute_effect,
+    count_effects,
+    count_objects_with_effects,
+    is_upgrade_row,
+    list_upgrade_pools,
+)
+from nexusform.plans.maintenance import select_stopped_vms
+from nexusform.plans.plan import PlacementChange, Plan
+from nexusform.plans.plan_checks import GuardRailResult
+from nexusform.plans.site_capacity.occupancy import SiteCapacity
+from nexusform.scheduling.racks.vms import Interval
+
+SUFFICIENT: Final = "sufficient"
+INSUFFICIENT: Final = "insufficient"
+_SECONDS_PER_MINUTE: Final = 60
+
+
+class MinuteRange(Struct, frozen=True):
+    """Minutes of drains: none if every drain ends at once, `max` if every drain times out."""
+
+    min: int
+    max: int
+
+
+class ImpactFigures(Struct, frozen=True):
+    """Numbers of affected objects of all kinds. `recreated` objects stay at their location. `max_down` is the
+    largest number of VMs of one cluster down at a time. `minutes` is None without drains. `stopped` VMs stop
+    for machine actions, at most `max_stopped` at a time.
+    """
+
+    recreated: int = 0
+    moved: int = 0
+    removed: int = 0
+    host_lost: int = 0
+    max_down: int = 0
+    minutes: MinuteRange | None = None
+    stopped: int = 0
+    max_stopped: int = 0
+
+
+class CapacityFigures(Struct, frozen=True):
+    """Spare capacity of one site for its largest VM SKU in use; None if the site does not exist. The
+    figures are upper bounds if `lacks_data`.
+    """
+
+    site: str
+    vm_sku_name: str
+    before: Interval | None
+    after: Interval | None
+    rack_down_before: Interval | None
+    rack_down_after: Interval | None
+    lacks_data: bool = False
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the plan changes the figures."""
+        return (self.before, self.rack_down_before) != (self.after, self.rack_down_after)
+
+
+class ConfidenceFigures(Struct, frozen=True):
+    """Numbers of placed VMs and pods, and of those with a certain location. `doubts` counts the other pods by the
+    assumption behind their location, most frequent first.
+    """
+
+    vms: int = 0
+    exact_rack_counts: int = 0
+    exact_machines: int = 0
+    pods: int = 0
+    certain_pods: int = 0
+    doubts: Mapping[str, int] = field(default_factory=dict)
+
+
+class UpgradeCapacity(Struct, frozen=True):
+    """Whether a cluster has capacity for the surge VMs of an upgrade after the plan."""
+
+    site: str
+    cluster: str
+    result: str
+
+
+class Decision(Struct, frozen=True):
+    """All figures for the decision about a plan."""
+
+    impact: ImpactFigures
+    capacity: tuple[CapacityFigures, ...]
+    upgrades: tuple[UpgradeCapacity, ...]
+    confidence: ConfidenceFigures
+    guard_rails: tuple[GuardRailResult, ...]
+
+
+def build_decision(plan: Plan) -> Decision:
+    """Build the figures of a plan. Linear in the number of its rows."""
+    lacks_data = has_unknown_capacity(plan)
+    return Decision(
+        impact=_build_impact_figures(plan),
+        capacity=build_capacity_figures(plan.capacity, lacks_data=lacks_data),
+        upgrades=_build_upgrade_capacity(plan.capacity, lacks_data=lacks_data),
+        confidence=_build_confidence_figures(plan),
+        guard_rails=plan.guard_rails,
+    )
+
+
+# --- impact ------------------------------------------------------------------------------------
+
+
+def _build_impact_figures(plan: Plan) -> ImpactFigures:
+    counts = count_effects(plan.placements)
+    off: dict[str, set[str]] = {}
+    maximum = 0
+    for action in plan.machine_actions:
+        off_vms = off.setdefault(action.site_id, set())
+        maximum = max(maximum, len(off_vms.union(action.stopped_vms)))
+        off_vms.difference_update(action.stopped_vms)
+        off_vms.update(action.stopped_vms if action.leaves_off else ())
+    return ImpactFigures(
+        recreated=count_objects_with_effects(counts, Effect.RECREATED),
+        moved=count_objects_with_effects(counts, Effect.MOVED, Effect.UNPLACED),
+        removed=count_objects_with_effects(counts, *REMOVAL_EFFECTS),
+        host_lost=count_objects_with_effects(counts, Effect.LOST) + plan.lost_unmanaged_count,
+        max_down=_compute_maximum_vms_down(plan),
+        minutes=_compute_drain_minutes(plan),
+        stopped=len(select_stopped_vms(plan.machine_actions)),
+        max_stopped=maximum,
+    )
+
+
+def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
+    """Yield the interrupted VMs, without those re-created pool by pool."""
+    pools = list_upgrade_pools(plan)
+    for row in plan.placements:
+        if row.kind == VM and compute_effect(row) in DISRUPTIVE_EFFECTS and not is_upgrade_row(row, pools):
+            yield row
+
+
+def _compute_maximum_vms_down(plan: Plan) -> int:
+    """Return the largest number of VMs of one cluster down at a time."""
+    down: Counter[tuple[str, str]] = Counter()
+    for row in _select_interrupted_vms(plan):
+        down[row.site_id, row.cluster] += 1
+    for upgrade in plan.upgrades:
+        pool_counts = [0 if pool.surges else pool.concurrent_vms for pool in upgrade.pools]
+        # A rolling upgrade handles one pool after another.
+        down[upgrade.site_id, upgrade.cluster] += (
+            max(pool_counts, default=0) if upgrade.is_rolling else sum(pool_counts)
+        )
+    return max(down.values(), default=0) if down else 0
+
+
+def _compute_drain_minutes(plan: Plan) -> MinuteRange | None:
+    """Return the minutes of drains if the clusters are drained one after another, as in `simulate
+    kubernetes-upgrade`: every batch takes at most the drain timeout of its pool. Control planes have none.
+    """
+    timeouts = {
+        (table.site_id, table.cluster, table.pool): table.drain_timeout
+        for table in plan.placement_tables
+        if table.drain_timeout
+    }
+    drained_pools = {
+        (row.site_id, row.cluster, row.pool)
+        for row in _select_interrupted_vms(plan)
+        if compute_effect(row) is not Effect.LOST
+    }
+    seconds = sum(timeouts.get(pool, 0) for pool in drained_pools)
+    seconds += sum(pool.drain_seconds for upgrade in plan.upgrades for pool in upgrade.pools)
+    return MinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None
+
+
+# --- capacity ----------------------------------------------------------------------------------
+
+
+def build_capacity_figures(capacity: Sequence[SiteCapacity], *, lacks_data: bool) -> tuple[CapacityFigures, ...]:
+    """Return the figures of every site after the plan, in plan order."""
+    largest: dict[str, SiteCapacity] = {}
+    for row in capacity:
+        largest.setdefault(row.site_id, row)  # the largest SKU of a site is first
+    return tuple(
+        CapacityFigures(
+            site=row.site,
+            vm_sku_name=row.sku,
+            before=row.before.free_interval if row.before else None,
+            after=row.after.free_interval,
+            rack_down_before=row.before.free_interval_after_rack_loss if row.before else None,
+            rack_down_after=row.after.free_interval_after_rack_loss,
+            lacks_data=lacks_data,
+        )
+        for row in largest.values()
+        if row.after is not None
+    )
+
+
+def _build_upgrade_capacity(capacity: Sequence[SiteCapacity], *, lacks_data: bool) -> tuple[UpgradeCapacity, ...]:
+    """Return the result of every cluster with VMs after the plan: the worst over its VM SKUs."""
+    results: dict[tuple[str, str], str] = {}
+    for row in capacity:
+        if row.after is None:
+            continue
+        for cluster in row.after.clusters:
+            results.setdefault((row.site, cluster), UNKNOWN if lacks_data else SUFFICIENT)
+        for cluster in row.after.uncertain_surge_clusters:
+            if results.get((row.site, cluster)) != INSUFFICIENT:
+                results[row.site, cluster] = UNKNOWN
+        for cluster in row.after.no_surge_clusters:
+            results[row.site, cluster] = INSUFFICIENT
+    return tuple(UpgradeCapacity(site, cluster, result) for (site, cluster), result in results.items())
+
+
+# --- confidence --------------------------------------------------------------------------------
+
+
+def _build_confidence_figures(plan: Plan) -> ConfidenceFigures:
+    pods = [row for row in plan.placements if KINDS[row.kind].runs_on_vms and "certain" in row.scores]
+    doubts = Counter(str(row.scores.get("depends_on") or "ties") for row in pods if not row.scores["certain"])
+    tables = plan.placement_tables
+    return ConfidenceFigures(
+        vms=sum(table.placed for table in tables),
+        exact_rack_counts=sum(table.racks_certain for table in tables),
+        exact_machines=sum(table.machines_certain for table in tables),
+        pods=len(pods),
+        certain_pods=len(pods) - doubts.total(),
+        doubts=dict(doubts.most_common()),
+    )

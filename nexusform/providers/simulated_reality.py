@@ -1,0 +1,292 @@
+"""JSON file that simulates the real site: existing objects, separate from the state. The file is a JSON list
+of {type, id, creation, attributes}, sorted by the first three; users edit it. An effect is durable before the
+provider returns. Small files are rewritten completely each time; for larger ones effects are appended to a
+log next to the file (`FILE.pending`), merged at the end of the run, or after a crash with the next change.
+Readers write nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from nexusform.files.regular_files import (
+    PRIVATE,
+    FileTooLarge,
+    NotRegularFile,
+    create_file,
+    read_regular,
+    sync_directory,
+    write_all_bytes,
+    write_file,
+)
+from nexusform.interfaces.plugins import ObjectKey, ProviderProblem
+from nexusform.state import json_codec
+
+Attributes: TypeAlias = Mapping[str, Any]
+_Marks: TypeAlias = tuple[tuple[int, int, int] | None, tuple[int, int, int] | None]
+
+SIZE_LIMIT_BYTES: Final = 512 * 1024 * 1024  # bytes; a larger file is an error
+REWRITE_LIMIT: Final = 200  # objects; with more of them changes are appended to the log
+
+
+class Reality:
+    """Objects of a reality file, safe for several threads."""
+
+    def __init__(self, path: Path) -> None:
+        # A link to the file is kept: writes replace the real file.
+        self._path = Path(os.path.realpath(path)) if path.is_symlink() else path
+        self._log_path = self._path.with_name(self._path.name + ".pending")
+        self._lock = Lock()
+        self._flushing = Lock()
+        self._objects: dict[ObjectKey, Attributes] | None = None
+        self._pending: list[_PendingChange] = []
+        self._failures: dict[int, ProviderProblem] = {}  # reason by the number of the change
+        self._last_number = 0
+        self._last_durable = 0
+        self._log: int | None = None
+        self._log_size = 0
+        # the log ends with the rest of a failed write that could not be truncated
+        self._is_log_damaged = False
+        self._known_marks: _Marks | None = None  # marks of file and log at the last read or write
+        self._has_leftover_log = False  # log of an interrupted run, already applied to the objects
+
+    def load(self) -> None:
+        """Read the file now: a plan reports its errors."""
+        with self._lock:
+            self._get_objects()
+
+    def get_attributes(self, key: ObjectKey) -> Attributes | None:
+        """Return the attributes under a key, or None."""
+        with self._lock:
+            return self._get_objects().get(key)
+
+    def find_objects(self, resource_type: str, object_id: str) -> list[tuple[ObjectKey, Attributes]]:
+        """Return all objects of a type with an id, by creation number."""
+        with self._lock:
+            matches = [(k, a) for k, a in self._get_objects().items() if (k.type, k.id) == (resource_type, object_id)]
+        return sorted(matches, key=lambda pair: pair[0].creation)
+
+    def set_attributes(self, key: ObjectKey, attributes: Attributes) -> None:
+        """Set the attributes under a key; durable on return."""
+        self._change_object(key, attributes)
+
+    def remove_object(self, key: ObjectKey) -> None:
+        """Remove an object; durable on return. A missing object is no error."""
+        self._change_object(key, None)
+
+    def close(self) -> None:
+        """Merge the log into the file. On failure, everything stays durable in the log."""
+        with self._flushing, self._lock, suppress(ProviderProblem):
+            if self._log is not None:
+                self._rewrite_file()
+
+    def _change_object(self, key: ObjectKey, attributes: Attributes | None) -> None:
+        """Set an object, or remove it with None; durable on return."""
+        with self._lock:
+            objects = self._get_objects()
+            before = objects.get(key)
+            if attributes is None and before is None:
+                return
+            _set_object(objects, key, attributes)
+            self._last_number += 1
+            ticket = self._last_number
+            self._pending.append(
+                _PendingChange(
+                    ticket, key, before, json_codec.render_json([key.type, key.id, key.creation, attributes]) + b"\n"
+                )
+            )
+        self._wait_until_durable(ticket)
+
+    def _wait_until_durable(self, ticket: int) -> None:
+        """Wait until the change with this number is on disk; the first caller writes for all."""
+        with self._flushing:
+            if ticket in self._failures:
+                raise self._failures.pop(ticket)
+            if self._last_durable >= ticket:
+                return
+            with self._lock:
+                batch, self._pending = self._pending, []
+                try:
+                    is_small = len(self._get_objects()) <= REWRITE_LIMIT and self._log is None
+                    needs_rewrite = is_small or self._has_leftover_log
+                    if needs_rewrite:
+                        self._rewrite_file()
+                except ProviderProblem as problem:
+                    self._undo_changes(batch, problem)
+            if not needs_rewrite:
+                self._append_changes(batch)
+            self._last_durable = max(batch[-1].number, self._last_durable)
+        if ticket in self._failures:
+            raise self._failures.pop(ticket)
+
+    def _append_changes(self, batch: Sequence[_PendingChange]) -> None:
+        """Append changes to the log; unwritable changes are undone."""
+        try:
+            self._write_log(b"".join(change.line for change in batch))
+        except ProviderProblem as problem:
+            with self._lock:
+                # Later changes may depend on those undone now.
+                self._undo_changes([*batch, *self._pending], problem)
+                self._pending = []
+
+    def _undo_changes(self, batch: Sequence[_PendingChange], problem: ProviderProblem) -> None:
+        """Undo unwritable changes in memory, so that no later write makes them durable."""
+        assert self._objects is not None, "what changed was loaded"
+        for change in reversed(batch):
+            _set_object(self._objects, change.key, change.before)
+            self._failures[change.number] = problem
+
+    def _write_log(self, lines: bytes) -> None:
+        """Append lines to the log, durable on return. Raises ProviderProblem."""
+        self._check_unchanged()
+        if self._is_log_damaged:
+            raise ProviderProblem(f"{self._log_path} cannot be written: an earlier write failed.")
+        try:
+            if self._log is None:
+                self._log = create_file(self._log_path)
+                self._log_size = 0
+                sync_directory(self._path.parent)
+            write_all_bytes(self._log, lines)
+            os.fsync(self._log)
+            self._log_size += len(lines)
+            self._known_marks = self._read_file_identities()
+        except OSError as problem:
+            if self._log is not None:
+                try:
+                    os.ftruncate(self._log, self._log_size)
+                    os.lseek(self._log, self._log_size, os.SEEK_SET)
+                except OSError:
+                    self._is_log_damaged = True
+                self._known_marks = self._read_file_identities()
+            raise ProviderProblem(f"{self._log_path} cannot be written: {problem.strerror}.") from None
+
+    def _rewrite_file(self) -> None:
+        """Write the whole file atomically, then delete the log."""
+        self._check_unchanged()
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            objects = self._get_objects()
+            ordered = sorted(objects, key=lambda key: (key.type, key.id, key.creation))
+            rows = [{"type": k.type, "id": k.id, "creation": k.creation, "attributes": objects[k]} for k in ordered]
+            document = json_codec.render_json(rows, indent=True) + b"\n"
+            write_file(self._path, document, PRIVATE)
+        except OSError as problem:
+            raise ProviderProblem(f"The reality file {self._path} cannot be written: {problem.strerror}.") from None
+        # The change is durable now: a log that cannot be removed is removed with the next change.
+        self._has_leftover_log = True
+        with suppress(OSError):
+            if self._log is not None:
+                log, self._log = self._log, None
+                os.close(log)
+            self._log_path.unlink(missing_ok=True)
+            self._has_leftover_log = False
+        self._known_marks = self._read_file_identities()
+
+    def _check_unchanged(self) -> None:
+        """Raise a ProviderProblem if another process wrote since the last read: its changes would be lost."""
+        if self._known_marks is not None and self._known_marks != self._read_file_identities():
+            raise ProviderProblem(
+                f"Another process changed the reality file {self._path} during this run. It was not overwritten."
+            )
+
+    def _read_file_identities(self) -> _Marks:
+        return _read_file_identity(self._path), _read_file_identity(self._log_path)
+
+    def _get_objects(self) -> dict[ObjectKey, Attributes]:
+        """Return the objects, read once: the file, then the log."""
+        if self._objects is None:
+            self._known_marks = self._read_file_identities()
+            objects = _parse_objects(_read_content(self._path), self._path)
+            log = _read_content(self._log_path, follow=False)
+            for line in log.split(b"\n")[:-1]:  # an incomplete last line was never confirmed
+                try:
+                    kind, name, creation, attributes = json_codec.parse_json(line)
+                except (ValueError, json_codec.JsonProblem):
+                    raise ProviderProblem(f"{self._log_path} is damaged: a line is not a change record.") from None
+                key = ObjectKey(kind, name, creation)
+                _set_object(objects, key, attributes)
+            self._objects = objects
+            self._has_leftover_log = os.path.lexists(self._log_path)
+        return self._objects
+
+
+def _read_file_identity(path: Path) -> tuple[int, int, int] | None:
+    """Return the identity of a file's present version; None if it is missing."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+class _PendingChange(Struct, frozen=True):
+    # Change in memory that is not durable yet; `before` is the previous value.
+    number: int
+    key: ObjectKey
+    before: Attributes | None
+    line: bytes
+
+
+def _set_object(objects: dict[ObjectKey, Attributes], key: ObjectKey, attributes: Attributes | None) -> None:
+    if attributes is None:
+        objects.pop(key, None)
+    else:
+        objects[key] = attributes
+
+
+def _read_content(path: Path, *, follow: bool = True) -> bytes:
+    """Return the bytes of a regular file, b"" if it is missing."""
+    try:
+        return read_regular(path, SIZE_LIMIT_BYTES, follow=follow)
+    except FileNotFoundError:
+        return b""
+    except NotRegularFile:
+        raise ProviderProblem(f"The reality file {path} is not a regular file.") from None
+    except FileTooLarge:
+        raise ProviderProblem(f"The reality file {path} is larger than {SIZE_LIMIT_BYTES} bytes.") from None
+    except OSError as problem:
+        raise ProviderProblem(f"The reality file {path} cannot be read: {problem.strerror}.") from None
+
+
+def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
+    if not content.strip():
+        return {}
+    try:
+        rows = json_codec.parse_json(content)
+    except json_codec.JsonProblem as problem:
+        before = json_codec.decode_text(content)[: problem.offset]
+        line, column = before.count("\n") + 1, problem.offset - before.rfind("\n")
+        raise ProviderProblem(
+            f"The reality file {path} is not JSON: line {line}, column {column}: {problem.message}."
+        ) from None
+    if not isinstance(rows, list):
+        raise ProviderProblem(f"The reality file {path} must be a list of {{type, id, creation, attributes}}.")
+    objects: dict[ObjectKey, Attributes] = {}
+    for position, row in enumerate(rows):
+        key = _parse_key(row)
+        if key is None:
+            raise ProviderProblem(
+                f"The reality file {path}: entry {position} must be an object with type and id (texts), "
+                "creation (a whole number) and attributes (an object)."
+            )
+        if key in objects:
+            raise ProviderProblem(
+                f"The reality file {path}: entry {position} repeats {key.type} {key.id}, creation {key.creation}."
+            )
+        objects[key] = row["attributes"]
+    return objects
+
+
+def _parse_key(row: Any) -> ObjectKey | None:
+    match row:
+        case {"type": str(kind), "id": str(name), "attributes": dict(), **rest}:
+            creation = rest.get("creation", 0)
+            return ObjectKey(kind, name, creation) if type(creation) is int else None
+    return None

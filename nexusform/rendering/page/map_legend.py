@@ -1,0 +1,196 @@
+"""Styles of clusters on maps (colour, pattern and short key), and the SVG legend. The colours are those of
+Okabe and Ito, suitable for all kinds of colour vision. Patterns vary with them, so that colour is never the
+only difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.phrases import format_count
+from nexusform.rendering.notation.markup import Markup, build_svg_element
+from nexusform.rendering.page.rack_map import OUTSIDE, ChangeMark, SiteMap, build_short_names
+from nexusform.rendering.report.folding import format_names
+
+# Fill and the text colour with better contrast on it.
+COLOURS: Final = (
+    ("#56b4e9", "#000000"),
+    ("#e69f00", "#000000"),
+    ("#009e73", "#000000"),
+    ("#f0e442", "#000000"),
+    ("#0072b2", "#ffffff"),
+    ("#d55e00", "#000000"),
+    ("#cc79a7", "#000000"),
+)
+GREY: Final = ("#bdbdbd", "#000000")
+PATTERNS: Final = ("plain", "rising", "level", "dots", "falling", "upright", "cross")
+
+
+class ClusterStyle(Struct, frozen=True):
+    """Style of the VMs of a cluster; `colour` and `pattern` are indexes, -1 = grey and plain."""
+
+    cluster: str
+    key: str
+    colour: int
+    pattern: int
+
+    @property
+    def fill(self) -> str:
+        """The fill colour."""
+        return (COLOURS[self.colour] if self.colour >= 0 else GREY)[0]
+
+    @property
+    def ink(self) -> str:
+        """The text colour on the fill."""
+        return (COLOURS[self.colour] if self.colour >= 0 else GREY)[1]
+
+    @property
+    def tone(self) -> str:
+        """The class of text on the fill: "light" or "dark"."""
+        return "light" if self.ink == "#ffffff" else "dark"
+
+    @property
+    def pattern_name(self) -> str:
+        """The name of the pattern."""
+        return PATTERNS[self.pattern] if self.pattern >= 0 else PATTERNS[0]
+
+
+def build_cluster_styles(clusters: Sequence[str]) -> dict[str, ClusterStyle]:
+    """Build a style per cluster in the given order; the pattern shifts when the colours repeat."""
+    keys = build_short_names(clusters)
+    by_cluster: dict[str, ClusterStyle] = {}
+    for number, cluster in enumerate(name for name in clusters if name != OUTSIDE):
+        colour = number % len(COLOURS)
+        pattern = (number + number // len(COLOURS)) % len(PATTERNS)
+        by_cluster[cluster] = ClusterStyle(cluster, keys[cluster], colour, pattern)
+    if OUTSIDE in clusters:
+        by_cluster[OUTSIDE] = ClusterStyle(OUTSIDE, keys[OUTSIDE], -1, -1)
+    return by_cluster
+
+
+# --- in SVG ------------------------------------------------------------------------------------
+
+STYLE: Final = Markup(
+    "<style>"
+    "text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',Helvetica,Arial,sans-serif;"
+    "font-size:11px;fill:#1b1f24}"
+    ".page{fill:#ffffff}.heading{font-size:16px;font-weight:600}.side{font-size:13px;font-weight:600}"
+    ".rack{font-size:11px;font-weight:600}.small{font-size:8px}.slim{font-size:10px;fill:#57606a}"
+    ".slot{fill:#57606a;text-anchor:end;font-size:10px}"
+    ".key{text-anchor:middle;font-size:10px;font-weight:600}.dark{fill:#000000}.light{fill:#ffffff}"
+    ".cell{fill:#f3f4f6;stroke:#8c959f;stroke-width:.75}.refused{fill:url(#refusing)}"
+    ".vm{stroke:#00000066;stroke-width:.75}.bare{stroke-width:.4}"
+    ".placed{stroke:#000000;stroke-width:2.5}.moved{stroke:#000000;stroke-width:2.5;stroke-dasharray:4 2}"
+    ".removed{stroke:#b3001b;stroke-width:2.5;stroke-dasharray:1.5 2;fill-opacity:.55}"
+    ".bare.placed,.bare.moved,.bare.removed{stroke-width:1.2}"
+    "</style>"
+)
+
+_PATTERN_LINES: Final = {
+    "rising": "M-1 7L7 -1M-1 1L1 -1M5 7L7 5",
+    "falling": "M-1 -1L7 7M5 -1L7 1M-1 5L1 7",
+    "level": "M0 1.5H6M0 4.5H6",
+    "upright": "M1.5 0V6M4.5 0V6",
+    "cross": "M0 3H6M3 0V6",
+}
+_ENTRY_WIDTH: Final = 170
+_MAX_RUNS: Final = 4  # of names in a line
+_MAX_CLUSTERS: Final = 16  # clusters, as on the page
+_ENTRY_HEIGHT: Final = 18
+
+
+def build_pattern_definitions(maps: Iterable[SiteMap]) -> Markup:
+    """Build the patterns used by the maps."""
+    used_names: set[str] = set()
+    for site in maps:
+        used_names |= {style.pattern_name for style in build_cluster_styles(site.clusters).values()}
+    patterns: list[Markup] = []
+    for name, lines in _PATTERN_LINES.items():
+        if name in used_names:
+            path = build_svg_element("path", d=lines, fill="none", stroke="#000000", stroke_opacity=0.28)
+            patterns.append(_build_fill_pattern(name, path))
+    if "dots" in used_names:
+        dot = build_svg_element("circle", cx=3, cy=3, r=1.2, fill="#000000", fill_opacity=0.3)
+        patterns.append(_build_fill_pattern("dots", dot))
+    hatch = [
+        build_svg_element("rect", width=6, height=6, fill="#e3e6ea"),
+        build_svg_element("path", d="M-1 7L7 -1", stroke="#8c959f", stroke_width=1),
+    ]
+    return build_svg_element("defs", patterns, _build_fill_pattern("refusing", hatch))
+
+
+def _build_fill_pattern(name: str, content: Markup | Sequence[Markup]) -> Markup:
+    return build_svg_element("pattern", content, id=name, width=6, height=6, patternUnits="userSpaceOnUse")
+
+
+def render_cluster_legend(
+    styles: Sequence[ClusterStyle], counts: Mapping[str, int], changed_clusters: AbstractSet[str], width: int
+) -> tuple[list[Markup], int]:
+    """Render a swatch with key, name and number of VMs per cluster, and return the height. With very many
+    clusters only changed ones have a swatch and the others are listed by name.
+    """
+    columns_per_line = max(width // _ENTRY_WIDTH, 1)
+    entries = list(styles)
+    if len(entries) > _MAX_CLUSTERS:
+        entries = [style for style in styles if style.cluster in changed_clusters]
+    if len(entries) > _MAX_CLUSTERS:
+        entries = []
+    parts: list[Markup] = []
+    for number, style in enumerate(entries):
+        line, column = divmod(number, columns_per_line)
+        label = f"{_truncate_name(style.cluster)} ({counts.get(style.cluster, 0):,})"
+        parts += _render_cluster_entry(style, label, column * _ENTRY_WIDTH, line * _ENTRY_HEIGHT)
+    lines = math.ceil(len(entries) / columns_per_line)
+    remaining_clusters = [style.cluster for style in styles if style not in entries]
+    if remaining_clusters:
+        noun = "more cluster" if entries else "cluster"
+        text = f"{format_count(len(remaining_clusters), noun)}: {format_names(remaining_clusters, _MAX_RUNS)}"
+        parts.append(build_svg_element("text", text, x=0, y=lines * _ENTRY_HEIGHT + 11))
+        lines += 1
+    return parts, lines * _ENTRY_HEIGHT + 4
+
+
+def _render_cluster_entry(style: ClusterStyle, label: str, left: int, top: int) -> list[Markup]:
+    """Render one cluster of the legend: swatch, key and label."""
+    box = {"x": left, "y": top, "width": 26, "height": 14}
+    parts = [build_svg_element("rect", class_="vm", **box, fill=style.fill)]
+    if style.pattern > 0:
+        parts.append(build_svg_element("rect", **box, fill=f"url(#{style.pattern_name})"))
+    parts.append(build_svg_element("text", style.key, class_=f"key {style.tone}", x=left + 13, y=top + 11))
+    parts.append(build_svg_element("text", label, x=left + 32, y=top + 11))
+    return parts
+
+
+def _truncate_name(name: str) -> str:
+    return name if len(name) <= 18 else f"{name[:17]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:
+    """Render the meaning of outlines and signs; the `unmarked` kind (of most VMs) has no sign."""
+    parts: list[Markup] = []
+    signs = (
+        ("placed", "+", "placed"),
+        ("moved", "~", "moved"),
+        ("removed", "\N{MINUS SIGN}", "removed"),
+        ("", "", "free"),
+    )
+    for number, (kind, sign, label) in enumerate(signs):
+        left = number * 104
+        if kind and kind == unmarked:
+            parts.append(build_svg_element("text", f"no sign: {label}", x=left + 1, y=11))
+            continue
+        name = f"vm {kind}" if kind else "cell"
+        fill = "#ffffff" if kind else None
+        parts.append(build_svg_element("rect", class_=name, x=left + 1, y=1, width=24, height=12, fill=fill))
+        if sign:
+            parts.append(build_svg_element("text", sign, class_="key dark", x=left + 13, y=11))
+        parts.append(build_svg_element("text", label, x=left + 31, y=11))
+    left = len(signs) * 104
+    parts.append(build_svg_element("rect", class_="cell refused", x=left + 1, y=1, width=24, height=12))
+    parts.append(build_svg_element("text", "cordoned", x=left + 31, y=11))
+    return parts

@@ -1,0 +1,142 @@
+"""Body of a GitHub review: the comment, and line comments with failures and fixes, for `POST
+/repos/OWNER/REPO/pulls/NUMBER/reviews`. GitHub rejects a review with comments outside of the diff, so only
+lines in the diff get comments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.literal_edits import TextEdit, apply_edits, build_literal_edit
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
+from nexusform.diagnostics.levels import Level
+from nexusform.plans.plan import Plan
+from nexusform.rendering.notation.colours import escape_control_characters
+from nexusform.rendering.pull_request.markdown_parts import disable_bot_commands, escape_markdown, format_code_block
+from nexusform.rendering.report.finding_entries import PREEXISTING_NOTE, collect_findings
+from nexusform.resources.address import parse_address
+
+_HUNK: Final = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
+_MAX_COMMENTS: Final = 30
+
+
+class DiffLines(Struct, frozen=True):
+    """The lines of new files in a diff, by path in the repository."""
+
+    lines: Mapping[str, frozenset[int]]
+
+    def find_path(self, name: str) -> str:
+        """Find the repository path of a file name of nexusform; "" if the diff has no such file or several."""
+        tail = name.removeprefix("./")
+        paths = [path for path in self.lines if path == tail or path.endswith(f"/{tail}")]
+        return paths[0] if len(paths) == 1 else ""
+
+    def contains_lines(self, path: str, first: int, last: int) -> bool:
+        """Return whether the diff contains all these lines of a file."""
+        diff_lines = self.lines.get(path, frozenset())
+        return all(line in diff_lines for line in range(first, last + 1))
+
+
+def parse_diff(text: str) -> DiffLines:
+    """Parse the lines of a unified diff (`git diff`, the code host's `.diff`)."""
+    lines: dict[str, set[int]] = {}
+    # The file, the number of its next line, and the remaining lines of the hunk.
+    path, number, lines_left = "", 0, 0
+    for line in text.splitlines():
+        if lines_left > 0 and line[:1] in ("+", " ", ""):
+            lines[path].add(number)
+            number, lines_left = number + 1, lines_left - 1
+        elif line.startswith("+++ "):
+            path = line[4:].partition("\t")[0].strip('"').removeprefix("b/")
+        elif (hunk := _HUNK.match(line)) and path:
+            number, lines_left = int(hunk[1]), int(hunk[2] or 1)
+            lines.setdefault(path, set())
+    return DiffLines({path: frozenset(numbers) for path, numbers in lines.items() if path != "/dev/null"})
+
+
+def build_review(
+    plan: Plan, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines, body: str
+) -> dict[str, Any]:
+    """Build the review; it requests changes if the plan is rejected. `body` is Markdown."""
+    failures = [
+        finding.diagnostic
+        for finding in collect_findings(plan)
+        if finding.level.order <= Level.WARNING.order and finding.diagnostic.subject is not None
+    ]
+    comments: list[dict[str, Any]] = []
+    for diagnostic in failures:
+        comments += _build_suggestions(diagnostic, configuration, files, diff) or _build_line_comment(diagnostic, diff)
+    is_rejected = any(diagnostic.severity is Severity.ERROR for diagnostic in plan.diagnostics)
+    return {
+        "event": "REQUEST_CHANGES" if is_rejected else "COMMENT",
+        "body": body,
+        "comments": comments[:_MAX_COMMENTS],
+    }
+
+
+def _build_line_comment(diagnostic: Diagnostic, diff: DiffLines) -> list[dict[str, Any]]:
+    span = diagnostic.subject
+    assert span is not None, "only these are requested"
+    path = diff.find_path(span.filename)
+    if not path or not diff.contains_lines(path, span.start.line, span.start.line):
+        return []
+    return [_build_comment(path, span.start.line, span.start.line, _describe_diagnostic(diagnostic))]
+
+
+def _build_suggestions(
+    diagnostic: Diagnostic, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines
+) -> list[dict[str, Any]]:
+    """Build suggestions for the first remedy that edits lines of the diff. A button commits them."""
+    if configuration is None:
+        return []
+    for remedy in diagnostic.extra.get("fit", {}).get("suggested_fixes", ()):
+        edits = [
+            build_literal_edit(configuration, parse_address(edit["address"]), edit["path"], edit["value"])
+            for edit in remedy["edits"]
+        ]
+        possible = [edit for edit in edits if edit is not None]
+        if not possible or len(possible) < len(edits):
+            continue
+        comments = [_build_suggestion(diagnostic, remedy["text"], edit, files, diff) for edit in possible]
+        if all(comments):
+            return [comment for comment in comments if comment is not None]
+    return []
+
+
+def _build_suggestion(
+    diagnostic: Diagnostic, remedy_text: str, edit: TextEdit, files: Mapping[str, SourceFile], diff: DiffLines
+) -> dict[str, Any] | None:
+    """Build a suggestion of one edit, or None if its lines are not in the diff."""
+    first_line, last_line = edit.span.start.line, edit.span.end.line
+    path = diff.find_path(edit.span.filename)
+    if not path or not diff.contains_lines(path, first_line, last_line):
+        return None
+    text = apply_edits(files, [edit])[edit.span.filename]
+    removed = edit.before.count("\n") - edit.after.count("\n")
+    lines = text.split("\n")[first_line - 1 : last_line - removed]
+    suggestion = format_code_block("\n".join(line.rstrip("\r") for line in lines), "suggestion")
+    if disable_bot_commands(suggestion) != suggestion:
+        return None  # the button must commit the exact text
+    body = f"{_describe_diagnostic(diagnostic)}\n\nTested: {escape_markdown(remedy_text)}\n{suggestion}"
+    return _build_comment(path, first_line, last_line, body)
+
+
+def _describe_diagnostic(diagnostic: Diagnostic) -> str:
+    """Return the summary and the first paragraph of the detail in Markdown."""
+    summary = f"**{escape_markdown(escape_control_characters(diagnostic.summary))}**"
+    first_paragraph = escape_control_characters(diagnostic.detail).partition("\n\n")[0]
+    existing_note = PREEXISTING_NOTE if diagnostic.is_preexisting else ""
+    return "\n\n".join(filter(None, (summary, escape_markdown(first_paragraph), existing_note)))
+
+
+def _build_comment(path: str, first_line: int, last_line: int, body: str) -> dict[str, Any]:
+    """Build a comment on these lines of a file for the API."""
+    comment: dict[str, Any] = {"path": path, "line": last_line, "side": "RIGHT", "body": disable_bot_commands(body)}
+    if first_line < last_line:
+        comment |= {"start_line": first_line, "start_side": "RIGHT"}
+    return comment

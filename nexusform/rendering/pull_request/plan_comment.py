@@ -1,0 +1,190 @@
+"""Comment of a plan on a pull request. It stays below a number of bytes (hosts truncate comments at 65,536
+characters): the least important parts are cut first, with a note. Tables have at most three columns and
+pictures 38, to fit on a phone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import SourceFile
+from nexusform.diagnostics.levels import Impact
+from nexusform.diagnostics.phrases import format_first_items
+from nexusform.interfaces.plugins import PluginRegistries
+from nexusform.plans.plan import Plan
+from nexusform.plans.site_capacity.occupancy import list_changed_racks
+from nexusform.rendering.notation.colours import PLAIN
+from nexusform.rendering.pull_request.markdown_parts import (
+    ReportPart,
+    escape_plain_text,
+    format_code_block,
+    format_commit,
+    join_parts_within_limit,
+)
+from nexusform.rendering.pull_request.rack_picture import render_rack_picture
+from nexusform.rendering.pull_request.report_markdown import build_parts, render_existing_findings, render_title
+from nexusform.rendering.report import plan_sections
+from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
+from nexusform.rendering.report.evaluation_sentence import describe_plan_evaluation
+from nexusform.rendering.report.placement_rows import PlacementDetail
+from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
+from nexusform.rendering.report.plan_verdict import INVENTORY, describe_inventory, has_stale_inventory
+from nexusform.rendering.report.report_tree import CodeBlock, Section
+from nexusform.rendering.text.diagnostic_text import render_diagnostic
+from nexusform.rendering.text.plan_text import render_counts, render_placement_text
+from nexusform.rendering.text.report_text import render_decision
+from nexusform.rendering.text.stanza_text import group_stanzas, pair_stanzas, render_outputs, render_stanza
+
+MAX_BYTES: Final = 65_000
+_NO_REGISTRIES = PluginRegistries()
+_MAX_BOXES: Final = 20
+_MAX_NAMES: Final = 5
+_BOX_WIDTH: Final = 100  # columns
+_MAX_LINE_LENGTH: Final = 700
+
+
+class _CommentSection(Struct, frozen=True):
+    """A section of the comment, its importance, and whether its title is shown."""
+
+    build: Callable[[PlanReportData], Section | None]
+    importance: int
+    has_title: bool = False
+
+
+def render_markdown(
+    plan: Plan,
+    sources: Mapping[str, SourceFile],
+    registries: PluginRegistries = _NO_REGISTRIES,
+    placements: PlacementDetail = PlacementDetail.CHANGED,
+    *,
+    max_bytes: int = MAX_BYTES,
+    origin: CodeOrigin = UNKNOWN_ORIGIN,
+) -> str:
+    """Render the whole comment as GitHub-flavoured Markdown in `max_bytes`, with a final newline."""
+    view = PlanReportData(plan, sources, registries, placements)
+    report = build_plan_report(view, ())
+    lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
+    block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
+    kind = "CAUTION" if report.verdict else (report.impact or Impact.NONE).value.upper()
+    head = (render_title(report), *report.facts, *[f"> [!{kind}]", *(f"> {line}" for line in block.split("\n"))])
+    parts = [ReportPart("The verdict", 100, head, is_atomic=True)]
+    # As in the terminal, changes planned before an error would hide it.
+    for place in _FAILED_COMMENT if plan.is_failed else _COMMENT:
+        section = place.build(view)
+        if section is not None:
+            parts += build_parts(section, place.importance, origin, has_title=place.has_title)
+        if place.build is plan_sections.build_entry_section:
+            parts.append(ReportPart("Existing issues", 50, render_existing_findings(view.entries.existing)))
+        if place.build is plan_sections.build_change_section:
+            parts.append(ReportPart("The last line", 99, _render_last_line(plan, origin), is_atomic=True))
+    return join_parts_within_limit(parts, max_bytes)
+
+
+def _truncate_line(line: str) -> str:
+    """Truncate a very long line."""
+    return line if len(line) <= _MAX_LINE_LENGTH else f"{line[: _MAX_LINE_LENGTH - 3]}..."
+
+
+def _render_last_line(plan: Plan, origin: CodeOrigin) -> tuple[str, ...]:
+    """Render one line with commit, inventory and evaluation, or none; a stale inventory is highlighted."""
+    age = describe_inventory(plan)
+    inventory = f"inventory {escape_plain_text(age)}" if age else ""
+    inventory = f"**{inventory}**" if has_stale_inventory(plan) else inventory
+    evaluation = escape_plain_text(describe_plan_evaluation(plan))
+    line = " · ".join(filter(None, (format_commit(origin), inventory, evaluation)))
+    return (line,) if line else ()
+
+
+# --- sections of the comment alone -------------------------------------------------------------
+
+
+def _build_notes(view: PlanReportData) -> Section | None:
+    """Build the notes. The age of the inventory is in the last line."""
+    section = plan_sections.build_note_section(view)
+    notes = tuple(note for note in section.notes if note[0] != INVENTORY) if section is not None else ()
+    return Section("", notes=notes, name="notes") if notes else None
+
+
+def _build_picture(view: PlanReportData) -> Section | None:
+    """Build the text picture of changed racks."""
+    sites = view.plan.sites
+    lines = render_rack_picture(list_changed_racks(sites), has_several_sites=len(sites) > 1)
+    return Section("Racks", code=CodeBlock("\n".join(lines), "text")) if lines else None
+
+
+def _build_finding_boxes(view: PlanReportData) -> Section | None:
+    """Build the folded findings with source lines as in the terminal, pre-existing ones last."""
+    texts: dict[bool, list[str]] = {False: [], True: []}
+    for finding in view.findings[:_MAX_BOXES]:
+        box = render_diagnostic(finding.diagnostic, view.sources, width=76).rstrip()
+        texts[finding.is_preexisting].append(box)
+    existing = ["", "Not caused by this plan:", *texts[True]] if texts[True] else []
+    return _fold_code("Source lines and suggested fixes", "\n".join([*texts[False], *existing]).lstrip("\n"))
+
+
+def _build_pool_text(view: PlanReportData) -> Section | None:
+    """Build the folded placements with racks and cells, as in the terminal."""
+    long_view = PlanReportData(view.plan, view.sources, view.registries, view.vm_detail, is_long=True)
+    return _fold_code("Placements by pool", "\n\n".join(render_placement_text(long_view, 120, PLAIN)))
+
+
+def _build_change_differences(view: PlanReportData) -> Section | None:
+    """Build the folded difference of every change; similar ones appear once."""
+    texts = []
+    for group in group_stanzas(pair_stanzas(view.plan, view.stanzas)):
+        others = (
+            f"\n  # likewise: {format_first_items(group.other_addresses, _MAX_NAMES)}" if group.other_addresses else ""
+        )
+        texts.append(f"{group.text}{others}")
+    return _fold_code("Every change", "\n\n".join(texts), "diff")
+
+
+def _build_drift(view: PlanReportData) -> Section | None:
+    return _fold_code("Changed outside of nexusform", "\n\n".join(map(render_stanza, view.drift_stanzas)), "diff")
+
+
+def _build_outputs(view: PlanReportData) -> Section | None:
+    return _fold_code("Changes to outputs", "\n".join(render_outputs(view.outputs)), "diff")
+
+
+def _build_recorded_drift(view: PlanReportData) -> Section | None:
+    """Build the drift of a refresh-only plan."""
+    return plan_sections.build_drift_section(view) if view.is_refresh_only else None
+
+
+def _fold_code(title: str, text: str, language: str = "") -> Section | None:
+    return Section(title, code=CodeBlock(text, language), is_folded=True) if text else None
+
+
+_COMMENT: Final = (
+    _CommentSection(_build_notes, 96),
+    _CommentSection(plan_sections.build_condition_section, 96),
+    _CommentSection(plan_sections.build_rename_section, 98),
+    _CommentSection(plan_sections.build_site_section, 93),
+    _CommentSection(plan_sections.build_listed_vm_section, 92),
+    _CommentSection(plan_sections.build_cause_section, 91),
+    _CommentSection(plan_sections.build_new_pool_section, 88),
+    _CommentSection(plan_sections.build_workload_section, 87),
+    _CommentSection(plan_sections.build_rollout_section, 83, has_title=True),
+    _CommentSection(_build_picture, 65),
+    _CommentSection(plan_sections.build_capacity_section, 85),
+    _CommentSection(plan_sections.build_rule_section, 75, has_title=True),
+    _CommentSection(plan_sections.build_entry_section, 90, has_title=True),
+    _CommentSection(_build_recorded_drift, 60, has_title=True),
+    _CommentSection(plan_sections.build_change_section, 60, has_title=True),
+    _CommentSection(_build_finding_boxes, 50),
+    _CommentSection(plan_sections.build_all_capacity_section, 45),
+    _CommentSection(plan_sections.build_single_vm_section, 35),
+    _CommentSection(_build_pool_text, 40),
+    _CommentSection(_build_change_differences, 10),
+    _CommentSection(_build_drift, 30),
+    _CommentSection(_build_outputs, 20),
+)
+_FAILED_COMMENT: Final = (
+    _CommentSection(plan_sections.build_error_section, 95),
+    _CommentSection(plan_sections.build_entry_section, 60, has_title=True),
+    _CommentSection(_build_finding_boxes, 50),
+)

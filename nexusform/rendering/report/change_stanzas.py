@@ -1,0 +1,183 @@
+"""Stanzas of a plan: the change of each object, with its header and its difference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics.phrases import select_word_form
+from nexusform.interfaces.plugins import PluginRegistries
+from nexusform.json_data.plain_data import Path
+from nexusform.placement_kinds.placement_kind import KINDS, MAPS
+from nexusform.plans.plan import Action, Change, Drift, OutputChange, Plan
+from nexusform.rendering.notation.hcl_text import PathMarks
+from nexusform.rendering.report import plan_sentences
+from nexusform.rendering.report.difference_tree import ABSENT, CHANGED, DELETED, Comparison, DifferenceNode
+from nexusform.rendering.report.object_rows import (
+    NO_PLACEMENTS,
+    PlacementCounts,
+    SchemaLookup,
+    count_placements,
+    create_schema_lookup,
+    is_reported,
+    select_drift,
+)
+from nexusform.rendering.report.placement_rows import PlacementDetail
+from nexusform.resources.address import Address
+
+# Machines follow from the arguments of a rack, so they are listed only if they change.
+_MACHINES: Final = "machines"
+
+# A status per cluster follows from the bindings; `show` prints it in full.
+_STATUSES: Final = "placement_statuses"
+_CONDITIONS: Final = "conditions"
+
+
+class ChangeStanza(Struct, frozen=True):
+    """The change of one object: `address headline`, comments, block header and body. `symbol` is "+", "-",
+    "~", "-/+", "+/-", "<=", "." or "" (only moved or imported).
+    """
+
+    address: str
+    symbol: str
+    headline: str
+    comments: tuple[str, ...]
+    header: str
+    body: DifferenceNode
+
+
+def build_stanzas(
+    plan: Plan, registries: PluginRegistries, detail: PlacementDetail = PlacementDetail.CHANGED
+) -> tuple[ChangeStanza, ...]:
+    """Build the stanzas of all reported changes. Linear in the size of the changes."""
+    find_schema = create_schema_lookup(registries)
+    placement_counts = count_placements(plan)
+    stanzas = []
+    for change in filter(is_reported, plan.changes):
+        counts = placement_counts.get(change.address, NO_PLACEMENTS)
+        stanza = _build_stanza(change, find_schema, counts, placements_follow=detail is not PlacementDetail.NONE)
+        is_rejected = str(change.address) in plan.rejected
+        stanzas.append(replace(stanza, headline=f"{stanza.headline} (rejected)") if is_rejected else stanza)
+    return tuple(stanzas)
+
+
+def build_drift_stanzas(plan: Plan, registries: PluginRegistries) -> tuple[ChangeStanza, ...]:
+    """Build the stanzas of changes made outside of nexusform."""
+    find_schema = create_schema_lookup(registries)
+    return tuple(_build_drift_stanza(drift, find_schema) for drift in select_drift(plan))
+
+
+def format_block_header(address: Address) -> str:
+    """Return `resource "type" "name"`, as in the configuration."""
+    keyword = "data" if address.mode == "data" else "resource"
+    return f'{keyword} "{address.type}" "{address.name}"'
+
+
+def _build_stanza(
+    change: Change, find_schema: SchemaLookup, counts: PlacementCounts, *, placements_follow: bool
+) -> ChangeStanza:
+    after = change.before if change.action is Action.FORGET else change.after
+    marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
+    texts = _build_condensed_texts(change.before, change.after, counts, placements_follow=placements_follow)
+    comparison = Comparison(show_unchanged=bool(change.importing))
+    body = comparison.compare_objects(change.before, after, find_schema(change.address), marks, texts)
+    return ChangeStanza(
+        address=plan_sentences.format_headline_address(change),
+        symbol=plan_sentences.SYMBOLS[change.action],
+        headline=plan_sentences.format_headline(change),
+        comments=plan_sentences.build_change_comments(change),
+        header=format_block_header(change.address),
+        body=body,
+    )
+
+
+def _build_drift_stanza(drift: Drift, find_schema: SchemaLookup) -> ChangeStanza:
+    is_deleted = drift.after is None
+    # For a deleted object the number of its placements matters, not their locations.
+    condensed = _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
+    marks = PathMarks.create(drift.sensitive, drift.sensitive)
+    body = Comparison().compare_objects(drift.before, drift.after, find_schema(drift.address), marks, condensed)
+    return ChangeStanza(
+        address=str(drift.address),
+        symbol=DELETED if is_deleted else CHANGED,
+        headline="has been deleted" if is_deleted else "has changed",
+        comments=(),
+        header=format_block_header(drift.address),
+        body=body,
+    )
+
+
+def compare_output(output: OutputChange) -> DifferenceNode:
+    """Return the change of an output as a tree."""
+    sensitive_paths: tuple[Path, ...] = ((),) if output.sensitive else ()
+    marks = PathMarks.create(sensitive_paths, sensitive_paths)
+    before = ABSENT if output.action is Action.CREATE else output.before
+    after = ABSENT if output.action is Action.DELETE else output.after
+    return Comparison().compare_values(output.name, before, after, output.type, marks)
+
+
+# The attributes of an object on one side of a change, or None.
+_Side: TypeAlias = Mapping[str, Any] | None
+
+
+def _build_condensed_texts(
+    before: _Side, after: _Side, counts: PlacementCounts, *, placements_follow: bool
+) -> dict[str, str]:
+    """Return texts such as `(53 to place, see below)` for the placement maps of one object. A map with
+    changes in observed figures only is shown in full.
+    """
+    texts: dict[str, str] = {}
+    for name, kind in MAPS.items():
+        old, new = _get_mapping_attribute(before, name), _get_mapping_attribute(after, name)
+        changes = counts.describe_kind(kind)
+        if changes and (old or new):
+            # Nested placements cannot be counted here.
+            if not KINDS[kind].is_nested:
+                names = [name for name in new if name in old and (kind, name) not in counts.objects]
+                kept = sum(1 for name in names if old[name] == new[name])
+                changed = len(names) - kept
+                count_pairs = [(kept, "kept"), (changed, "other changes")]
+                changes += [f"{count:,} {outcome}" for count, outcome in count_pairs if count]
+            hint = ", see below" if placements_follow else ""
+            texts[name] = f"({', '.join(changes)}{hint})"
+        elif new and not before:
+            texts[name] = f"({len(new):,} placed)"
+        elif old and not after:
+            texts[name] = f"({len(old):,} removed)"
+    return texts | _format_conditions(before, after) | _format_statuses(before, after) | _format_machines(before, after)
+
+
+def _format_conditions(before: _Side, after: _Side) -> dict[str, str]:
+    """Return the predicted last condition, reached once everything that starts is ready."""
+    conditions = (after or {}).get(_CONDITIONS)
+    if not isinstance(conditions, list) or not conditions or conditions == (before or {}).get(_CONDITIONS):
+        return {}
+    last_condition = conditions[-1]
+    return {
+        _CONDITIONS: (
+            f"(predicted: {last_condition.get('type')} {last_condition.get('status')}, {last_condition.get('reason')})"
+        )
+    }
+
+
+def _format_statuses(before: _Side, after: _Side) -> dict[str, str]:
+    statuses = (after or {}).get(_STATUSES)
+    if not isinstance(statuses, list) or not statuses or statuses == (before or {}).get(_STATUSES):
+        return {}
+    return {_STATUSES: f"({len(statuses):,} {select_word_form(len(statuses), 'cluster')})"}
+
+
+def _format_machines(before: _Side, after: _Side) -> dict[str, str]:
+    machines = _get_mapping_attribute(before, _MACHINES) or _get_mapping_attribute(after, _MACHINES)
+    is_kept = before is not None and after is not None
+    if is_kept or not machines:
+        return {}
+    return {_MACHINES: f"({len(machines):,} {select_word_form(len(machines), 'machine')})"}
+
+
+def _get_mapping_attribute(side: _Side, name: str) -> dict[str, Any]:
+    plain = (side or {}).get(name)
+    return plain if plain.__class__ is dict else {}

@@ -1,0 +1,158 @@
+"""Warnings and advice of a plan as short entries, separated into new and pre-existing ones."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Span
+from nexusform.diagnostics.levels import Level, get_level, get_warning_level
+from nexusform.plans.impact.guard_rails import GUARD_RAIL
+from nexusform.plans.plan import Plan
+from nexusform.resources.address import render_moved_block
+
+DESTRUCTIVE_RENAME: Final = "destructive-rename"
+PREEXISTING_NOTE: Final = "Not caused by this plan."
+
+
+class Finding(Struct, frozen=True):
+    """A diagnostic with its level."""
+
+    diagnostic: Diagnostic
+    level: Level
+
+    @property
+    def id(self) -> str:
+        """The id of the diagnostic."""
+        return self.diagnostic.id
+
+    @property
+    def is_preexisting(self) -> bool:
+        """Whether the finding existed before the plan."""
+        return self.diagnostic.is_preexisting
+
+
+def collect_findings(plan: Plan) -> tuple[Finding, ...]:
+    """Return the diagnostics of a plan by level: new ones before pre-existing ones, guard rails last."""
+    findings = [Finding(diagnostic, get_level(diagnostic)) for diagnostic in plan.diagnostics]
+    return tuple(sorted(findings, key=_get_sort_key))
+
+
+def _get_sort_key(finding: Finding) -> tuple[int, bool, bool, bool]:
+    diagnostic = finding.diagnostic
+    return finding.level.order, finding.is_preexisting, diagnostic.id != DESTRUCTIVE_RENAME, diagnostic.id == GUARD_RAIL
+
+
+def list_destructive_renames(plan: Plan) -> list[Diagnostic]:
+    """List the renames with VMs to destroy. Reports show them before everything else."""
+    return [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == DESTRUCTIVE_RENAME]
+
+
+class FindingEntry(Struct, frozen=True):
+    """Diagnostics with the same text. `subjects` are the objects concerned ("" = none), `locations` are
+    `file:line`, `proposed_code` is suggested configuration or "".
+    """
+
+    level: Level
+    id: str
+    subjects: tuple[str, ...]
+    text: str
+    locations: tuple[str, ...]
+    write: str = ""
+
+
+class FindingEntries(Struct, frozen=True):
+    """Entries by level: `caused` by the plan, and `existing` before and after it."""
+
+    caused: tuple[FindingEntry, ...] = ()
+    existing: tuple[FindingEntry, ...] = ()
+
+
+def build_entries(plan: Plan) -> FindingEntries:
+    """Build the entries of the warnings of a plan; errors are shown in boxes instead."""
+    findings = [finding for finding in collect_findings(plan) if finding.level is not Level.ERROR]
+    caused = [finding.diagnostic for finding in findings if not finding.is_preexisting]
+    existing = [finding.diagnostic for finding in findings if finding.is_preexisting]
+    return FindingEntries(_group_warnings(caused), _group_warnings(existing))
+
+
+MAX_SAME_ID: Final = 12  # up to this number per id are listed individually
+_SHOWN_PER_ID: Final = 3  # shown per id beyond that
+
+T = TypeVar("T", FindingEntry, Finding)
+
+
+def limit_findings_per_id(items: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
+    """Split items into listed ones and remaining ones by id. Beyond a dozen of an id the first few are listed."""
+    listed_items: list[T] = []
+    remaining_items: dict[str, list[T]] = {}
+    items = list(items)
+    total_counts = Counter(item.id for item in items)
+    counts: Counter[str] = Counter()
+    for item in items:
+        counts[item.id] += 1
+        is_one_of_many = total_counts[item.id] > MAX_SAME_ID and counts[item.id] > _SHOWN_PER_ID
+        if is_one_of_many:
+            remaining_items.setdefault(item.id, []).append(item)
+        else:
+            listed_items.append(item)
+    return listed_items, remaining_items
+
+
+def list_finding_subjects(entries: Iterable[FindingEntry]) -> list[str]:
+    """List the distinct subjects of entries."""
+    return list(dict.fromkeys(chain.from_iterable(entry.subjects for entry in entries)))
+
+
+def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
+    """Build one entry per text, with all subjects of that text."""
+    # (id, text, proposed code) -> (subject, location) per warning
+    groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    for warning in warnings:
+        subject, text = _split_warning_subject(warning)
+        moved = warning.extra.get("moved")
+        group = warning.id, text, render_moved_block(moved["from"], moved["to"]) if moved else ""
+        groups.setdefault(group, []).append((subject, format_location(warning.subject)))
+    entries: list[FindingEntry] = []
+    for (kind, text, proposed_code), uses in groups.items():
+        subjects = tuple(dict.fromkeys(subject for subject, _ in uses if subject))
+        locations = tuple(dict.fromkeys(location for _, location in uses if location))
+        entries.append(FindingEntry(get_warning_level(kind), kind, subjects, text, locations, proposed_code))
+    return tuple(sorted(entries, key=lambda entry: entry.level.order))
+
+
+def _split_warning_subject(warning: Diagnostic) -> tuple[str, str]:
+    """Return the subject and the one-line text of a warning, from its `brief` ("web/p: an upgrade would
+    fail") or the first paragraph of its detail.
+    """
+    if warning.brief:
+        subject, colon, text = warning.brief.partition(": ")
+        return (subject, text) if colon else (warning.address, warning.brief)
+    paragraph = _LIST_START.split(warning.detail)[0].replace("\n", " ").strip()
+    return warning.address, paragraph.removeprefix(f"{warning.address} ") or warning.summary
+
+
+# Lists and further paragraphs appear in the box only.
+_LIST_START: Final = re.compile(r"\n\n|\n\s*- ")
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"`-]|\w+:\d+: )")
+_CLAUSE_END: Final = re.compile(r"[;:]\s+|,\s+(?=so )|\s+\((?=[^()]*\)\.?$)")
+_MIN_CLAUSE_WORDS: Final = 4  # of a meaningful clause, unlike `On cluster a:`
+
+
+def list_shortened_texts(text: str) -> list[str]:
+    """Return the text and ever shorter versions of it, cut at the end of a sentence and finally of a clause."""
+    sentences = [text[: end.start()] for end in _SENTENCE_END.finditer(text)]
+    first = sentences[0] if sentences else text
+    clauses = [first[: end.start()] for end in _CLAUSE_END.finditer(first)]
+    long_clauses = [clause for clause in clauses if len(clause.split()) >= _MIN_CLAUSE_WORDS]
+    return [text, *reversed(sentences), *reversed(long_clauses)]
+
+
+def format_location(span: Span | None) -> str:
+    """Format a position as `main.nf.hcl:12`; "" without one."""
+    return f"{span.filename}:{span.start.line}" if span is not None else ""

@@ -1,0 +1,159 @@
+"""A plan with the rows of its report, each computed once on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from nexusform.diagnostics.diagnostic import SourceFile
+from nexusform.interfaces.plugins import PluginRegistries
+from nexusform.placement_kinds.placement_kind import format_location_briefly, format_location_text
+from nexusform.plans.plan import Action, Mode, Plan
+from nexusform.rendering.report.decision_lines import build_decision_lines
+from nexusform.rendering.report.finding_entries import Finding, FindingEntries, build_entries, collect_findings
+from nexusform.rendering.report.object_rows import (
+    ObjectFold,
+    SchemaLookup,
+    build_drift_folds,
+    build_object_folds,
+    create_schema_lookup,
+    select_drift,
+)
+from nexusform.rendering.report.placement_rows import (
+    LocationFormatter,
+    PlacementDetail,
+    PlacementGroup,
+    PlacementSummary,
+    build_placement_groups,
+    build_placement_summaries,
+)
+from nexusform.rendering.report.plan_verdict import build_headline, compute_impact, describe_rejection
+from nexusform.rendering.report.report_tree import Report, Section
+
+if TYPE_CHECKING:
+    from nexusform.rendering.report.change_stanzas import ChangeStanza
+    from nexusform.rendering.report.difference_tree import DifferenceNode
+    from nexusform.rendering.report.site_rows import SiteRow
+
+_NO_REGISTRIES = PluginRegistries()
+_NO_SOURCES: Mapping[str, SourceFile] = {}
+
+
+class PlanReportData:
+    """The rows of a plan. `detail` is the flag -placements; `is_long` names NUMA cells and racks, too."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        sources: Mapping[str, SourceFile] = _NO_SOURCES,
+        registries: PluginRegistries = _NO_REGISTRIES,
+        detail: PlacementDetail = PlacementDetail.CHANGED,
+        *,
+        is_long: bool = False,
+    ) -> None:
+        self.plan = plan
+        self.sources = sources
+        self.registries = registries
+        self.vm_detail = detail
+        self.is_long = is_long
+
+    @cached_property
+    def find_schema(self) -> SchemaLookup:
+        """The schema of each address."""
+        return create_schema_lookup(self.registries)
+
+    @cached_property
+    def objects(self) -> tuple[ObjectFold, ...]:
+        """The changed objects, similar ones together."""
+        return build_object_folds(self.plan, self.find_schema)
+
+    @cached_property
+    def stanzas(self) -> tuple[ChangeStanza, ...]:
+        """The changed objects with their differences."""
+        from nexusform.rendering.report.change_stanzas import build_stanzas
+
+        return build_stanzas(self.plan, self.registries, self.vm_detail)
+
+    @cached_property
+    def drift(self) -> tuple[ObjectFold, ...]:
+        """The objects changed outside of nexusform."""
+        return build_drift_folds(select_drift(self.plan), self.find_schema)
+
+    @cached_property
+    def drift_stanzas(self) -> tuple[ChangeStanza, ...]:
+        """The objects changed outside of nexusform, with their differences."""
+        if not self.plan.drift:
+            return ()
+        from nexusform.rendering.report.change_stanzas import build_drift_stanzas
+
+        return build_drift_stanzas(self.plan, self.registries)
+
+    @cached_property
+    def outputs(self) -> tuple[DifferenceNode, ...]:
+        """The changed outputs."""
+        changed = [output for output in self.plan.outputs if output.action is not Action.NO_OP]
+        if not changed:
+            return ()
+        from nexusform.rendering.report.change_stanzas import compare_output
+
+        return tuple(map(compare_output, changed))
+
+    @cached_property
+    def groups(self) -> tuple[PlacementGroup, ...]:
+        """The changed placements by pool, placement or workload."""
+        return build_placement_groups(self.plan, self.vm_detail, self.location_formatter)
+
+    @property
+    def location_formatter(self) -> LocationFormatter:
+        """The form of the location of a single object."""
+        return format_location_text if self.is_long else format_location_briefly
+
+    @property
+    def placed_vms(self) -> int:
+        """The number of VMs with a new location."""
+        tables = self.plan.placement_tables if self.vm_detail is not PlacementDetail.NONE else ()
+        return sum(table.placed for table in tables)
+
+    @cached_property
+    def summaries(self) -> tuple[PlacementSummary, ...]:
+        """The numbers of placements."""
+        return build_placement_summaries(self.plan)
+
+    @cached_property
+    def sites(self) -> tuple[SiteRow, ...]:
+        """The sites of a plan over several sites."""
+        if len(self.plan.sites) < 2:
+            return ()
+        from nexusform.rendering.report.site_rows import build_site_rows
+
+        return build_site_rows(self.plan)
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """The diagnostics by level."""
+        return collect_findings(self.plan)
+
+    @cached_property
+    def entries(self) -> FindingEntries:
+        """The warnings and advice in short form."""
+        return build_entries(self.plan)
+
+    @property
+    def is_refresh_only(self) -> bool:
+        """Whether the plan records drift only."""
+        return self.plan.mode is Mode.REFRESH_ONLY
+
+
+def build_plan_report(view: PlanReportData, sections: tuple[Section, ...]) -> Report:
+    """Build the report of a plan with these sections."""
+    plan = view.plan
+    return Report(
+        build_headline(plan),
+        describe_rejection(plan),
+        plan.is_rejected,
+        plan.provider_titles,
+        sections,
+        compute_impact(plan),
+        build_decision_lines(plan),
+    )

@@ -1,0 +1,286 @@
+"""Sentences of a plan: headlines, reasons and verdicts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from nexusform.diagnostics.phrases import format_count
+from nexusform.placement_kinds.placement_kind import KINDS, VM
+from nexusform.placements.prediction_scores import RecordScore
+from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT
+from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
+from nexusform.resources.address import format_module
+
+SYMBOLS: Final = {
+    Action.NO_OP: "",
+    Action.CREATE: "+",
+    Action.READ: "<=",
+    Action.UPDATE: "~",
+    Action.DELETE: "-",
+    Action.REPLACE: "-/+",
+    Action.REPLACE_CREATE_FIRST: "+/-",
+    Action.FORGET: ".",
+}
+
+# In the order of the legend.
+LEGEND: Final = (
+    (Action.CREATE, "create"),
+    (Action.UPDATE, "update in-place"),
+    (Action.DELETE, "destroy"),
+    (Action.REPLACE, "destroy and then create replacement"),
+    (Action.REPLACE_CREATE_FIRST, "create replacement and then destroy"),
+    (Action.READ, "read (data resources)"),
+    (Action.FORGET, "forget"),
+)
+
+REPLACE_ACTIONS: Final = (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+
+_HEADLINES: Final = {
+    Action.CREATE: "will be created",
+    Action.READ: "will be read during apply",
+    Action.UPDATE: "will be updated in-place",
+    Action.DELETE: "will be destroyed",
+    Action.FORGET: "will be removed from the nexusform state but will not be destroyed",
+}
+
+_REPLACEMENT_HEADLINES: Final = {
+    "replace_because_tainted": "is tainted, so it must be replaced",
+    "replace_by_request": "will be replaced, as requested",
+    "replace_by_triggers": "will be replaced due to changes in replace_triggered_by",
+    "replace_with_its_place": "will be replaced with its parent",
+}
+
+_REASONS: Final = {
+    "delete_because_enabled_false": "(because enabled is false)",
+    "read_because_config_unknown": "(config refers to values not yet known)",
+    "read_because_dependency_pending": "(depends on a resource or a module with changes pending)",
+    "read_because_check_nested": "(config will be reloaded to verify a check block)",
+}
+
+
+def format_headline(change: Change) -> str:
+    """Return the text after the address: `will be created`."""
+    if change.action in REPLACE_ACTIONS:
+        return _REPLACEMENT_HEADLINES.get(change.reason, "must be replaced")
+    if change.action is Action.NO_OP:
+        if change.importing:
+            return "will be imported"
+        if change.previous_address is not None:
+            return f"has moved to {change.address}"
+        return "is unchanged"
+    return _HEADLINES[change.action]
+
+
+def format_headline_address(change: Change) -> str:
+    """Return the address before the headline; a plain move starts with the old address."""
+    if change.action is Action.NO_OP and change.previous_address is not None and not change.importing:
+        return str(change.previous_address)
+    deposed = f" (deposed object {change.deposed})" if change.deposed else ""
+    return f"{change.address}{deposed}"
+
+
+def build_change_comments(change: Change) -> tuple[str, ...]:
+    """Return the further comment lines: reason, previous address and import id."""
+    lines = [_format_reason(change)]
+    is_move_stated = change.action is Action.NO_OP or change.reason == "delete_because_no_move_target"
+    if change.previous_address is not None and not is_move_stated:
+        lines.append(f"(moved from {change.previous_address})")
+    if change.importing and change.action is not Action.NO_OP:
+        lines.append(f'(imported from "{change.importing}")')
+    return tuple(line for line in lines if line)
+
+
+def _format_reason(change: Change) -> str:
+    """Return the reason of the action in brackets; "" without one."""
+    address = change.address
+    if change.deposed:
+        return "(left over from a partially-failed replacement of this instance)"
+    if change.action is Action.FORGET:
+        return ""  # the headline contains it
+    match change.reason:
+        case "delete_because_no_resource_config":
+            return f"(because {address.config_address} is not in configuration)"
+        case "delete_because_no_module":
+            return f"(because {format_module(address.module)} is not in configuration)"
+        case "delete_because_count_index":
+            return f"(because index [{address.key}] is out of range for count)"
+        case "delete_because_each_key":
+            return f'(because key ["{address.key}"] is not in for_each map)'
+        case "delete_because_wrong_repetition":
+            return _describe_wrong_repetition(address.key)
+        case "delete_because_no_move_target":
+            old = change.previous_address or address
+            return f"(because {old} was moved to {address}, which is not in configuration)"
+        case reason:
+            return _REASONS.get(reason, "")
+
+
+def _describe_wrong_repetition(key: int | str | None) -> str:
+    """Return the reason why an instance key is invalid in its block."""
+    if isinstance(key, int):
+        return "(because resource does not use count)"
+    if isinstance(key, str):
+        return "(because resource does not use for_each)"
+    return "(because resource uses count or for_each)"
+
+
+def count_changes(plan: Plan) -> tuple[int, int, int, int, int]:
+    """Return the numbers of imports, adds, changes, destroys and forgets."""
+    imports = sum(1 for change in plan.changes if change.importing)
+    return imports, plan.to_add, plan.to_change, plan.to_destroy, plan.count(Action.FORGET)
+
+
+def format_plan_line(plan: Plan) -> str:
+    """Return `Plan: 1 to add, 0 to change, 0 to destroy.`. Tools parse this line, so its format is fixed."""
+    imports, add, change, destroy, forget = count_changes(plan)
+    front = f"{imports} to import, " if imports else ""
+    back = f", {forget} to forget" if forget else ""
+    return f"Plan: {front}{add} to add, {change} to change, {destroy} to destroy{back}."
+
+
+_LONG_NUMBER: Final = re.compile(r"[0-9]{4,}")
+
+
+def format_thousands(line: str) -> str:
+    """Return a line of counts with thousands separators: `Plan: 0 to add, 6,000 to change`."""
+    return _LONG_NUMBER.sub(lambda number: f"{int(number[0]):,}", line)
+
+
+_NO_CHANGES: Final = {
+    Mode.NORMAL: (
+        "No changes. Your infrastructure matches the configuration.",
+        (
+            "nexusform has compared your infrastructure against your configuration and found no "
+            "differences, so no changes are needed."
+        ),
+    ),
+    Mode.REFRESH_ONLY: (
+        "No changes. Your infrastructure still matches the configuration.",
+        (
+            "nexusform has checked that the objects still match the result of your most recent changes, "
+            "and found no differences."
+        ),
+    ),
+    Mode.DESTROY: (
+        "No changes. No objects need to be destroyed.",
+        (
+            "Either you have not created any objects yet or the existing objects were already deleted "
+            "outside of nexusform."
+        ),
+    ),
+}
+_NO_CHANGES_FROM_STATE: Final = (
+    "The state matches the configuration; the hub was not read.",
+    "Changes made on the hub are unknown (exit code 1 with -detailed-exitcode). Plan again with access to the hub.",
+)
+_NO_SELECTED_CHANGES: Final = {
+    Mode.NORMAL: (
+        "No changes. The selected resources match the configuration.",
+        "nexusform has compared only the resources that -target and -exclude select.",
+    ),
+    Mode.REFRESH_ONLY: (
+        "No changes. The selected resources still match the configuration.",
+        "nexusform has checked only the resources that -target and -exclude select.",
+    ),
+    Mode.DESTROY: (
+        "No changes. No selected object needs to be destroyed.",
+        "-target and -exclude select no object that can be destroyed.",
+    ),
+}
+
+
+_NOTHING_TO_PREDICT: Final = (
+    "Nothing to predict. The plan contains no Azure Operator Nexus resources.",
+    "nexusform places clusters, agent pools and virtual machines of Microsoft.NetworkCloud, and ignores the rest.",
+)
+_PENDING_CHANGE_IDS: Final = frozenset({"change-in-progress", "change-failed-before"})
+_UNFINISHED: Final = (
+    "Nothing to record. An earlier apply is not finished yet.",
+    (
+        "nexusform has checked that the objects still match the result of your most recent changes, and "
+        "found no differences. `nexusform plan` lists the remaining changes."
+    ),
+)
+
+
+def describe_no_changes(plan: Plan) -> tuple[str, str]:
+    """Return the sentence for a plan without changes and a description of the comparison."""
+    if any(diagnostic.id in _PENDING_CHANGE_IDS for diagnostic in plan.diagnostics):
+        return _UNFINISHED
+    if any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics):
+        return _NOTHING_TO_PREDICT
+    if plan.is_from_state:
+        return _NO_CHANGES_FROM_STATE
+    sentences = _NO_SELECTED_CHANGES if plan.targets or plan.excludes else _NO_CHANGES
+    return sentences[plan.mode]
+
+
+ONLY_DRIFT: Final = (
+    "Your configuration already applies the changes detected above, so applying this plan will only "
+    "update the nexusform state to include them and won't change anything else."
+)
+ONLY_OUTPUTS: Final = (
+    "You can apply this plan to save these new output values to the nexusform state, without changing "
+    "any infrastructure."
+)
+ONLY_REFRESH: Final = (
+    "This is a refresh-only plan, so nexusform will not take any actions to undo these. If you were "
+    "expecting these changes then you can apply this plan to record the updated values in the nexusform "
+    "state without changing anything else."
+)
+DRIFT_NOTE: Final = "Note: Objects have changed outside of nexusform"
+DRIFT_DETAIL: Final = "nexusform detected the following changes made outside of nexusform since the last apply"
+DRIFT_RESPONSE: Final = (
+    "Unless you have made equivalent changes to your configuration, or ignored the relevant attributes "
+    "using ignore_changes, the following plan may include actions to undo or respond to these changes."
+)
+UNSAVED: Final = (
+    "Note: You didn't use the -out option to save this plan, so nexusform can't guarantee to take exactly "
+    'these actions if you run "nexusform {}" now.'
+)
+
+
+def format_prediction_accuracy(score: RecordScore) -> str:
+    """Return the numbers of correct predictions, with the Brier score and the score by chance (0 is best)."""
+    text = f"{score.correct:,} of {format_count(score.verified, 'verified prediction')} correct"
+    text += f", {score.certain_correct:,} of {score.certain:,} certain ones" if score.certain else ""
+    other_results = score.verified - score.correct - (score.certain - score.certain_correct)
+    text += f"; {other_results:,} uncertain ones fell the other way" if other_results else ""
+    adjustment_note = "; shares are lowered to the measured accuracy" if score.has_lowered_shares else ""
+    skill = f", skill {score.skill:.2f} (1 is best)" if score.skill is not None else ""
+    return f"{text}; Brier score {score.brier:.3f}, by chance {score.chance:.3f} (0 is best){skill}{adjustment_note}"
+
+
+# --- triggers ---------------------------------------------------------------------------------
+
+# The trigger concerns one cluster, the row another.
+_OTHER_CLUSTER_TRIGGERS: Final[Mapping[str, str]] = {"cluster_left": "another cluster was removed"}
+# For these triggers the reason is more specific: `moved on the hub: par1 -> lon1`.
+# Forgotten objects are not removed.
+_REMOVAL_TRIGGERS: Final = frozenset({"cluster_removed", "placement_removed", "workload_removed", "binding_removed"})
+_REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
+
+
+def describe_trigger(row: PlacementChange) -> str:
+    """Return the trigger of a row, unless it is misleading."""
+    if row.trigger in _REASON_TRIGGERS:
+        return row.reason
+    if row.kind == VM and row.action is PlacementAction.MOVE and row.source is None:
+        return "had no machine"
+    if row.action is PlacementAction.FORGET and row.trigger in _REMOVAL_TRIGGERS:
+        return ""
+    is_created = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource
+    return _OTHER_CLUSTER_TRIGGERS.get(row.trigger, row.trigger) if is_created else row.trigger
+
+
+def format_uncertainty_mark(row: PlacementChange) -> str:
+    """Return the mark of an uncertain location, "" for a certain one."""
+    return "uncertain" if row.scores.get("depends_on") else ""
+
+
+def describe_other_location(row: PlacementChange) -> str:
+    """Return `or n0 if b arrives first` for an uncertain location with a known alternative."""
+    alternative = row.scores.get("otherwise")
+    return f"or {alternative}" if alternative else format_uncertainty_mark(row)

@@ -1,0 +1,433 @@
+"""State document: conversion of State to bytes and back.
+
+The shape follows OpenTofu's state version 4, with different names at the top level. Equal states give equal
+bytes: resources by module, mode, type and name, instances by key, values sorted.
+
+Documents of older versions are upgraded, one function per step. A step takes the whole document as plain data
+and returns a new one of the next version; it must not read anything else. To change the format: raise CURRENT
+and add the step from the previous version to UPGRADES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_development_file_error, build_error
+from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_value
+from nexusform.language.parser import pause_garbage_collection
+from nexusform.resources.address import (
+    Address,
+    AddressProblem,
+    ModulePath,
+    compute_address_order,
+    compute_key_sort_key,
+    format_module,
+    parse_pattern,
+)
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.schemas.value_types import Type, build_type_json, parse_type_json
+from nexusform.state import json_codec
+from nexusform.state.attribute_validation import validate_attributes
+from nexusform.state.json_codec import build_ordered_object
+from nexusform.state.object_codec import (
+    INVALID,
+    OBJECT_RULES,
+    MemberRule,
+    build_object_members,
+    check_members,
+    is_count,
+    is_flag,
+    is_key,
+    is_list,
+    is_list_of_objects,
+    is_list_of_texts,
+    is_name,
+    is_nonempty_text,
+    is_object,
+    is_text,
+    parse_object,
+    report_invalid_member,
+)
+from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
+
+FORMAT: Final = "nexusform"
+KIND: Final = "state"
+_MAX_ERRORS: Final = 20
+_BATCH_SIZE: Final = 50  # objects of a resource
+
+_DOCUMENT_RULES: Final[Mapping[str, MemberRule]] = {
+    "format": MemberRule(is_text, "a string", is_required=True),
+    "kind": MemberRule(is_text, "a string", is_required=True),
+    "version": MemberRule(is_count, "a whole number", is_required=True),
+    "nexusform_version": MemberRule(is_text, "a string"),
+    "serial": MemberRule(is_count, "a whole number from 0", is_required=True),
+    "lineage": MemberRule(is_text, "a string", is_required=True),
+    "catalogue": MemberRule(is_text, "a string"),
+    "last_creation": MemberRule(is_count, "a whole number from 0"),
+    "outputs": MemberRule(is_object, "an object"),
+    "resources": MemberRule(is_list, "a list", is_required=True),
+    "applied_plans": MemberRule(is_list_of_texts, "a list of digests"),
+    "check_results": MemberRule(is_list_of_objects, "a list of objects"),
+    "providers": MemberRule(is_object, "an object"),
+}
+_RESOURCE_RULES: Final[Mapping[str, MemberRule]] = {
+    "module": MemberRule(is_text, "the address of a module instance"),
+    "mode": MemberRule(lambda value: value in ("managed", "data"), '"managed" or "data"', is_required=True),
+    "type": MemberRule(is_name, "the name of a resource type", is_required=True),
+    "name": MemberRule(is_name, "a resource's name", is_required=True),
+    "instances": MemberRule(is_list, "a list", is_required=True),
+}
+_INSTANCE_RULES: Final[Mapping[str, MemberRule]] = {
+    **OBJECT_RULES,
+    "index_key": MemberRule(is_key, "a string or a whole number from 0"),
+    "deposed": MemberRule(is_nonempty_text, "the key of a deposed object"),
+}
+_OUTPUT_RULES: Final[Mapping[str, MemberRule]] = {
+    "value": MemberRule(lambda _: True, "a value", is_required=True),
+    "type": MemberRule(lambda _: True, "a type", is_required=True),
+    "sensitive": MemberRule(is_flag, "true or false"),
+}
+
+
+# --- writing -----------------------------------------------------------------------------------
+_ConformityCheck: TypeAlias = Callable[[BlockSchema, Mapping[str, Any]], bool]
+# converts members to the written form of an object
+ObjectBuilder: TypeAlias = Callable[[Mapping[str, Any]], Any]
+CURRENT: Final = 1
+
+
+def encode_state(state: State) -> bytes:
+    """Encode the state as an indented JSON document, with the same bytes for equal states."""
+    with pause_garbage_collection():
+        return json_codec.render_document(build_ordered_object(_build_document(state, build_ordered_object)))
+
+
+def build_plain_document(state: State) -> dict[str, Any]:
+    """Build the state's document as plain data. It shares the attributes of the state's objects."""
+    return _build_document(state, dict)
+
+
+def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "kind": KIND,
+        "version": CURRENT,
+        "nexusform_version": state.nexusform_version,
+        "serial": state.serial,
+        "lineage": state.lineage,
+        "catalogue": state.catalogue,
+        "last_creation": state.last_creation,
+        "outputs": {name: build_output_members(output) for name, output in state.outputs.items()},
+        "resources": _build_resources(state.instances, build_object),
+        "applied_plans": state.applied_plans,
+        "check_results": state.check_results,
+        **({"providers": {name: dict(entry) for name, entry in state.providers.items()}} if state.providers else {}),
+    }
+
+
+def build_output_members(output: OutputState) -> dict[str, Any]:
+    """Build the members of an output."""
+    members = {"value": output.value, "type": build_type_json(output.type)}
+    return members | {"sensitive": True} if output.sensitive else members
+
+
+def _build_resources(instances: Mapping[Address, InstanceState], build_object: ObjectBuilder) -> list[Any]:
+    groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}
+    for address in instances:
+        group = (address.module, address.mode, address.type, address.name)
+        if group in groups:
+            groups[group].append(address)
+        else:
+            groups[group] = [address]
+    resources = []
+    for addresses in sorted(groups.values(), key=lambda addresses: compute_address_order(addresses[0])[:-1]):
+        first = addresses[0]
+        entry: dict[str, Any] = {"module": format_module(first.module)} if first.module else {}
+        entry |= {"mode": first.mode, "type": first.type, "name": first.name}
+        if len(addresses) > 1:
+            addresses.sort(key=lambda address: compute_key_sort_key(address.key))
+        entry["instances"] = []
+        for address in addresses:
+            entry["instances"] += _build_instances(address, instances[address], build_object)
+        resources.append(build_object(entry))
+    return resources
+
+
+def _build_instances(address: Address, instance: InstanceState, build_object: ObjectBuilder) -> list[Any]:
+    head: dict[str, Any] = {} if address.key is None else {"index_key": address.key}
+    entries = []
+    if instance.current is not None:
+        entries.append(build_object(head | build_object_members(instance.current)))
+    if instance.deposed:
+        entries += [
+            build_object(head | {"deposed": key} | build_object_members(instance.deposed[key]))
+            for key in sorted(instance.deposed)
+        ]
+    return entries
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def decode_state(
+    data: bytes, name: str, schemas: Mapping[str, BlockSchema] | None = None
+) -> tuple[State | None, list[Diagnostic]]:
+    """Decode a state document. Return the state, or None, and the diagnostics; `name` is its name in
+    messages.
+
+    With `schemas` (by resource type) the attributes of resources are validated too.
+    """
+    with pause_garbage_collection():
+        try:
+            document = json_codec.parse_json(data)
+        except json_codec.JsonProblem as problem:
+            return None, [_report_invalid_json(problem, data, name)]
+        state, problems = _decode_any_version(document, name, schemas or {}, lambda: data)
+        is_ours = state is not None or problems[0].id == INVALID
+        duplicate_keys = json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
+    return (None, [_report_duplicate_keys(duplicate_keys, name), *problems]) if duplicate_keys else (state, problems)
+
+
+def decode_plain_document(document: Any, name: str) -> tuple[State | None, list[Diagnostic]]:
+    """Decode a state document given as plain data. Return the state, or None, and the diagnostics."""
+    with pause_garbage_collection():
+        return _decode_any_version(document, name, {}, lambda: json_codec.render_json(document, indent=True))
+
+
+def _decode_any_version(
+    document: Any, name: str, schemas: Mapping[str, BlockSchema], get_text: Callable[[], bytes]
+) -> tuple[State | None, list[Diagnostic]]:
+    """Decode a document of any version; `get_text` is called only to locate errors in the text."""
+    rejection = _check_document_format(document, name)
+    if rejection is not None:
+        return None, [rejection]
+    reader = _StateReader(schemas)
+    state = reader.read_state(document)
+    return state, _locate_errors(reader.problems, get_text(), name) if reader.problems else []
+
+
+def _report_duplicate_keys(keys: Sequence[str], name: str) -> Diagnostic:
+    key_list = ", ".join(f'"{key}"' for key in keys)
+    detail = (
+        f"{name} contains duplicate keys in one object: {key_list}. Remove one of each, or restore an "
+        "earlier state (`nexusform state history`)."
+    )
+    return build_error("inconsistent-state", detail)
+
+
+def _check_document_format(document: Any, name: str) -> Diagnostic | None:
+    """Return why the document is not a state supported by this nexusform, or None."""
+    if not is_object(document):
+        return _report_foreign_document(name, "It holds no JSON object.")
+    if "format" not in document and ("terraform_version" in document or document.get("version") in (3, 4)):
+        return _report_foreign_document(
+            name,
+            "It is a state of Terraform or OpenTofu. nexusform has its own state format; give nexusform another path.",
+        )
+    if document.get("format") != FORMAT:
+        format_name = document.get("format")
+        format_text = f'Its "format" is "{format_name}"' if is_text(format_name) else 'It has no "format"'
+        return _report_foreign_document(name, f'{format_text}; expected "{FORMAT}".')
+    if "kind" not in document:
+        return build_development_file_error(name, "import the resources again")
+    if document["kind"] != KIND:
+        return _report_foreign_document(name, f'Its "kind" is not "{KIND}".')
+    version = document.get("version")
+    if not is_count(version) or version == 0:
+        return _report_foreign_document(name, 'Its "version" is not a whole number from 1.')
+    if version > CURRENT:
+        writer_version = document.get("nexusform_version")
+        writer = f" by nexusform {writer_version}" if is_nonempty_text(writer_version) else ""
+        return build_error(
+            "newer-state-version",
+            f"{name} was written{writer} as version {version} of the format; this nexusform reads up to "
+            f"version {CURRENT}. Use a newer nexusform.",
+        )
+    return None
+
+
+def _report_foreign_document(name: str, reason: str) -> Diagnostic:
+    return build_error("not-a-nexusform-state", f"{name} cannot be used. {reason}")
+
+
+def _format_remedy(name: str) -> str:
+    return (
+        "No changes were made. Fix the document or restore a backup. The local backend keeps the previous "
+        f'version as "{name}.backup"; other backends keep versions.'
+    )
+
+
+def _report_invalid_json(problem: json_codec.JsonProblem, data: bytes, name: str) -> Diagnostic:
+    from nexusform.language.syntax.scanner import Positions
+
+    text = json_codec.decode_text(data)
+    offset = min(problem.offset, len(text))
+    span = Positions(name, text).build_span(offset, min(offset + 1, len(text)))
+    position = f"line {span.start.line}, column {span.start.column}"
+    truncation_hint = " It looks cut off there." if offset >= len(text.rstrip()) else ""
+    detail = f"{name} is not valid JSON: {problem.message}, at {position}.{truncation_hint} {_format_remedy(name)}"
+    return build_error("state-is-not-valid-json", detail, span)
+
+
+def _locate_errors(problems: list[Problem], data: bytes, name: str) -> list[Diagnostic]:
+    from nexusform.language.syntax.scanner import Positions
+
+    text = json_codec.decode_text(data)
+    reported = problems[:_MAX_ERRORS]
+    offsets = json_codec.locate_values(text, [problem.path for problem in reported])
+    positions = Positions(name, text)
+    diagnostics = []
+    for problem in reported:
+        offset = offsets[problem.path]
+        span = positions.build_span(offset, min(offset + 1, len(text)))
+        position = f"line {span.start.line}, column {span.start.column} ({format_json_path(problem.path)})"
+        detail = f"{name}, {position}: {problem.detail} {_format_remedy(name)}"
+        diagnostics.append(build_error(INVALID, detail, span))
+    if len(problems) > len(reported):
+        summary = f"{name} has {len(problems) - len(reported)} more errors of this kind."
+        diagnostics.append(build_error(INVALID, summary))
+    return diagnostics
+
+
+def format_json_path(path: Path) -> str:
+    """Format a JSON path: `resources[0].instances[2].creation`."""
+    parts = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
+    return "".join(parts).removeprefix(".") or "the document"
+
+
+def _select_fast_check(number: int) -> _ConformityCheck:
+    """Return a fast check for this number of objects of a type; it pays off only for many."""
+    if number < _BATCH_SIZE:
+        return lambda _schema, _attributes: False
+    from nexusform.state.fast_validation import is_certainly_valid
+
+    return is_certainly_valid
+
+
+class _StateReader:
+    """Reader of a document of the current version; collects its errors."""
+
+    def __init__(self, schemas: Mapping[str, BlockSchema]) -> None:
+        self.problems: list[Problem] = []
+        self._schemas = schemas
+        self._modules: dict[str, ModulePath] = {}
+        self._objects: dict[Address, ObjectState] = {}
+        self._deposed: dict[Address, dict[str, ObjectState]] = {}
+        self._highest = 0
+
+    def read_state(self, document: dict[str, Any]) -> State | None:
+        """Return the whole state; None if there are errors."""
+        check_members(document, _DOCUMENT_RULES, (), self.problems)
+        entries = document.get("outputs", {})
+        outputs = {}
+        if is_object(entries):
+            for name, entry in entries.items():
+                output = parse_output(entry, ("outputs", name), self.problems)
+                if output is not None:
+                    outputs[name] = output
+        resources = document.get("resources", [])
+        if is_list(resources):
+            for index, entry in enumerate(resources):
+                self._read_resource(entry, ("resources", index))
+        if self.problems:
+            return None
+        return State(
+            lineage=document["lineage"],
+            serial=document["serial"],
+            nexusform_version=document.get("nexusform_version", ""),
+            catalogue=document.get("catalogue", ""),
+            instances=self._build_instances(),
+            outputs=outputs,
+            applied_plans=tuple(document.get("applied_plans", ())),
+            # A number below a used one would be assigned twice; an edited document must not cause that.
+            last_creation=max(document.get("last_creation", 0), self._highest),
+            check_results=tuple(document.get("check_results", ())),
+            providers=document.get("providers", {}),
+        )
+
+    def _build_instances(self) -> dict[Address, InstanceState]:
+        instances = {address: InstanceState(current) for address, current in self._objects.items()}
+        for address, deposed in self._deposed.items():
+            instances[address] = InstanceState(self._objects.get(address), deposed)
+        return instances
+
+    def _read_resource(self, entry: Any, path: Path) -> None:
+        is_valid = check_members(entry, _RESOURCE_RULES, path, self.problems)
+        if not is_object(entry) or not is_list(entry.get("instances")):
+            return
+        module = self._parse_module(entry.get("module", ""), (*path, "module"))
+        is_valid = is_valid and module is not None
+        instances_path = (*path, "instances")
+        conforms = _select_fast_check(len(entry["instances"]))
+        for index, instance in enumerate(entry["instances"]):
+            if not check_members(instance, _INSTANCE_RULES, (*instances_path, index), self.problems) or not is_valid:
+                continue
+            address = Address(module or (), entry["mode"], entry["type"], entry["name"], instance.get("index_key"))
+            self._add_object(address, instance, (*instances_path, index), conforms)
+
+    def _add_object(self, address: Address, entry: dict[str, Any], path: Path, conforms: _ConformityCheck) -> None:
+        object_state = parse_object(entry)
+        schema = self._schemas.get(address.type) if address.mode == "managed" else None
+        if schema is not None and not conforms(schema, object_state.attributes):
+            for problem in validate_attributes(schema, object_state.attributes):
+                self.problems.append(report_invalid_member((*path, "attributes", *problem.path), problem.detail))
+        self._highest = max(self._highest, object_state.creation)
+        key = entry.get("deposed")
+        if key is None:
+            if address in self._objects:
+                self.problems.append(report_invalid_member(path, f"Duplicate object at {address}."))
+            self._objects[address] = object_state
+            return
+        deposed = self._deposed.setdefault(address, {})
+        if key in deposed:
+            message = f'Duplicate deposed object at {address} with key "{key}".'
+            self.problems.append(report_invalid_member((*path, "deposed"), message))
+        deposed[key] = object_state
+
+    def _parse_module(self, text: Any, path: Path) -> ModulePath | None:
+        if text == "":
+            return ()
+        if not is_text(text):
+            return None  # already reported by the rule
+        known = self._modules.get(text)
+        if known is not None:
+            return known
+        try:
+            pattern = parse_pattern(text)
+        except AddressProblem as problem:
+            self.problems.append(report_invalid_member(path, str(problem)))
+            return None
+        if pattern.type:
+            self.problems.append(report_invalid_member(path, f'"{text}" is not the address of a module instance.'))
+            return None
+        self._modules[text] = pattern.module
+        return pattern.module
+
+
+def parse_output(entry: Any, path: Path, problems: list[Problem]) -> OutputState | None:
+    """Parse an output from its members; None if they are invalid, with errors added to `problems`."""
+    if not check_members(entry, _OUTPUT_RULES, path, problems):
+        return None
+    output_type = parse_type(entry["type"])
+    if output_type is None:
+        problems.append(report_invalid_member((*path, "type"), "This is not a type."))
+        return None
+    try:
+        convert_to_value(entry["value"], output_type)
+    except ConversionProblem as problem:
+        message = f"The value is not of the output's type: {problem.message}."
+        problems.append(report_invalid_member((*path, "value", *problem.path), message))
+        return None
+    except (ValueError, OverflowError, RecursionError):
+        problems.append(report_invalid_member((*path, "value"), "The value is not of the output's type."))
+        return None
+    return OutputState(entry["value"], output_type, entry.get("sensitive", False))
+
+
+def parse_type(data: Any) -> Type | None:
+    """Parse a type from JSON data; None if it is not a type."""
+    try:
+        return parse_type_json(data)
+    except (ValueError, TypeError, RecursionError):
+        return None

@@ -1,0 +1,280 @@
+"""Working copy of a state, changed step by step by an apply or a journal, and the remaining steps of an
+interrupted apply.
+
+The plan file itself is in the journal, so a resumed apply follows the reviewed steps. It stays there until it
+is completed, or dropped.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.resources.address import Address
+from nexusform.state.journal import (
+    NO_STEP,
+    ApplyStart,
+    InstanceMoves,
+    InstanceOutcome,
+    Intent,
+    OpenIntent,
+    PlanPart,
+    Progress,
+    Record,
+    RunningOperation,
+    encode_record,
+)
+from nexusform.state.objects import InstanceState, OutputState, State
+
+_PART_LENGTH: Final = 1 << 20  # characters of one record
+
+
+class UnfinishedApply(Struct, frozen=True):
+    """Started and unfinished apply.
+
+    `build_records` returns it as journal records. `completed_steps` are step ids; `has_ended`: it ended
+    normally, with failed steps. `running_operations` are the operations of started and unfinished steps, by
+    their ids.
+    """
+
+    parts: tuple[PlanPart, ...]
+    completed_steps: frozenset[int]
+    has_ended: bool
+    running_operations: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def plan_digest(self) -> str:
+        """Digest of the applied saved plan, "" without one."""
+        return self.parts[0].plan_digest
+
+    @property
+    def serial(self) -> int:
+        """Serial of the state during the apply; another serial means a change by another process."""
+        return self.parts[0].serial
+
+    @property
+    def remaining_steps(self) -> int:
+        """Number of steps that are not completed."""
+        return self.parts[0].steps - len(self.completed_steps)
+
+    @property
+    def lineage(self) -> str:
+        """Lineage of the state of the plan."""
+        return self.parts[0].lineage
+
+    def replace_serial(self, serial: int) -> UnfinishedApply:
+        """Return the same apply with another serial."""
+        return replace(self, parts=tuple(replace(part, serial=serial) for part in self.parts))
+
+    def decode_plan_file(self, max_bytes: int) -> bytes | None:
+        """Decode the plan file of at most `max_bytes`; None if the records do not contain it."""
+        try:
+            packed = base64.b64decode("".join(part.data for part in self.parts), validate=True)
+            decompressor = zlib.decompressobj()
+            document = decompressor.decompress(packed, max_bytes)
+        except (binascii.Error, ValueError, zlib.error):
+            return None
+        return document if decompressor.eof else None
+
+    def build_records(self) -> list[Record]:
+        """Build the journal records of the same unfinished apply."""
+        under_way = tuple(sorted(self.running_operations.items()))
+        return [*self.parts, Progress(tuple(sorted(self.completed_steps)), self.has_ended, under_way)]
+
+    def encode_lines(self) -> list[bytes]:
+        """Encode the records as lines of a journal."""
+        return [encode_record(record) for record in self.build_records()]
+
+
+def build_plan_parts(document: bytes, steps: int, plan_digest: str, lineage: str, serial: int) -> list[PlanPart]:
+    """Build the records of a plan file with this number of steps before its apply; see PlanPart."""
+    text = base64.b64encode(zlib.compress(document)).decode()
+    pieces = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
+    count = len(pieces)
+    return [PlanPart(index, count, steps, plan_digest, lineage, serial, piece) for index, piece in enumerate(pieces)]
+
+
+class ApplyTracker:
+    """Tracker of the remaining steps of the last plan in a journal."""
+
+    def __init__(self, unfinished: UnfinishedApply | None = None) -> None:
+        self._parts: list[PlanPart] = list(unfinished.parts) if unfinished else []
+        self._completed_steps: set[int] = set(unfinished.completed_steps) if unfinished else set()
+        self._running_operations: dict[int, str] = dict(unfinished.running_operations) if unfinished else {}
+        self._has_ended = unfinished.has_ended if unfinished else False
+        self._has_started = unfinished is not None  # completed steps imply that it was started
+        self._serial = 0  # of the last apply that began
+
+    def record_start(self, serial: int) -> None:
+        """Record the first change of an apply, with this serial."""
+        self._serial = serial
+
+    def add_plan_part(self, part: PlanPart) -> None:
+        """Add a part of a plan; the first one replaces the earlier plan."""
+        if part.part == 0:
+            self._parts, self._completed_steps, self._has_ended = [], set(), False
+            self._running_operations = {}
+            self._has_started = False
+        self._parts.append(part)
+
+    def restore_progress(self, progress: Progress) -> None:
+        """Restore the progress made before this journal."""
+        self._completed_steps, self._has_ended = set(progress.completed_steps), progress.has_ended
+        self._running_operations = dict(progress.running_operations)
+        self._has_started = True
+
+    def complete_steps(self, steps: Sequence[int]) -> None:
+        """Mark these steps as completed; the apply continues."""
+        self._completed_steps.update(steps)
+        for step in steps:
+            self.finish_operation(step)
+        self._has_ended = False
+
+    def start_operation(self, step: int, operation: str) -> None:
+        """Record the running operation of a started step."""
+        self._running_operations[step] = operation
+
+    def finish_operation(self, step: int) -> None:
+        """Remove the running operation of a step."""
+        self._running_operations.pop(step, None)
+
+    def finish_apply(self) -> None:
+        """Mark the apply as ended."""
+        self._has_ended = True
+
+    def build_unfinished_apply(self) -> UnfinishedApply | None:
+        """Build the unfinished apply; None without a plan, or if it is completed."""
+        if not self._parts or len(self._parts) != self._parts[0].parts:
+            return None  # nothing is done before the plan is in the journal as a whole
+        if not self._has_started and self._serial != self._parts[0].serial:
+            return None  # interrupted before its first change: the plan is not started
+        if self._has_ended and len(self._completed_steps) == self._parts[0].steps:
+            return None
+        return UnfinishedApply(
+            tuple(self._parts), frozenset(self._completed_steps), self._has_ended, dict(self._running_operations)
+        )
+
+
+MAX_APPLIED_PLANS = 256
+
+
+class StateDraft:
+    """State that applies journal records one after another.
+
+    Not frozen and not thread-safe: its owner calls `apply_record` in turn and returns `build_state()`. Every
+    record contains the result, not a difference.
+    """
+
+    def __init__(self, base: State, unfinished: UnfinishedApply | None = None) -> None:
+        self._base = base
+        self._tracker = ApplyTracker(unfinished)
+        self._instances: dict[Address, InstanceState] = dict(base.instances)
+        self._outputs: Mapping[str, OutputState] = base.outputs
+        self._check_results: tuple[Mapping[str, Any], ...] = base.check_results
+        self._last_creation = base.last_creation
+        self._open: dict[tuple[Address, int], OpenIntent] = {}
+
+    def get_instance(self, address: Address) -> InstanceState | None:
+        """Return the current instance at an address."""
+        return self._instances.get(address)
+
+    def list_open_intents(self) -> list[OpenIntent]:
+        """List the intents without an outcome."""
+        return list(self._open.values())
+
+    def build_unfinished_apply(self) -> UnfinishedApply | None:
+        """Build the unfinished apply, or None without one."""
+        return self._tracker.build_unfinished_apply()
+
+    def build_state(self) -> State:
+        """Build the current state; later records do not change it."""
+        return replace(
+            self._base,
+            instances=dict(self._instances),
+            outputs=self._outputs,
+            check_results=self._check_results,
+            last_creation=self._last_creation,
+        )
+
+    def apply_record(self, record: Record) -> None:
+        """Apply one record."""
+        if isinstance(record, Intent):
+            self._record_creation(record.creation)
+            open_intent = OpenIntent(record, self._instances.get(record.address))
+            self._open[record.address, record.creation] = open_intent
+        elif isinstance(record, InstanceOutcome):
+            self._set_or_remove_instance(record.address, record.instance)
+            closed_intent = self._open.pop((record.address, record.creation), None)
+            if closed_intent is not None:
+                self._tracker.finish_operation(closed_intent.intent.number)
+            if record.number != NO_STEP:
+                self._tracker.complete_steps([record.number])
+        elif isinstance(record, InstanceMoves):
+            self._move_instances(record)
+        elif isinstance(record, ApplyStart):
+            self._tracker.record_start(record.serial)
+            self._start_apply(record)
+        elif isinstance(record, PlanPart):
+            self._tracker.add_plan_part(record)
+        elif isinstance(record, Progress):
+            self._tracker.restore_progress(record)
+        elif isinstance(record, RunningOperation):
+            self._tracker.start_operation(record.number, record.operation)
+        else:
+            self._tracker.finish_apply()
+            self._outputs = dict(record.outputs)
+            self._check_results = record.check_results
+
+    def _record_creation(self, creation: int) -> None:
+        # A number with an intent may have reached a provider: it is never assigned again.
+        self._last_creation = max(self._last_creation, creation)
+
+    def _set_or_remove_instance(self, address: Address, instance: InstanceState | None) -> None:
+        if instance is None or (instance.current is None and not instance.deposed):
+            self._instances.pop(address, None)
+            return
+        self._instances[address] = instance
+        for object_state in (instance.current, *instance.deposed.values()):
+            if object_state is not None:
+                self._record_creation(object_state.creation)
+
+    def _move_instances(self, record: InstanceMoves) -> None:
+        # All at once, so that a chain or a swap does not overwrite itself.
+        moved_instances = [(target, self._instances.pop(source, None)) for source, target in record.pairs]
+        for target, instance in moved_instances:
+            if instance is not None:
+                self._instances[target] = instance
+
+    def _start_apply(self, record: ApplyStart) -> None:
+        plans = self._base.applied_plans
+        if record.plan_digest and record.plan_digest not in plans:
+            plans = (*plans, record.plan_digest)[-MAX_APPLIED_PLANS:]
+        self._base = replace(
+            self._base,
+            lineage=record.lineage,
+            serial=record.serial,
+            nexusform_version=record.nexusform_version,
+            catalogue=record.catalogue,
+            applied_plans=plans,
+            providers=record.providers,
+        )
+
+
+def build_draft(state: State, records: Iterable[Record], unfinished: UnfinishedApply | None = None) -> StateDraft:
+    """Build a draft of the state with all records of a journal applied."""
+    draft = StateDraft(state, unfinished)
+    for record in records:
+        draft.apply_record(record)
+    return draft
+
+
+def apply_records(state: State, records: Iterable[Record]) -> tuple[State, list[OpenIntent]]:
+    """Apply all outcomes of a journal to the state. Return the state and the intents without an outcome."""
+    draft = build_draft(state, records)
+    return draft.build_state(), draft.list_open_intents()

@@ -1,0 +1,197 @@
+"""Manual changes of a state: move, remove, taint. Pure; nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error
+from nexusform.diagnostics.phrases import format_list
+from nexusform.resources.address import Address, AddressPattern, ModulePath, ModuleStep, compute_address_order
+from nexusform.state.objects import InstanceState, ObjectState, State
+
+
+def select_instances(state: State, patterns: Sequence[AddressPattern], object_id: str = "") -> list[Address]:
+    """Return the instances that match any of the patterns (no patterns: all), in order of address.
+
+    With `object_id` only those with that object id.
+    """
+    addresses = []
+    for address, instance in state.instances.items():
+        is_matched = not patterns or any(pattern.is_match(address) for pattern in patterns)
+        if is_matched and (
+            not object_id or (instance.current is not None and instance.current.attributes.get("id") == object_id)
+        ):
+            addresses.append(address)
+    return sorted(addresses, key=compute_address_order)
+
+
+def remove_instances(state: State, addresses: Iterable[Address]) -> State:
+    """Remove instances with deposed objects, and dependencies on blocks without remaining instances."""
+    removed = set(addresses)
+    instances = {a: i for a, i in state.instances.items() if a not in removed}
+    remaining_blocks = {str(address.config_address) for address in instances}
+    empty_blocks = {
+        str(address.config_address): frozenset[str]()
+        for address in removed
+        if str(address.config_address) not in remaining_blocks
+    }
+    if empty_blocks:
+        instances = {
+            a: _change_objects(i, lambda o: _replace_dependencies(o, empty_blocks)) for a, i in instances.items()
+        }
+    return replace(state, instances=instances)
+
+
+# --- moving ------------------------------------------------------------------------------------
+
+Pairs = tuple[tuple[Address, Address], ...]
+
+
+def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> Pairs:
+    """Return the (from, to) pair of every instance moved from `source` to `target`, in order.
+
+    Instance keys absent from both are kept. Raises DiagnosticsError.
+    """
+    if source == target:
+        raise _build_error("nothing-to-move", f"Source and target are both {source}.")
+    if bool(source.type) != bool(target.type):
+        raise _build_error(
+            "moved-between-kinds",
+            f"{_describe_address_kind(source)} ({source}) cannot become {_describe_address_kind(target)} ({target}).",
+        )
+    if (source.mode, source.type) != (target.mode, target.type):
+        raise _build_error("moved-between-types", f"{source} and {target} must have the same resource type.")
+    sources = select_instances(state, [source])
+    if not sources:
+        raise _build_error(
+            "nothing-to-move", f"The state holds no {source}. `nexusform state list` shows what it holds."
+        )
+    pairs = tuple((address, _rename_address(address, source, target)) for address in sources)
+    if source.type and source.key is None and target.key is not None and sources[0].key is not None:
+        raise _build_error(
+            "ambiguous-instance-address",
+            f"{source} is a whole resource with instance keys, {target} is one instance. Write one full address, "
+            f"such as {sources[0]}.",
+        )
+    _check_move_targets(state, pairs, target)
+    return pairs
+
+
+def _describe_address_kind(pattern: AddressPattern) -> str:
+    return "a resource" if pattern.type else "a module"
+
+
+def _rename_address(address: Address, source: AddressPattern, target: AddressPattern) -> Address:
+    depth = len(source.module)
+    module = (*_rename_module_steps(address.module[:depth], source.module, target.module), *address.module[depth:])
+    if not target.type:
+        return replace(address, module=module)
+    keeps_key = source.key is None and target.key is None
+    return replace(address, module=module, name=target.name, key=address.key if keeps_key else target.key)
+
+
+def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath:
+    if len(source) != len(target):
+        return target
+    return tuple(
+        ModuleStep(
+            target_step.name,
+            actual_step.key if target_step.key is None and source_step.key is None else target_step.key,
+        )
+        for actual_step, source_step, target_step in zip(actual, source, target, strict=True)
+    )
+
+
+def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
+    targets = {new for _, new in pairs}
+    if len(targets) < len(pairs):
+        raise _build_error(
+            "ambiguous-instance-address",
+            "More than one instance would get the same address. Write one full address, or move them one "
+            f"by one to keys of {target}.",
+        )
+    moved_addresses = {old for old, _ in pairs}
+    occupied_addresses = sorted(
+        (new for new in targets if new in state.instances and new not in moved_addresses), key=compute_address_order
+    )
+    # A resource is either one instance without a key or several with keys, never both.
+    # A whole resource moves only to a free address.
+    mixed = {(new.resource, new.key is None) for new in targets}
+    if target.type and target.key is None:
+        mixed |= {(new.resource, new.key is not None) for new in targets}
+    for address in state.instances:
+        if address in moved_addresses or address in occupied_addresses:
+            continue
+        if (address.resource, address.key is not None) in mixed:
+            occupied_addresses.append(address)
+    if occupied_addresses:
+        raise _build_error(
+            "move-target-exists",
+            f"The state holds {occupied_addresses[0]} already. Move or remove that first (state mv, state rm).",
+        )
+
+
+def move_instances(state: State, pairs: Pairs) -> State:
+    """Return the state with instances at their new addresses; dependencies on them are updated."""
+    names = dict(pairs)
+    instances = {names.get(address, address): instance for address, instance in state.instances.items()}
+    # Map every block with removed instances to the blocks with its former instances.
+    moved_blocks = {str(old.config_address) for old, new in pairs if old.config_address != new.config_address}
+    new_blocks: dict[str, set[str]] = {name: set() for name in moved_blocks}
+    for old, new in pairs:
+        if str(old.config_address) in moved_blocks:
+            new_blocks[str(old.config_address)].add(str(new.config_address))
+    for address in state.instances:
+        name = str(address.config_address)
+        if name in moved_blocks and address in instances:
+            new_blocks[name].add(name)
+    renamed_blocks = {name: frozenset(names) for name, names in new_blocks.items()}
+    if renamed_blocks:
+        instances = {
+            a: _change_objects(i, lambda o: _replace_dependencies(o, renamed_blocks)) for a, i in instances.items()
+        }
+    return replace(state, instances=instances)
+
+
+def _replace_dependencies(object_state: ObjectState, renamed_blocks: Mapping[str, frozenset[str]]) -> ObjectState:
+    if not any(name in renamed_blocks for name in object_state.dependencies):
+        return object_state
+    dependencies = {new for name in object_state.dependencies for new in renamed_blocks.get(name, (name,))}
+    return replace(object_state, dependencies=tuple(sorted(dependencies)))
+
+
+def _change_objects(instance: InstanceState, change: Callable[[ObjectState], ObjectState]) -> InstanceState:
+    current = None if instance.current is None else change(instance.current)
+    return InstanceState(current, {key: change(old) for key, old in instance.deposed.items()})
+
+
+# --- tainting ----------------------------------------------------------------------------------
+
+
+def find_instance(state: State, pattern: AddressPattern) -> Address | None:
+    """Return the only instance that matches a pattern, or None. Raises DiagnosticsError."""
+    if not pattern.type:
+        raise _build_error("not-a-resource", f"{pattern} is a module; name one resource instance in it.")
+    if pattern.mode == "data":
+        raise _build_error("not-a-resource", f"{pattern} is a data source; every plan reads it again.")
+    matches = [a for a in select_instances(state, [pattern]) if state.instances[a].current is not None]
+    if len(matches) > 1:
+        address_list = format_list((str(address) for address in matches), max_items=5)
+        raise _build_error("several-instances", f"{pattern} names {len(matches)} instances; name one: {address_list}.")
+    return matches[0] if matches else None
+
+
+def remove_taint(state: State, address: Address) -> State:
+    """Return the state with the taint of one object removed. Raises Refused."""
+    instance = state.instances[address]
+    assert instance.current is not None
+    if not instance.current.tainted:
+        raise _build_error("not-tainted", f"{address} is not tainted.")
+    changed = replace(instance.current, tainted=False)
+    return state.replace_instance(address, replace(instance, current=changed))
+
+
+def _build_error(diagnostic_id: str, detail: str) -> DiagnosticsError:
+    return DiagnosticsError(build_error(diagnostic_id, detail))

@@ -1,0 +1,549 @@
+"""Values of expressions: typed values, unknowns and marks, refinements of unknown values, and numbers.
+
+A refinement is a known property of an unknown value besides its type: not null, a text prefix, bounds of a
+number or of the length of a collection. Used by the evaluator. Planning, state and providers use plain data:
+json_data/plain_data.py converts between the two. Numbers of HCL, as text and in arithmetic, are whole, or binary
+fractions of limited precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from msgspec import Struct
+
+from nexusform.schemas.value_types import (
+    BOOL,
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+    Type,
+    describe_type,
+)
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+    from fractions import Fraction
+
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+    from fractions import Fraction
+
+
+# Numbers are integers or binary fractions (Fraction) of at most PRECISION significant bits, as in HCL. A
+# number with more than MAX_DIGITS decimal digits is rejected, because its text and cost would be unbounded.
+PRECISION: Final = 512
+MAX_DIGITS: Final = 4000
+_MAX_BITS: Final = 13_000
+
+
+def round_number(numerator: int, denominator: int) -> int | Fraction:
+    """Round `numerator / denominator` (> 0) to PRECISION bits, ties to even.
+
+    Raises OverflowError for more than about MAX_DIGITS digits.
+    """
+    from fractions import Fraction
+
+    if numerator == 0:
+        return 0
+    if numerator < 0:
+        return -round_number(-numerator, denominator)
+    magnitude = numerator.bit_length() - denominator.bit_length()
+    if abs(magnitude) > _MAX_BITS:
+        raise OverflowError("the number has too many digits")
+    shift = PRECISION - magnitude
+    if (numerator << max(shift, 0)) >= (denominator << max(-shift, 0) << PRECISION):
+        shift -= 1  # the quotient would have one bit too many
+    scaled, divisor = numerator << max(shift, 0), denominator << max(-shift, 0)
+    quotient, rest = divmod(scaled, divisor)
+    if 2 * rest > divisor or (2 * rest == divisor and quotient & 1):
+        quotient += 1
+    if shift <= 0:
+        return quotient << -shift
+    fraction = Fraction(quotient, 1 << shift)
+    return fraction.numerator if fraction.denominator == 1 else fraction
+
+
+def convert_decimal(decimal: Decimal | float | str) -> int | Fraction:
+    """Convert a decimal, a float (as printed by Python) or text to the nearest number.
+
+    Raises ValueError if it is not a finite number, OverflowError beyond MAX_DIGITS digits.
+    """
+    from decimal import Decimal, InvalidOperation
+
+    try:
+        exact = decimal if isinstance(decimal, Decimal) else Decimal(str(decimal))
+    except InvalidOperation:
+        raise ValueError(f"not a number: {decimal!r}") from None
+    if not exact.is_finite():
+        raise ValueError(f"not a finite number: {decimal!r}")
+    if exact and abs(exact.adjusted()) > MAX_DIGITS:
+        raise OverflowError("the number has too many digits")
+    numerator, denominator = exact.as_integer_ratio()
+    return round_number(numerator, denominator)
+
+
+Number: TypeAlias = "int | Fraction"
+
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?\Z")
+
+
+def parse_number(text: str) -> Number | None:
+    """Parse a number in decimal notation; None if it is not one.
+
+    Raises OverflowError for too many digits.
+    """
+    return convert_decimal(text) if _DECIMAL.match(text) else None
+
+
+def normalize_number(number: Number) -> Number:
+    """Round a result of exact arithmetic to the precision of a number.
+
+    Raises OverflowError for too many digits.
+    """
+    if number.__class__ is int and number.bit_length() <= PRECISION:
+        return number
+    return round_number(number.numerator, number.denominator)
+
+
+def format_number(number: Number) -> str:
+    """Format the shortest decimal text, without exponent, that parses to the same number."""
+    if number.__class__ is int and number.bit_length() <= PRECISION:
+        return str(number)
+    if number < 0:
+        return "-" + format_number(-number)
+    digits, point = compute_shortest_digits(number)
+    if point <= 0:
+        return "0." + "0" * -point + digits
+    if len(digits) <= point:
+        return digits + "0" * (point - len(digits))
+    return f"{digits[:point]}.{digits[point:]}"
+
+
+def compute_shortest_digits(number: Number) -> tuple[str, int]:
+    """Return the digits d1 d2 ... of the shortest decimal 0.d1d2... * 10**point for a number above zero."""
+    # The fewest digits that lie nearer to this number than half the distance to its neighbours of
+    # PRECISION bits.
+    numerator, denominator = number.numerator, number.denominator
+    shift = PRECISION - numerator.bit_length()
+    mantissa = numerator << shift if shift >= 0 else numerator >> -shift
+    # number == exact / scale, and half a step between neighbours is half / scale.
+    grow, shrink = max(shift + 1, 0), max(-shift - 1, 0)
+    scale = denominator << grow
+    exact, half = 2 * mantissa << shrink, 1 << shrink
+    inclusive = mantissa % 2 == 0
+    # The point such that 10**(point - 1) <= numerator / denominator < 10**point.
+    point = int((exact.bit_length() - scale.bit_length()) * 0.30103)
+    while exact >= scale * 10**point if point >= 0 else exact * 10**-point >= scale:
+        point += 1
+    while exact < scale * 10 ** (point - 1) if point >= 1 else exact * 10 ** (1 - point) < scale:
+        point -= 1
+    power = -point
+    while True:
+        power += 1
+        above, below = (10**power, 1) if power >= 0 else (1, 10**-power)
+        # The candidates are down and down + 1, each divided by above / below.
+        down, remainder_part = divmod(exact * above, scale * below)
+        margin = half * above
+        low_gap, high_gap = remainder_part, scale * below - remainder_part
+        can_round_down = down > 0 and (low_gap < margin or (inclusive and low_gap == margin))
+        can_round_up = high_gap < margin or (inclusive and high_gap == margin)
+        if can_round_down or can_round_up:
+            chosen = down if can_round_down and (not can_round_up or low_gap <= high_gap) else down + 1
+            text = str(chosen)
+            return text.rstrip("0"), len(text) - power
+
+
+def compute_quotient(left: Number, right: Number) -> Number:
+    """Compute the quotient. Raises ZeroDivisionError, OverflowError."""
+    if right == 0:
+        raise ZeroDivisionError
+    if right < 0:
+        left, right = -left, -right
+    return round_number(left.numerator * right.denominator, left.denominator * right.numerator)
+
+
+def compute_remainder(left: Number, right: Number) -> Number:
+    """Return the remainder of division towards zero: it has the sign of `left`.
+
+    Every step is rounded, so `11 % 5.1` has the same digits as in other implementations. Raises
+    ZeroDivisionError, OverflowError.
+    """
+    if left.__class__ is int and right.__class__ is int:
+        if right == 0:
+            raise ZeroDivisionError
+        absolute_remainder = abs(left) % abs(right)
+        return -absolute_remainder if left < 0 else absolute_remainder
+    quotient = compute_quotient(left, right)
+    integer_quotient = abs(quotient.numerator) // quotient.denominator
+    integer_quotient = -integer_quotient if quotient < 0 else integer_quotient
+    return normalize_number(left - normalize_number(right * integer_quotient))
+
+
+class Unknown:
+    """Type of the single value `UNKNOWN`: known only after apply."""
+
+    _instance: Self | None = None
+
+    def __new__(cls) -> Self:
+        """Return the single instance."""
+        if cls._instance is None:
+            cls._instance = super().__new__(cls)
+        return cls._instance
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+    def __deepcopy__(self, memo: Any) -> Unknown:
+        return self
+
+
+UNKNOWN: Final = Unknown()
+
+NO_MARKS: Final[frozenset[str]] = frozenset()
+SENSITIVE: Final[frozenset[str]] = frozenset({"sensitive"})
+EPHEMERAL: Final[frozenset[str]] = frozenset({"ephemeral"})
+
+_NOT_COMPUTED: Final = -1
+_HAS_UNKNOWN: Final = 1
+_HAS_MARKS: Final = 2
+_TRAITS: Final = 3
+_SIZE_SHIFT: Final = 2
+_CHARACTERS_SHIFT: Final = 5  # 32 characters count as much as a value
+
+
+class Value:
+    """Value of a type, immutable.
+
+    `raw` is None (null), UNKNOWN, str, bool, int or Fraction, a tuple of Values (list, tuple; a set sorted
+    and without duplicates), or a dict of Values in key order (map, object). `marks` are those of the value
+    itself; elements have their own, except in a set, which has those of its elements. `refinement` is the
+    refinement of an unknown; it is ignored in comparisons.
+    """
+
+    __slots__ = ("_inner", "marks", "raw", "refinement", "type")
+
+    def __init__(
+        self,
+        type: Type,  # noqa: A002 - the word for it
+        raw: Any,
+        marks: frozenset[str] = NO_MARKS,
+        refinement: Refinement | None = None,
+    ) -> None:
+        self.type: Final = type
+        self.raw: Final = raw
+        self.marks: Final = marks
+        self.refinement: Final = refinement
+        self._inner = _NOT_COMPUTED
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Value):
+            return NotImplemented
+        return self.type == other.type and self.raw == other.raw and self.marks == other.marks
+
+    def __hash__(self) -> int:
+        return hash((compute_order_key(self), self.marks))
+
+    def __repr__(self) -> str:
+        marks = f", {sorted(self.marks)}" if self.marks else ""
+        return f"Value({describe_type(self.type)}, {self.raw!r}{marks})"
+
+    @property
+    def is_null(self) -> bool:
+        """True for null."""
+        return self.raw is None
+
+    @property
+    def is_known(self) -> bool:
+        """True if the value itself is known; parts of it may be unknown."""
+        return self.raw is not UNKNOWN
+
+    @property
+    def is_sensitive(self) -> bool:
+        """True if the value as a whole is sensitive."""
+        return "sensitive" in self.marks
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """True if the value as a whole is ephemeral: it may not be saved."""
+        return "ephemeral" in self.marks
+
+    @property
+    def has_ephemeral(self) -> bool:
+        """True if it or any part of it is ephemeral."""
+        return self.has_marks and "ephemeral" in collect_marks(self)
+
+    @property
+    def is_wholly_known(self) -> bool:
+        """True if it and every part of it is known."""
+        return not self._compute_value_traits() & _HAS_UNKNOWN
+
+    @property
+    def has_marks(self) -> bool:
+        """True if it or any part of it is marked."""
+        return bool(self.marks) or bool(self._compute_value_traits() & _HAS_MARKS)
+
+    def add_marks(self, marks: frozenset[str]) -> Value:
+        """Return the value with these marks added."""
+        if marks <= self.marks:
+            return self
+        return self._replace_marks(self.marks | marks)
+
+    def remove_marks(self) -> Value:
+        """Return the value without its own marks; those of its parts stay."""
+        return self._replace_marks(NO_MARKS) if self.marks else self
+
+    def _replace_marks(self, marks: frozenset[str]) -> Value:
+        other = Value(self.type, self.raw, marks, self.refinement)
+        other._inner = self._inner
+        return other
+
+    @property
+    def size(self) -> int:
+        """Number of values in it, including itself. Shared parts count once per use, text by length."""
+        return self._compute_value_traits() >> _SIZE_SHIFT
+
+    def _compute_value_traits(self) -> int:
+        # Cached properties of the parts: bits for an unknown part and a marked part, then the size.
+        if self._inner != _NOT_COMPUTED:
+            return self._inner
+        raw = self.raw
+        traits, size = 0, 1
+        if raw is UNKNOWN:
+            traits = _HAS_UNKNOWN
+        elif raw.__class__ is str:
+            size += len(raw) >> _CHARACTERS_SHIFT
+        elif raw.__class__ is tuple or raw.__class__ is dict:
+            for part in raw.values() if raw.__class__ is dict else raw:
+                inner = part._compute_value_traits()  # noqa: SLF001 - the same class
+                traits |= inner & _TRAITS
+                size += inner >> _SIZE_SHIFT
+                if part.marks:
+                    traits |= _HAS_MARKS
+        self._inner = traits | size << _SIZE_SHIFT
+        return self._inner
+
+
+def compute_order_key(value: Value) -> Any:
+    """Return a key that sorts and distinguishes values of one type, without marks.
+
+    Known ones by content (text by code point, numbers by size), then null, then unknown.
+    """
+    raw = value.raw
+    if raw is None:
+        return (1,)
+    if raw is UNKNOWN:
+        return (2,)
+    if raw.__class__ is tuple:
+        return (0, *[compute_order_key(v) for v in raw])
+    if raw.__class__ is dict:
+        return (0, *[(k, compute_order_key(v)) for k, v in raw.items()])
+    return (0, raw)
+
+
+def collect_marks(value: Value) -> frozenset[str]:
+    """Collect the marks of a value and of all its parts."""
+    if not value.has_marks:
+        return NO_MARKS
+    raw = value.raw
+    parts = raw.values() if isinstance(raw, dict) else raw if isinstance(raw, tuple) else ()
+    return value.marks.union(*[collect_marks(part) for part in parts])
+
+
+def remove_all_marks(value: Value) -> tuple[Value, frozenset[str]]:
+    """Remove all marks from a value and its parts. Return it, and the removed marks."""
+    if not value.has_marks:
+        return value, NO_MARKS
+    marks = collect_marks(value)
+    raw = value.raw
+    if raw.__class__ is tuple:
+        raw = tuple(remove_all_marks(v)[0] for v in raw)
+    elif raw.__class__ is dict:
+        raw = {k: remove_all_marks(v)[0] for k, v in raw.items()}
+    return Value(value.type, raw, NO_MARKS, value.refinement), marks
+
+
+TRUE: Final = Value(BOOL, True)
+FALSE: Final = Value(BOOL, False)
+NULL: Final = Value(DYNAMIC, None)
+DYNAMIC_UNKNOWN: Final = Value(DYNAMIC, UNKNOWN)
+EMPTY_TUPLE: Final = Value(TupleType(()), ())
+
+
+def build_string(text: str) -> Value:
+    """Build a string; external text must be NFC-normalised before."""
+    return Value(STRING, text)
+
+
+def build_number(figure: float | Fraction | Decimal) -> Value:
+    """Build a number. Raises ValueError for infinities and NaN, OverflowError for extreme sizes."""
+    if figure.__class__ is int and figure.bit_length() <= PRECISION:
+        return Value(NUMBER, figure)
+    if figure.__class__ is int or figure.__class__.__name__ == "Fraction":
+        return Value(NUMBER, round_number(figure.numerator, figure.denominator))  # type: ignore[union-attr]  # it is one
+    return Value(NUMBER, convert_decimal(figure))  # type: ignore[arg-type]  # what is left
+
+
+def build_boolean(truth: bool) -> Value:
+    """Return TRUE or FALSE."""
+    return TRUE if truth else FALSE
+
+
+def build_null(value_type: Type = DYNAMIC) -> Value:
+    """Build the null of a type."""
+    return Value(value_type, None)
+
+
+def build_unknown(value_type: Type = DYNAMIC) -> Value:
+    """Build an unknown of a type."""
+    return Value(value_type, UNKNOWN)
+
+
+def add_refinement(value: Value, refinement: Refinement) -> Value:
+    """Add a refinement to an unknown value; a known value, or one of unknown type, is unchanged.
+
+    A number between two equal bounds becomes known, and so does a list with a known number of unknown
+    elements.
+    """
+    if value.raw is not UNKNOWN or value.type is DYNAMIC:
+        return value
+    raw = _find_only_value(value.type, refinement) if refinement.not_null else UNKNOWN
+    return Value(value.type, raw, value.marks, refinement if raw is UNKNOWN else None)
+
+
+def _find_only_value(value_type: Type, refinement: Refinement) -> Any:
+    # Returns the only possible raw value if it is not null, UNKNOWN if there are several.
+    if value_type is NUMBER and refinement.lowest is not None and refinement.lowest == refinement.highest:
+        return refinement.lowest
+    length = refinement.shortest
+    if length != refinement.longest or not isinstance(value_type, (ListType, MapType, SetType)):
+        return UNKNOWN
+    if isinstance(value_type, MapType):
+        return UNKNOWN if length else {}
+    if isinstance(value_type, SetType) and length > 1:
+        return UNKNOWN
+    return (Value(value_type.element, UNKNOWN),) * length
+
+
+def get_refinement(value: Value) -> Refinement:
+    """Return the refinement of a value, known or not."""
+    raw = value.raw
+    if raw is UNKNOWN:
+        return value.refinement or NO_REFINEMENT
+    if raw is None:
+        return NO_REFINEMENT
+    if raw.__class__ is str:
+        return Refinement(not_null=True, prefix=raw)
+    if raw.__class__ is bool:
+        return NOT_NULL
+    if raw.__class__ is tuple or raw.__class__ is dict:
+        # Unknown elements of a set may be equal to others.
+        minimum = len(raw)
+        if isinstance(value.type, SetType) and not value.is_wholly_known:
+            minimum = max(1, sum(1 for part in raw if part.is_wholly_known))
+        return Refinement(not_null=True, shortest=minimum, longest=len(raw))
+    return Refinement(not_null=True, lowest=raw, highest=raw)
+
+
+def build_set(elements: Iterable[Value], element: Type | None = None) -> Value:
+    """Build a set: sorted, without duplicates, with the marks of its elements.
+
+    Elements that are not wholly known are kept separate, because each may be any value.
+    """
+    items = list(elements)
+    marks = NO_MARKS.union(*[collect_marks(v) for v in items])
+    if marks:
+        items = [remove_all_marks(v)[0] for v in items]
+    kind = SetType(element or (items[0].type if items else DYNAMIC))
+    known_items = {compute_order_key(v): v for v in items if v.is_wholly_known}
+    unknown_items = [v for v in items if not v.is_wholly_known]
+    return Value(kind, (*[known_items[k] for k in sorted(known_items)], *unknown_items), marks)
+
+
+def build_tuple(elements: Iterable[Value]) -> Value:
+    """Build a tuple."""
+    items = tuple(elements)
+    return Value(TupleType(tuple([v.type for v in items])), items)
+
+
+def build_object(attributes: Mapping[str, Value]) -> Value:
+    """Build an object, attributes in any order."""
+    items = {k: attributes[k] for k in sorted(attributes)}
+    return Value(ObjectType(tuple([(k, v.type) for k, v in items.items()])), items)
+
+
+class Refinement(Struct, frozen=True):
+    """Known properties of an unknown value.
+
+    `prefix` is the start of a text; `lowest` and `highest` are numbers (None: no bound) and `shortest` and
+    `longest` lengths (None: no bound), all inclusive.
+    """
+
+    not_null: bool = False
+    prefix: str = ""
+    lowest: Any = None
+    highest: Any = None
+    shortest: int = 0
+    longest: int | None = None
+
+
+NO_REFINEMENT: Final = Refinement()
+NOT_NULL: Final = Refinement(not_null=True)
+
+# Letters and these characters may combine with following marks.
+_COMBINING: Final = frozenset("<>=")
+
+
+def build_prefix(prefix: str) -> Refinement:
+    """Build the refinement of a text with a known prefix.
+
+    A last character that may combine with the next one (`e` with an accent) is omitted.
+    """
+    last = prefix[-1:]
+    is_final = last.isascii() and not last.isalpha() and last not in _COMBINING
+    return Refinement(not_null=True, prefix=prefix if is_final else prefix[:-1])
+
+
+def is_refinement_met(plain_value: Any, refinement: Refinement) -> bool:
+    """Check whether plain data, now known, is consistent with its earlier refinement."""
+    if plain_value is None:
+        return not refinement.not_null
+    if isinstance(plain_value, str):
+        return plain_value.startswith(refinement.prefix)
+    if isinstance(plain_value, list | dict):
+        longest = refinement.longest
+        return refinement.shortest <= len(plain_value) and (longest is None or len(plain_value) <= longest)
+    lowest, highest = refinement.lowest, refinement.highest
+    return (lowest is None or lowest <= plain_value) and (highest is None or plain_value <= highest)
+
+
+def combine_refinements(first: Refinement, second: Refinement) -> Refinement:
+    """Return the shared properties of two refinements."""
+    count = 0
+    for first_character, second_character in zip(first.prefix, second.prefix, strict=False):
+        if first_character != second_character:
+            break
+        count += 1
+    return Refinement(
+        not_null=first.not_null and second.not_null,
+        prefix=first.prefix[:count],
+        lowest=_choose_common_bound(min, first.lowest, second.lowest),
+        highest=_choose_common_bound(max, first.highest, second.highest),
+        shortest=min(first.shortest, second.shortest),
+        longest=_choose_common_bound(max, first.longest, second.longest),
+    )
+
+
+def _choose_common_bound(choose: Callable[[Any, Any], Any], first: Any, second: Any) -> Any:
+    return None if first is None or second is None else choose(first, second)

@@ -1,0 +1,177 @@
+"""Remote inputs of a plan: other states, read without locks, and server responses, each read once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from msgspec import Struct, field
+
+from nexusform.backends.backend_kind import BACKENDS, Directories
+from nexusform.configuration.declarations.configuration import Settings
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
+from nexusform.interfaces.plugins import ServerQuery, StateQuery
+from nexusform.interfaces.state_storage import BackendProblem, StateBackend
+from nexusform.planning.name_resolution.evaluation_settings import build_query_key
+from nexusform.schemas.block_schema import AttributeSchema
+from nexusform.schemas.value_types import BOOL
+from nexusform.state.objects import State
+from nexusform.values.typed_value import format_number
+from nexusform.workflow.opening.backend_choice import explain_rejected_settings
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.stored_state import read_stored_state
+
+if TYPE_CHECKING:
+    from nexusform.providers.kubeconfig import KubeconfigTrust
+
+Answer = tuple[State | None, list[Problem]]
+
+
+class RemoteStates(Struct, frozen=True):
+    """Reader of remote states. Each state is read once, so that re-planning uses the same data. `settings`
+    are those of the reading configuration; they define how encrypted states are opened. `locations` are the
+    kinds and locations of the requested states.
+    """
+
+    context: CommandContext
+    settings: Settings
+    answers: dict[str, Answer] = field(default_factory=dict)
+    locations: dict[tuple[str, str], None] = field(default_factory=dict)
+
+    def read(self, query: StateQuery) -> Answer:
+        """Return the requested state, or None with problems if it is missing or unreadable."""
+        key = repr(query)
+        if key not in self.answers:
+            self.answers[key] = self._read_state(query)
+        return self.answers[key]
+
+    def _read_state(self, query: StateQuery) -> Answer:
+        backend, problems = self._open_backend(query)
+        if backend is None:
+            return None, problems
+        self.locations[query.backend, backend.describe()] = None
+        stored, diagnostics = read_stored_state(backend)
+        problems += [_convert_to_problem(diagnostic, query) for diagnostic in diagnostics]
+        if stored is None:
+            return None, problems
+        if not stored.state.lineage:
+            missing_problem = Problem(
+                (),
+                "missing-remote-state",
+                f'There is no state at {backend.describe()} (workspace "{query.workspace}"). Apply its '
+                "configuration first, or correct backend, config or workspace of this block.",
+            )
+            return None, [*problems, missing_problem]
+        return stored.state, problems
+
+    def _open_backend(self, query: StateQuery) -> tuple[StateBackend | None, list[Problem]]:
+        """Open the backend of the workspace with the configured encryption."""
+        settings, problems = _evaluate_settings(query)
+        if settings is None:
+            return None, problems
+        context = self.context
+        rejection = explain_rejected_settings(query.backend, settings, context)
+        if rejection:
+            return None, [Problem(("config",), "remote-address-not-allowed", rejection)]
+        try:
+            max_bytes = context.get_max_file_size(self.settings.limits)
+            directories = Directories(context.directory, context.data_directory, context.confinement, max_bytes)
+            kind = BACKENDS[query.backend]
+            plain_backend = kind.open_backend(settings, directories)
+        except BackendProblem as problem:
+            return None, [Problem(("config",), "backend-open-failed", str(problem))]
+        warning = kind.explain_unverified_server(settings)
+        problems += [Problem(("config",), "unverified-server", warning, Severity.WARNING)] if warning else []
+        from nexusform.workflow.opening.encryption_settings import wrap_remote_backend
+
+        backend, new_problems = wrap_remote_backend(plain_backend, query.reader, self.settings, context)
+        problems += [Problem((), diagnostic.id, diagnostic.detail, diagnostic.severity) for diagnostic in new_problems]
+        if backend is None or has_errors(new_problems):
+            return None, problems
+        try:
+            return backend.select_workspace(query.workspace), problems
+        except BackendProblem as problem:
+            return None, [*problems, Problem(("workspace",), "invalid-workspace", str(problem))]
+
+
+def _convert_to_problem(diagnostic: Diagnostic, query: StateQuery) -> Problem:
+    detail = diagnostic.detail
+    if diagnostic.id == "encrypted-state":
+        detail = (
+            "The state is encrypted, and this block has no decryption method. Add "
+            "`remote_state_data_sources` to the `encryption` block. It needs a `default`, or a "
+            f'`remote_state_data_source "{query.reader}"` that names the method.'
+        )
+    return Problem((), diagnostic.id, detail, diagnostic.severity)
+
+
+# --- settings ----------------------------------------------------------------------------------
+
+
+def _evaluate_settings(query: StateQuery) -> tuple[dict[str, Any] | None, list[Problem]]:
+    """Return the backend settings as plain data of their types, or None after problems."""
+    kind = BACKENDS.get(query.backend)
+    if kind is None:
+        known_kinds = ", ".join(BACKENDS)
+        suggestion = suggest_name(query.backend, BACKENDS)
+        detail = f'There is no backend "{query.backend}". Known are: {known_kinds}.{suggestion}'
+        return None, [Problem(("backend",), "unknown-backend", detail)]
+    if not isinstance(query.config, Mapping):
+        detail = "An object is needed: config = { NAME = VALUE, ... }."
+        return None, [Problem(("config",), "invalid-backend-setting", detail)]
+    attributes = kind.schema.attributes
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name, value in query.config.items():
+        if name not in attributes:
+            detail = f'The backend "{query.backend}" has no setting "{name}".{suggest_name(name, attributes)}'
+            problems.append(Problem(("config",), "unknown-backend-setting", detail))
+        elif value is not None:
+            values[name] = _convert_setting(name, value, attributes[name], problems)
+    missing = [name for name, attribute in attributes.items() if attribute.required and name not in values]
+    if missing and not problems:
+        problems.append(_build_missing_settings_problem(query.backend, missing))
+    return (None if problems else values), problems
+
+
+def _convert_setting(name: str, value: Any, attribute: AttributeSchema, problems: list[Problem]) -> Any:
+    """Convert one setting to plain data of its type."""
+    if attribute.type == BOOL:
+        if isinstance(value, bool) or value in ("true", "false"):
+            return value in (True, "true")
+    elif isinstance(value, str):
+        return value
+    elif isinstance(value, int | Fraction) and not isinstance(value, bool):
+        return format_number(Fraction(value))
+    expected_type = "true or false" if attribute.type == BOOL else "a string"
+    problems.append(Problem(("config",), "invalid-backend-setting", f'config: "{name}" must be {expected_type}.'))
+    return None
+
+
+def _build_missing_settings_problem(kind: str, names: Sequence[str]) -> Problem:
+    name_list = " and ".join(f'"{name}"' for name in names)
+    return Problem(("config",), "missing-backend-setting", f'The backend "{kind}" needs {name_list} in config.')
+
+
+# --- servers ---------------------------------------------------------------------------------
+
+# (arguments, trust in kubeconfigs) -> the response. Raises OutsideProblem.
+Reader: TypeAlias = "Callable[[Mapping[str, Any], KubeconfigTrust], str]"
+
+
+class ServerResponses(Struct, frozen=True):
+    """Server responses, fetched once for all re-planning. `answers` may start with saved ones."""
+
+    context: CommandContext
+    answers: dict[str, str] = field(default_factory=dict)
+
+    def query(self, question: ServerQuery) -> str:
+        """Return the response to a query. Raises OutsideProblem."""
+        key = build_query_key(question)
+        if key not in self.answers:
+            module, _, name = question.reader.partition(":")
+            reader = cast("Reader", getattr(import_module(module), name))
+            self.answers[key] = reader(question.arguments, self.context.kubeconfig_trust)
+        return self.answers[key]

@@ -1,0 +1,159 @@
+"""Remaining steps of an unfinished apply, and the checks before they resume."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
+from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.interfaces.state_storage import BackendProblem, StateBackend
+from nexusform.plans.plan import Plan, StepKind
+from nexusform.state import state_codec
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.project import find_backend
+from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
+from nexusform.workflow.runs.run import Run
+
+if TYPE_CHECKING:  # most plans find no remaining steps
+    from nexusform.plans.saved.plan_file import SavedPlan
+
+
+class RemainingSteps(Struct, frozen=True):
+    """The remaining steps of an apply. `saved_plan` is the original plan; `plan` has the remaining steps
+    only. `was_interrupted`: the apply was killed.
+    """
+
+    saved_plan: SavedPlan
+    plan: Plan
+    was_interrupted: bool
+    plan_digest: str
+
+    @property
+    def step_count(self) -> int:
+        """Number of steps that call a provider or forget an object."""
+        return sum(1 for step in self.plan.steps if step.kind is not StepKind.GATE)
+
+    @property
+    def summary(self) -> str:
+        """A clause such as `3 steps of it are left`, without a full stop."""
+        if not self.step_count:
+            return "All its steps are complete, but its end is not recorded"
+        return f"{format_count(self.step_count, 'step')} {select_word_form(self.step_count, 'remains', 'remain')}"
+
+
+def find_remaining_steps(
+    stored: StoredState, context: CommandContext
+) -> tuple[RemainingSteps | None, list[Diagnostic]]:
+    """Return the remaining steps of the last apply, or None; with an error if they are outdated."""
+    remaining = stored.remaining
+    if remaining is None:
+        return None, []
+    from nexusform.plans.saved import plan_file
+
+    document = remaining.decode_plan_file(context.get_max_file_size())
+    saved, problems = plan_file.read_plan_file(document or b"", "the plan in the journal")
+    if saved is None:
+        return None, problems
+    steps = tuple(step for step in saved.plan.steps if step.id not in remaining.completed_steps)
+    remaining_steps = RemainingSteps(
+        saved, replace(saved.plan, steps=steps), not remaining.has_ended, remaining.plan_digest
+    )
+    state = stored.state
+    # After a checkpoint the remaining steps already have the serial of the next record.
+    expected_serials = (remaining.serial - 1, remaining.serial)
+    if state.lineage != remaining.lineage or state.serial not in expected_serials:
+        state_changed_error = build_error(
+            "state-changed-since-apply",
+            f"An earlier apply is unfinished. {remaining_steps.summary}. It left the state at serial "
+            f"{remaining.serial}, but the serial is now {state.serial}, so these steps may be outdated. Drop "
+            "them with `nexusform apply -discard`, then plan again.",
+        )
+        return remaining_steps, [state_changed_error]
+    return remaining_steps, []
+
+
+def check_interrupted_apply(stored: StoredState, context: CommandContext) -> list[Diagnostic]:
+    """Return the warning of a plan about an unfinished apply."""
+    remaining_steps, problems = find_remaining_steps(stored, context)
+    if remaining_steps is None:
+        return problems
+    if remaining_steps.was_interrupted:
+        return [_build_interrupted_warning(remaining_steps)]
+    return [_build_remaining_warning(remaining_steps)] if remaining_steps.step_count else []
+
+
+def _build_remaining_warning(remaining_steps: RemainingSteps) -> Diagnostic:
+    return build_warning(
+        "steps-not-applied",
+        f"The last apply did not finish: {remaining_steps.summary}. This plan starts from the current state and "
+        "includes the changes that are left. `nexusform apply -resume` continues the earlier plan instead.",
+    )
+
+
+def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:
+    pronoun = select_word_form(remaining_steps.step_count, "it", "them")
+    effect = (
+        f"does {pronoun} as planned; `nexusform apply -discard` drops {pronoun}"
+        if remaining_steps.step_count
+        else "records it"
+    )
+    return build_warning(
+        "apply-interrupted",
+        f"{remaining_steps.summary}. `nexusform apply -resume` {effect}. This plan starts from the current state.",
+    )
+
+
+def check_inputs_unchanged(run: Run, remaining_steps: RemainingSteps) -> list[Diagnostic]:
+    """Return an error if the configuration or variables changed, which needs an explicit -resume."""
+    from nexusform.workflow.plan_files.saved_plans import check_variables_unchanged  # imported on demand
+
+    project = run.project
+    texts = {name: source.text for name, source in project.configuration.files.items()}
+    reason = ""
+    if texts != dict(remaining_steps.saved_plan.configuration_files):
+        reason = "The configuration changed since."
+    elif has_errors(check_variables_unchanged(project.context, project.configuration, remaining_steps.plan)):
+        reason = "The variables changed since."
+    if not reason:
+        return []
+    return [
+        build_error(
+            "apply-interrupted",
+            f"{remaining_steps.summary}. {reason} `nexusform apply -resume` finishes it as planned; "
+            "`nexusform apply -discard` drops it.",
+        )
+    ]
+
+
+def open_remaining_steps(
+    context: CommandContext,
+) -> tuple[RemainingSteps | None, StateBackend | None, list[Diagnostic]]:
+    """Return the remaining steps in the state, and its backend for opening the project. The plan may name
+    another backend, because the state may have been migrated since.
+    """
+    backend, problems, _ = find_backend(context)
+    if backend is None:
+        return None, None, problems
+    stored, new_problems = read_stored_state(backend, checks_objects=False)
+    if stored is None:
+        return None, None, [*problems, *new_problems]
+    # Unresolved steps may be included here; the run checks again under the lock.
+    remaining_steps, new_problems = find_remaining_steps(stored, context)
+    if remaining_steps is None and not new_problems:
+        new_problems = [build_error("nothing-to-resume", "There is no unfinished apply. Plan and apply as usual.")]
+    return remaining_steps, backend, [*problems, *new_problems]
+
+
+def discard_remaining_steps(run: Run) -> tuple[int | None, list[Diagnostic]]:
+    """Drop the remaining steps; return their number, or None without an unfinished apply."""
+    remaining = run.stored.remaining
+    if remaining is None:
+        return None, []
+    try:
+        run.project.backend.rewrite_journal(state_codec.encode_state(run.stored.state))
+    except BackendProblem as problem:
+        return None, [build_error("unwritable-state", str(problem))]
+    return remaining.remaining_steps, []
