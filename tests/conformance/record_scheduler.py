@@ -132,15 +132,38 @@ def record_decisions(programs: str, minutes: float) -> Iterator[Body]:
             nodes, pods = build_nodes(draw, f"w{seed}", version), build_pods(draw, f"w{seed}")
             for node in nodes:
                 running.call("POST", "/api/v1/nodes", node)
+            placed_probe = place_probe(running, log, f"w{seed}", nodes)
             for pod in pods:
                 running.call("POST", _PODS, pod)
             attempts = read_attempts(running, log, {pod["metadata"]["name"] for pod in pods})
             running.call("DELETE", f"{_PODS}?gracePeriodSeconds=0")
             running.call("DELETE", "/api/v1/nodes")
             os.truncate(log, 0)  # the program keeps its position: the file is sparse
-            yield from build_cases(nodes, pods, attempts, version)
+            if placed_probe is not None:
+                yield from build_cases([*nodes, placed_probe], pods, attempts, version)
             if time.monotonic() > end:
                 return
+
+
+def place_probe(running: LoopbackPrograms, log: Path, prefix: str, nodes: list[Body]) -> Body | None:
+    """Place a pod that all nodes accept, and return it. None if the scheduler has not read all nodes yet: then it may
+    still know nodes of the cluster before.
+    """
+    names = [node["metadata"]["name"] for node in nodes]
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": names}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    spec = {
+        "containers": [{"name": "c", "image": "i"}],
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": required},
+    }
+    metadata = {"name": f"{prefix}-probe", "namespace": "default"}
+    pod: Body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    running.call("POST", _PODS, pod)
+    attempt = read_attempts(running, log, {metadata["name"]})[-1]
+    if not attempt.evaluated == attempt.feasible == len(nodes):
+        return None
+    return {**pod, "spec": {**spec, "nodeName": attempt.node}}
 
 
 def read_attempts(running: LoopbackPrograms, log: Path, pods: set[str]) -> list[Attempt]:
@@ -178,8 +201,8 @@ def read_line(match: re.Match[bytes], attempts: list[Attempt], last: dict[str, A
         last[name].node, last[name].evaluated = "", int(match["total"] or 0)
 
 
-def build_cases(nodes: list[Body], pods: list[Body], attempts: list[Attempt], version: str) -> Iterator[Body]:
-    """Yield a case per attempt. One before the scheduler has read all nodes, or without scores, is left out."""
+def build_cases(objects: list[Body], pods: list[Body], attempts: list[Attempt], version: str) -> Iterator[Body]:
+    """Yield a case per attempt. One without scores is left out. `objects`: nodes, and a placed pod."""
     by_name = {pod["metadata"]["name"]: pod for pod in pods}
     placed: list[Body] = []
     for attempt in attempts:
@@ -187,12 +210,11 @@ def build_cases(nodes: list[Body], pods: list[Body], attempts: list[Attempt], ve
         best = max(attempt.scores.values(), default=0)
         equal = sorted(name for name, score in attempt.scores.items() if score == best)
         # kube-scheduler 1.36 repeats the scores of the pod before for an equal pod, and does not log them.
-        has_all = attempt.evaluated == len(nodes) and (attempt.feasible <= 1 or attempt.node in equal)
-        if has_all:
+        if attempt.feasible <= 1 or attempt.node in equal:
             yield {
                 "system": scheduler_check.PROGRAM,
                 "version": version,
-                "snapshot": {"objects": [*nodes, *placed, _FINISHED]},
+                "snapshot": {"objects": [*objects, *placed, _FINISHED]},
                 "request": {"objects": [*_SERVICES, pod]},
                 "decision": {"node": attempt.node or None},
                 "equivalent": [{"node": name} for name in equal if name != attempt.node],
