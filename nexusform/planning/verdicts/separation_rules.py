@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
-from nexusform.diagnostics.phrases import format_first_items, select_word_form
+from nexusform.diagnostics.phrases import compute_natural_sort_key, format_first_items, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
@@ -349,25 +349,9 @@ def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMem
     return any(member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in before)
 
 
-def _build_sort_key(location: Location) -> tuple[tuple[tuple[int, str], ...], ...]:
+def _build_sort_key(location: Location) -> list[list[tuple[int, int, str]]]:
     """Return a key with digits as numbers: rack2 before rack10."""
-    return tuple(_split_name_at_numbers(name) for name in location)
-
-
-def _split_name_at_numbers(name: str) -> tuple[tuple[int, str], ...]:
-    """Split a name into numbers and characters, so that rack10 follows rack9."""
-    parts: list[tuple[int, str]] = []
-    digits = ""
-    for character in [*name, ""]:
-        if character.isdecimal() and character.isascii():
-            digits += character
-            continue
-        if digits:
-            parts.append((int(digits), ""))
-            digits = ""
-        if character:
-            parts.append((-1, character))
-    return tuple(parts)
+    return [compute_natural_sort_key(name) for name in location]
 
 
 # --- messages ----------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def _find_rewritten_revisions(workload: Workload, pods: Iterable[ExistingPod]) -
 
 
 def _is_rewritten_pod(workload: Workload, pod: ExistingPod) -> bool:
-    """Return whether a pod has the containers of a template, with other requests or rewritten images."""
+    """Return whether a pod has the containers of a template, their images possibly rewritten."""
     observed = {item.name: item for item in pod.observed_template.containers} if pod.observed_template else {}
     return all(
         container.name in observed and _is_same_image(container.image, observed[container.name].image)
