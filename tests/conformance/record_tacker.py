@@ -27,7 +27,7 @@ from nexusform.domains.vnf.serving.grant_decisions import CREATED, PlannedGrants
 from nexusform.domains.vnf.serving.vnf_packages import list_packages
 from nexusform.workflow.opening.system_io import RealFiles
 from tests.conformance.case_writer import run_recorder
-from tests.domains.vnf.tacker.packages import PackageSpec, build_request, build_vnfd, write_package
+from tests.domains.vnf.tacker.packages import STANDARD, PackageSpec, build_request, build_vnfd, write_package
 from tests.domains.vnf.tacker.tacker_bed import TackerBed, run_server
 from tests.domains.vnf.tacker.test_tacker_stories import build_random_spec
 
@@ -115,7 +115,9 @@ class LifeCycle:
         return self._run("terminate", {"terminationType": "FORCEFUL"}, {}, None)
 
     def _run(self, operation: str, body: Body, details: Body, levels: dict[str, int] | None) -> Body:
-        """Run an operation, and wait for its end."""
+        """Run an operation, and wait for its end. Each one names the user data class: Tacker does not keep it."""
+        if self._spec.is_standard and operation in ("scale", "heal"):
+            body = {**body, "additionalParams": STANDARD}
         self._bed.post(f"/vnf_instances/{self._id}/{operation}", body, _SECONDS)
         end = time.monotonic() + _SECONDS
         while True:
