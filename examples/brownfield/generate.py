@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, VmName
 

@@ -73,7 +73,7 @@ def workers_of_this_process() -> list[int]:
     """The warm workers that this process has started."""
     words = ["ps", "ww", "--ppid", str(os.getpid()), "-o", "pid=,args="]
     listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    return [int(line.split()[0]) for line in listed.splitlines() if "warm_worker" in line]
+    return [int(line.split()[0]) for line in listed.splitlines() if "local_worker" in line]
 
 
 def test_a_warm_worker_that_is_killed_harms_no_site(fleet: Fleet, command: Command) -> None:

@@ -117,7 +117,8 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
         for number, (condition, alternative) in enumerate(assumption.list_alternatives(scene, samples)):
             if not (open_keys or ties) or (number >= _SAMPLES_WITHOUT_DOUBT and not doubts):
                 break
-            found = _sample_changed_pods(by_workload, alternative, () if assumption.has_samples else tie_seeds)
+            seeds = () if assumption.has_samples else tie_seeds
+            found = _sample_changed_pods(by_workload, alternative, seeds, open_keys)
             for key, node in found.items():
                 if key in open_keys or key in ties:
                     name = assumption.name if key in open_keys else TIES
@@ -146,15 +147,21 @@ def _has_doubt_besides_ties(outcome: PodOutcome) -> bool:
 
 
 def _sample_changed_pods(
-    by_workload: Mapping[str, Sequence[PodOutcome]], alternative: PredictionScenario, seeds: Iterable[int]
+    by_workload: Mapping[str, Sequence[PodOutcome]],
+    alternative: PredictionScenario,
+    seeds: Iterable[int],
+    open_keys: Collection[PodKey],
 ) -> dict[PodKey, str]:
-    """Return the pods with another outcome in an alternative, with more seeds if it has random choices of its own."""
+    """Return the pods with another outcome in an alternative. If it has random choices of its own, more seeds show
+    those of the open pods.
+    """
     prediction = alternative.predict()
     changed_pods = _find_changed_pods(by_workload, prediction)
     if _count_uncertain(prediction.outcomes) - _count_uncertain(chain.from_iterable(by_workload.values())):
         for seed in islice(seeds, _TIE_SAMPLES):
             sample = replace(alternative, seed=alternative.seed + seed)
-            changed_pods = _find_changed_pods(by_workload, sample.predict()) | changed_pods
+            sampled = _find_changed_pods(by_workload, sample.predict())
+            changed_pods = {key: node for key, node in sampled.items() if key in open_keys} | changed_pods
     return changed_pods
 
 
