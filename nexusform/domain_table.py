@@ -43,8 +43,8 @@ class Domain(Struct, frozen=True, kw_only=True):
     to a `PlacementKind`; `placement_maps`: the computed attributes with such placements, and their kind.
     `page_parts`: its `PageParts` (rendering/page/domain_parts.py). `providers` and `backends`: configured names,
     to their `ProviderKind` or `BackendKind`. `exports`: forms of `export` to their writers
-    (workflow/exporting.py). `checks`: additional checks of `validate`. `explainer`: the `Explainer` of objects of
-    its types. `show_renderers`: types to the functions that render them for `show` instead of attributes
+    (workflow/plan_files/plan_export.py). `checks`: additional checks of `validate`. `explainer`: the `Explainer` of
+    objects of its types. `show_renderers`: types to the functions that render them for `show` instead of attributes
     (cli/show.py). `imports`: sources of `import -from=`, DIR for any directory, to their importers
     (workflow/runs/object_import.py). `reconcilers`: sources of `reconcile -from=` to their comparison with state
     (cli/reconcile_sources.py). `checkers`: programs of `plan -check-with=` to their checks
