@@ -30,6 +30,11 @@ _REQUESTS = 120  # of one site
 _SERVERS = 3  # of one host, on average; older ones are deleted
 
 
+def build_server_name(number: int) -> str:
+    """Name a new server: in the order of names, as files have them, servers are in the order of their creation."""
+    return f"t{number:03}"
+
+
 def build_document(seed: int) -> Body:
     """Build a random site with many requests. Their servers are deleted later."""
     site = build_site(seed)
@@ -41,7 +46,7 @@ def build_document(seed: int) -> Body:
         released = [names.pop(draw.randrange(len(names))) for _ in range(2 if len(names) >= limit else 0)]
         request = draw.choice(site["requests"])
         requests.append({**request, "flavor": site["flavors"][request["flavor"]], "released": released})
-        names.append(f"r{number}")
+        names.append(build_server_name(number))
     servers = {name: {**server, "group": None} for name, server in site["servers"].items()}
     return {**site, "servers": servers, "requests": requests}
 
@@ -64,7 +69,7 @@ def build_cases(site: Body, answers: list[list[str]], version: str) -> Iterator[
         if hosts:
             size = {name: flavor[name] for name in ("vcpus", "memory_mib", "disk_gib", "properties")}
             new = {"host": hosts[0], **size, "group": group and group["name"], "is_building": True}
-            servers[f"r{number}"] = new | ({"image": request["image"]} if request.get("image") else {})
+            servers[build_server_name(number)] = new | ({"image": request["image"]} if request.get("image") else {})
 
 
 class NovaProcess:

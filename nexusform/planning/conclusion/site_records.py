@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain
 from typing import Any, TypeAlias
@@ -229,8 +229,9 @@ def _find_surge_shortages(
     """Return the clusters without surge capacity, and those that may lack it (unknown cells)."""
     without_capacity: dict[str, None] = {}
     uncertain: dict[str, None] = {}
+    known_counts: dict[Hashable, Interval] = {}
     for owner, pool in pools:
-        capacity = occupied.site.scheduler.count_free_slots(build_demand(owner, pool, 0))
+        capacity = occupied.site.scheduler.count_free_slots(build_demand(owner, pool, 0), known_counts)
         if capacity.maximum < pool.surge_size:
             without_capacity[owner.cluster] = None
         elif capacity.minimum < pool.surge_size:

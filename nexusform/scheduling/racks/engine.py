@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from nexusform.scheduling.racks.layout import UNKNOWN_CELLS, Share, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.profile import Profile
 from nexusform.scheduling.racks.queues import CandidateQueues
-from nexusform.scheduling.racks.rule import CountFilter, Filter, RankedItem
+from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, Filter, RankedItem
 from nexusform.scheduling.racks.session import NOWHERE, PoolSession
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, SiteTables, rank_cells
 from nexusform.scheduling.racks.vms import (
@@ -152,9 +152,29 @@ class RackScheduler:
             cells = sorted(range(len(capacity.memory)), key=lambda cell: (-capacity.memory[cell], cell))
         return tuple(sorted(cells[: sku.numa_cells]))
 
-    def count_free_slots(self, demand: Demand) -> Interval:
-        """Count how many more such VMs fit on the site alone, over all legal splits of unknown cells."""
-        return sum_count_intervals(self.count_free_slots_by_rack(demand).values())
+    def count_free_slots(self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None) -> Interval:
+        """Count how many more such VMs fit on the site alone, over all legal splits of unknown cells.
+
+        `known_counts` holds the counts of earlier calls: valid as long as no VM is added or removed.
+        """
+        self._choose_missing_splits()
+        key = self._build_count_key(demand)
+        if known_counts is None or key is None:
+            return sum_count_intervals(self.count_free_slots_by_rack(demand).values())
+        if key not in known_counts:
+            known_counts[key] = sum_count_intervals(self.count_free_slots_by_rack(demand).values())
+        return known_counts[key]
+
+    def _build_count_key(self, demand: Demand) -> Hashable:
+        """Return all facts of a demand that decide its free slots; None if they depend on its own VMs."""
+        usage = self._ledger.get_usage(demand.vm.owner, demand.vm.pool)
+        inputs: list[Hashable] = [demand.sku]
+        for rule in self._site.demand_filters:
+            if isinstance(rule, DemandFilter):
+                inputs.append(rule.select_input(demand))
+            elif rule.build_check(usage, demand) is not None:
+                return None
+        return tuple(inputs)
 
     def count_free_slots_by_rack(self, demand: Demand) -> Mapping[str, Interval]:
         """Count how many more VMs like this one fit on each rack alone.

@@ -15,6 +15,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 from nexusform.domains.openstack.scheduling import nova_profile
 from nexusform.workflow import program_checks
+from tests.conformance import record_nova
 from tests.domains.openstack.test_nova_decisions import MISSING, NOVA
 from tests.domains.openstack.test_openstack_site import CONFIGURATION, EXPORT, HOT, NUMA, change, describe_hosts
 
@@ -163,3 +164,15 @@ def test_an_interpreter_without_nova_is_an_error(
 def test_a_confined_run_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-check-with=nova=./python", "-confine"]) == 1
     assert "not allowed in a sandboxed run" in read_text(capsys)
+
+
+@needs_nova
+def test_cases_list_servers_in_the_order_of_their_creation() -> None:
+    site = record_nova.build_document(9)
+    process = record_nova.NovaProcess()
+    cases = list(record_nova.build_cases(site, process.decide(site), process.version))
+    process.close()
+    # Files have keys in order of names. CPUs are pinned in the order of creation.
+    created = [[name for name in case["snapshot"]["servers"] if name not in site["servers"]] for case in cases]
+    assert max(map(len, created)) > 2
+    assert all(names == sorted(names) for names in created)

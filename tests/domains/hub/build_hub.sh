@@ -77,7 +77,10 @@ mkdir "$work/fleet" && cd "$work/fleet"
 module=github.com/kubefleet-dev/kubefleet
 if [ -n "$checkout" ]; then
     source=$checkout
-    printf 'module hub.test/fleet\n\nrequire %s v0.0.0\n\nreplace %s => %s\n' "$module" "$module" "$source" > go.mod
+    # The version that Go gives to a commit without a tag: the program's build information names it.
+    exact=$(TZ=UTC git -C "$source" log -1 --abbrev=12 --date=format-local:%Y%m%d%H%M%S --format=v0.0.0-%cd-%h 2> /dev/null) \
+        || exact=v0.0.0
+    printf 'module hub.test/fleet\n\nrequire %s %s\n\nreplace %s => %s\n' "$module" "$exact" "$module" "$source" > go.mod
 elif found=$(go mod download -json "$module@$kubefleet" 2> "$work/why"); then
     source=$(sed -n 's/.*"Dir": "\(.*\)".*/\1/p' <<< "$found")
     exact=$(sed -n 's/.*"Version": "\(.*\)".*/\1/p' <<< "$found")

@@ -4,7 +4,7 @@
 PUBLIC = {
     "pod_explanation": "evaluate_nodes explain NodeVerdict run_prediction",
     "pod_outcomes": "PodOutcome Prediction PREEMPTED",
-    "preemption": "list_applied_budgets",
+    "preemption": "has_budget list_applied_budgets",
     "workload_warnings": "RISKS",
     "pod_prediction": "predict",
     "workloads": ("DisruptionBudget Cluster Node PodSpec PodState ExistingPod Workload SpreadConstraint PodTerm"),

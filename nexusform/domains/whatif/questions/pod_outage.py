@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.pod_outcomes import PREEMPTED, PodOutcome, Prediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.preemption import list_applied_budgets
+from nexusform.domains.pods.scheduling.preemption import has_budget, list_applied_budgets
 from nexusform.domains.pods.scheduling.workloads import Cluster, DisruptionBudget, ExistingPod, Workload
 
 NO_PODS: Final[Mapping[str, ClusterPods]] = MappingProxyType({})  # no known pods
@@ -61,7 +61,8 @@ _RANK = list(PodsOutcome)
 class WorkloadImpact(Struct, frozen=True):
     """Impact of nodes down on one workload. `before`: pods running before; `at_once`: still running
     immediately; `running`: after replacement. `pending` counts all pods without a node, including earlier
-    ones but not a DaemonSet's. `blocking_budgets`: budgets that a drain violates.
+    ones but not a DaemonSet's. `blocking_budgets`: budgets violated by a drain, `blocking_reasons` a sentence
+    for each.
     """
 
     cluster_id: str
@@ -73,6 +74,7 @@ class WorkloadImpact(Struct, frozen=True):
     moves: tuple[PodMove, ...]
     pending: int = 0
     blocking_budgets: tuple[str, ...] = ()
+    blocking_reasons: tuple[str, ...] = ()
 
     @property
     def is_certain(self) -> bool:
@@ -207,9 +209,9 @@ def _build_impact(pods: ClusterPods, workload: Workload, outage: _NodeOutage, *,
         _build_move(pod, by_number.get(pod.number), outage.evicted.get((pod.workload, pod.number))) for pod in lost_pods
     )
     on_lost_nodes = [pod for pod in lost_pods if pod.node in outage.nodes_down]
-    budgets: tuple[str, ...] = ()
-    if is_drained:
-        budgets = _find_violated_budgets(pods.cluster.budgets, workload, outage.before, on_lost_nodes, moves)
+    budgets = _BudgetEffect({}, len(on_lost_nodes))
+    if is_drained and workload.kind != _DAEMONS:
+        budgets = _find_budget_effect(pods.cluster.budgets, outage.before, on_lost_nodes, moves)
     before = outage.running_before[workload.key]
     # A bare Pod is unchanged in the prediction, and nothing re-creates it.
     bare_count = len(on_lost_nodes) if workload.kind == _BARE else 0
@@ -218,11 +220,12 @@ def _build_impact(pods: ClusterPods, workload: Workload, outage: _NodeOutage, *,
         workload=workload.key,
         replicas=before if workload.kind == _DAEMONS else workload.replicas,
         before=before,
-        at_once=before - len(moves),
+        at_once=before - (len(moves) - len(on_lost_nodes)) - budgets.pods_at_once,
         running=outage.running[workload.key] - bare_count,
         moves=moves,
         pending=bare_count or sum(outcome.is_pending for outcome in outcomes),
-        blocking_budgets=budgets,
+        blocking_budgets=tuple(budgets.violations),
+        blocking_reasons=tuple(budgets.violations.values()),
     )
 
 
@@ -254,19 +257,42 @@ def _build_move(pod: ExistingPod, outcome: PodOutcome | None, victim: PodOutcome
 # --- budgets -----------------------------------------------------------------------------------
 
 
-def _find_violated_budgets(
+class _BudgetEffect(Struct, frozen=True):
+    """Sentences about the violated budgets by `NAMESPACE/NAME`, and the number of pods evicted at once."""
+
+    violations: Mapping[str, str]
+    pods_at_once: int
+
+
+def _find_budget_effect(
     budgets: Sequence[DisruptionBudget],
-    workload: Workload,
     existing: Sequence[ExistingPod],
     lost_pods: Sequence[ExistingPod],
     moves: Sequence[PodMove],
-) -> tuple[str, ...]:
-    """Find the violated budgets: no eviction allowed, or too few pods running."""
-    if workload.kind == _DAEMONS:
-        return ()
+) -> _BudgetEffect:
+    """Find the effect of budgets on the evictions of a drain. A budget is violated if it allows none, or fewer than
+    pods get no other node; otherwise the next pods are evicted when the replacements of the ones before are ready.
+    """
+    violations: dict[str, str] = {}
+    pods_at_once = len(lost_pods)
     without_node = sum(not move.node for move in moves)
-    return tuple(
-        f"{budget.namespace}/{budget.name}"
-        for budget, allowed in list_applied_budgets(budgets, lost_pods, existing)
-        if allowed <= 0 or without_node > allowed
-    )
+    for budget, allowed in list_applied_budgets(budgets, lost_pods, existing):
+        name = f"{budget.namespace}/{budget.name}"
+        if allowed <= 0:
+            is_shared = any(sum(has_budget(other, pod) for other in budgets) > 1 for pod in lost_pods)
+            violations[name] = (
+                "the eviction API rejects pods with several PodDisruptionBudgets"
+                if is_shared
+                else f"{_describe_budget(budget)} allows no disruption with the pods ready now"
+            )
+        elif without_node > allowed:
+            violations[name] = f"{_describe_budget(budget)} allows {allowed}, and {without_node} pods get no other node"
+        elif all(has_budget(budget, pod) for pod in lost_pods):
+            pods_at_once = min(pods_at_once, allowed)
+    return _BudgetEffect(violations, pods_at_once)
+
+
+def _describe_budget(budget: DisruptionBudget) -> str:
+    if budget.max_unavailable:
+        return f"maxUnavailable {budget.max_unavailable}"
+    return f"minAvailable {budget.min_available}"

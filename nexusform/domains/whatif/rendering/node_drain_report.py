@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.whatif.questions.node_drain import NodeDrain
+from nexusform.domains.whatif.questions.pod_outage import WorkloadImpact
 from nexusform.domains.whatif.rendering.workload_rows import (
     build_pending_lines,
     build_workload_document,
@@ -29,7 +31,7 @@ def build_drain_report(drain: NodeDrain, origin: str) -> Report:
         note = () if is_certain else ("* One possible outcome: kube-scheduler picks randomly among equal nodes.",)
         sections.append(Section("Evicted pods", note, table=Table(_HEADS, rows)))
         table = build_workload_table(drain.workloads, is_drained=True)
-        lines = tuple(build_pending_lines(drain.workloads))
+        lines = (*build_pending_lines(drain.workloads), *_build_budget_lines(drain.workloads))
         is_finding = bool(drain.lost_workloads)
         sections.append(Section("Workloads during the drain", lines, table=table, is_finding=is_finding))
     return Report(
@@ -39,6 +41,15 @@ def build_drain_report(drain: NodeDrain, origin: str) -> Report:
         (),
         tuple(sections),
     )
+
+
+def _build_budget_lines(workloads: Iterable[WorkloadImpact]) -> list[str]:
+    """Build a line per workload and budget with the reason why the drain waits."""
+    return [
+        f"{impact.workload}: PodDisruptionBudget {name}: {reason}"
+        for impact in workloads
+        for name, reason in zip(impact.blocking_budgets, impact.blocking_reasons, strict=True)
+    ]
 
 
 def _build_summary(drain: NodeDrain, placed_count: int, count: int) -> str:
