@@ -108,42 +108,25 @@ class _NodeCollector:
         known = self._by_identity.get(id(value))
         if known is not None:
             return known
-        if kind is list or kind is tuple:
-            node = self._collect_list(value, depth)
-        elif kind is dict:
-            node = self._collect_object(value, depth)
-        elif isinstance(value, Mapping):
-            self._converted.append(dict(value))
-            return self._collect_object(self._converted[-1], depth)
-        else:
-            return value  # unknown, or a number that is exact
-        if _SharedNode in map(type, node.parts):
-            # The documents reference the value meanwhile, so its identity is unique. Containers of scalars
-            # alone are looked up as fast by content.
-            self._by_identity[id(value)] = node
-        return node
-
-    def _collect_list(self, value: Any, depth: int) -> _SharedNode:
-        is_deep = depth > _MAXIMUM_DEPTH
-        if is_deep or (len(value) > _LONG_LIST and _SCALARS.issuperset(map(type, value))):
+        keys: tuple[str, ...] | None = None
+        items: Iterable[Any] = value
+        if kind is not list and kind is not tuple:
+            if kind is not dict:
+                if not isinstance(value, Mapping):
+                    return value  # unknown, or a number that is exact
+                value = dict(value)
+                self._converted.append(value)
+            keys = tuple(value)
+            keys, items = self._keys.setdefault(keys, keys), value.values()
+        if depth > _MAXIMUM_DEPTH or (
+            keys is None and len(value) > _LONG_LIST and _SCALARS.issuperset(map(type, value))
+        ):
             self._scan_texts(value)
-            return self._add_node(_SharedNode(None, value))
-        return self._get_shared_node(None, self._collect_parts(value, depth + 1))
-
-    def _collect_parts(self, values: Iterable[Any], depth: int) -> tuple[Any, ...]:
-        return tuple([part if part.__class__ in _SCALARS else self.collect_node(part, depth) for part in values])
-
-    def _collect_object(self, value: Mapping[str, Any], depth: int) -> _SharedNode:
-        keys = tuple(value)
-        keys = self._keys.setdefault(keys, keys)
-        if depth > _MAXIMUM_DEPTH:
-            self._scan_texts(value)
-            return self._add_node(_SharedNode(keys, list(value.values())))
-        return self._get_shared_node(keys, self._collect_parts(value.values(), depth + 1))
-
-    def _get_shared_node(self, keys: tuple[str, ...] | None, parts: tuple[Any, ...]) -> _SharedNode:
-        """Return the shared node of these parts. Classes count: true is not 1."""
-        content = keys, parts, tuple(map(type, parts))
+            return self._add_node(_SharedNode(keys, list(items)))
+        depth += 1
+        parts = tuple([part if part.__class__ in _SCALARS else self.collect_node(part, depth) for part in items])
+        kinds = tuple(map(type, parts))  # true is not 1
+        content = id(keys), parts, kinds
         node = self._by_content.get(content)
         if node is None:
             node = self._by_content[content] = self._add_node(_SharedNode(keys, parts))
@@ -152,6 +135,10 @@ class _NodeCollector:
                     part.uses += 1
                 elif part.__class__ is str and part[:1] == _LETTER:
                     self._update_longest_run(part)
+        if _SharedNode in kinds:
+            # The documents reference the value meanwhile, so its identity is unique. Containers of scalars
+            # alone are looked up as fast by content.
+            self._by_identity[id(value)] = node
         return node
 
     def _add_node(self, node: _SharedNode) -> _SharedNode:

@@ -135,9 +135,11 @@ def _keep_recorded_order(placement: PlacementPlan, attributes: dict[str, Any]) -
     """Return the attributes with the recorded lists of clusters and objects if only their order differs."""
     before = placement.spec.instance.before or {}
     for name in ("placement_statuses", "selected_resources"):
-        recorded, predicted = before.get(name) or (), attributes.get(name) or ()
-        if recorded and sorted(map(format_canonical_json, recorded)) == sorted(map(format_canonical_json, predicted)):
-            attributes[name] = list(recorded)
+        recorded, predicted = list(before.get(name) or ()), list(attributes.get(name) or ())
+        if recorded == predicted or len(recorded) != len(predicted):
+            continue
+        if sorted(map(format_canonical_json, recorded)) == sorted(map(format_canonical_json, predicted)):
+            attributes[name] = recorded
     return attributes
 
 
