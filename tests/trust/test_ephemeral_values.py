@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.encryption.document_cipher import DocumentCipher
 from tests.domains.hub.conftest import *  # noqa: F403 - the fixtures of a hub
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_front import Front
@@ -90,6 +94,56 @@ def test_40_places_of_ephemeral_values(
         run("plan", "-out=bad.nfplan", *flags, code=1)
         run("plan", "-json", *flags, code=1)
         run("apply", "-auto-approve", *flags, code=1)
+
+
+ENCRYPTION = """
+nexusform {
+  encryption {
+    key_provider "pbkdf2" "main" {
+      passphrase_variable = "SITE_PASSPHRASE"
+      iterations          = "200000"
+    }
+    method "aes_gcm" "main" {
+      keys = key_provider.pbkdf2.main
+    }
+    state {
+      method = method.aes_gcm.main
+    }
+    plan {
+      method = method.aes_gcm.main
+    }
+  }
+}
+"""
+
+
+def test_encrypted_files_hold_no_ephemeral_value_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("cryptography")
+    contents: list[bytes] = []
+    encrypt = DocumentCipher.encrypt
+
+    def record(cipher: DocumentCipher, content: bytes, *rest: Any, **named: Any) -> bytes:
+        contents.append(content)
+        return encrypt(cipher, content, *rest, **named)
+
+    monkeypatch.setattr(DocumentCipher, "encrypt", record)
+    monkeypatch.setenv("SITE_PASSPHRASE", "canary-passphrase-long-enough")
+    monkeypatch.chdir(tmp_path)
+    flags = write(list_places("ephemeral-valid.txt"), 0)
+    Path("main.nf.hcl").write_text(ENCRYPTION + Path("main.nf.hcl").read_text())
+    for words in (["plan", "-out=p.nfplan"], ["show", "-json", "p.nfplan"], ["apply", "p.nfplan"], ["state", "pull"]):
+        assert run_command_line([*words[:1], *(flags if words[0] in ("plan", "apply") else ()), *words[1:]]) == 0
+    printed = capsys.readouterr()
+    assert_no_canary(printed.out + printed.err)
+    assert len(contents) > 2  # plan, journal and state
+    for content in contents:
+        texts = [content]
+        if zipfile.is_zipfile(io.BytesIO(content)):
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                texts = [archive.read(name) for name in archive.namelist()]
+        assert not any(b"canary-" in text for text in texts)
 
 
 MANIFEST = """

@@ -129,17 +129,20 @@ class _NodeCollector:
         content = id(keys), parts, kinds
         node = self._by_content.get(content)
         if node is None:
-            node = self._by_content[content] = self._add_node(_SharedNode(keys, parts))
-            for part in parts:
-                if part.__class__ is _SharedNode:
-                    part.uses += 1
-                elif part.__class__ is str and part[:1] == _LETTER:
-                    self._update_longest_run(part)
+            node = self._by_content[content] = self._add_shared_node(keys, parts)
         if _SharedNode in kinds:
             # The documents reference the value meanwhile, so its identity is unique. Containers of scalars
             # alone are looked up as fast by content.
             self._by_identity[id(value)] = node
         return node
+
+    def _add_shared_node(self, keys: tuple[str, ...] | None, parts: tuple[Any, ...]) -> _SharedNode:
+        for part in parts:
+            if part.__class__ is _SharedNode:
+                part.uses += 1
+            elif part.__class__ is str and part[:1] == _LETTER:
+                self._update_longest_run(part)
+        return self._add_node(_SharedNode(keys, parts))
 
     def _add_node(self, node: _SharedNode) -> _SharedNode:
         self.nodes.append(node)

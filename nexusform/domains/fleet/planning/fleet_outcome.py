@@ -136,10 +136,9 @@ def _keep_recorded_order(placement: PlacementPlan, attributes: dict[str, Any]) -
     before = placement.spec.instance.before or {}
     for name in ("placement_statuses", "selected_resources"):
         recorded, predicted = list(before.get(name) or ()), list(attributes.get(name) or ())
-        if recorded == predicted or len(recorded) != len(predicted):
-            continue
-        if sorted(map(format_canonical_json, recorded)) == sorted(map(format_canonical_json, predicted)):
-            attributes[name] = recorded
+        if len(recorded) == len(predicted) and recorded != predicted:
+            contents = [sorted(map(format_canonical_json, items)) for items in (recorded, predicted)]
+            attributes[name] = recorded if contents[0] == contents[1] else attributes[name]
     return attributes
 
 
