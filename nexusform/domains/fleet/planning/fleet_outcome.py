@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct, field, json
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
 from nexusform.domains.fleet.importers.fleet_export import READY
 from nexusform.domains.fleet.importers.fleet_records import ABANDON, FleetPlacement
@@ -136,10 +136,13 @@ def _keep_recorded_order(placement: PlacementPlan, attributes: dict[str, Any]) -
     before = placement.spec.instance.before or {}
     for name in ("placement_statuses", "selected_resources"):
         recorded, predicted = list(before.get(name) or ()), list(attributes.get(name) or ())
-        if len(recorded) == len(predicted) and recorded != predicted:
-            contents = [sorted(map(format_canonical_json, items)) for items in (recorded, predicted)]
-            attributes[name] = recorded if contents[0] == contents[1] else attributes[name]
+        if recorded != predicted and _list_contents(recorded) == _list_contents(predicted):
+            attributes[name] = recorded
     return attributes
+
+
+def _list_contents(items: Iterable[Any]) -> list[bytes]:
+    return sorted(map(format_canonical_json, items))
 
 
 def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
@@ -216,8 +219,7 @@ def build_placement_warnings(
 
 def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about override changes that no rollout distributes."""
-    clusters = placement.override_pending_clusters
-    if clusters:
+    if clusters := placement.override_pending_clusters:
         text = (
             f"The overrides of {placement.key} changed for {format_list(clusters, 4)}, but no rollout "
             "applies the change. It is applied with the next new content, binding or eviction. An "
@@ -234,10 +236,7 @@ def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
     removed = placement.clusters_moved_by_hub[1]
     deleted = [cluster for cluster in placement.manually_deleted_clusters if cluster not in removed]
     if deleted:
-        noun, verb = (
-            select_word_form(len(deleted), "binding", "bindings"),
-            select_word_form(len(deleted), "was", "were"),
-        )
+        noun, verb = ("binding", "was") if len(deleted) == 1 else ("bindings", "were")
         text = (
             f"The hub's status lists {placement.key} on {format_list(deleted, 4)}, but the {noun} "
             f"there {verb} deleted or not captured. The plan predicts the next scheduling of the "
