@@ -34,14 +34,14 @@ class DiagnosticTraits(Struct, frozen=True):
     hides_capacity: bool = False
 
 
-class Domain(Struct, frozen=True, kw_only=True):
+class DomainDeclaration(Struct, frozen=True, kw_only=True):
     """Entry of one domain. Modules are named relative to its folder, objects as `module:NAME`.
 
     `dependencies`: other domains that it may import. `io_layer`: its packages and modules that may access files,
     clocks and sockets. `resource_types` and `data_sources`: names of types, to their modules in types/, with the
     type as NAME. `phases`: its `Phases` (planning/phases.py), "" for none. `placement_kinds`: the `kind` of rows,
     to a `PlacementKind`; `placement_maps`: the computed attributes with such placements, and their kind.
-    `page_parts`: its `PageParts` (rendering/page/domain_parts.py). `providers` and `backends`: configured names,
+    `page_parts`: its `DomainPageParts` (rendering/page/domain_parts.py). `providers` and `backends`: configured names,
     to their `ProviderKind` or `BackendKind`. `exports`: forms of `export` to their writers
     (workflow/plan_files/plan_export.py). `checks`: additional checks of `validate`. `explainer`: the `Explainer` of
     objects of its types. `show_renderers`: types to the functions that render them for `show` instead of attributes
@@ -104,7 +104,7 @@ class LazyTable(Mapping[str, T]):
 _ADVICE: Final = DiagnosticTraits("advice")
 _NOTE: Final = DiagnosticTraits("note")
 _ALL: Final = (
-    Domain(
+    DomainDeclaration(
         name="azure",
         description="A site in Azure: import, read, change",
         dependencies=("openstack",),
@@ -128,7 +128,7 @@ _ALL: Final = (
             "unmanaged-vms": _NOTE,
         },
     ),
-    Domain(
+    DomainDeclaration(
         name="vnf",
         description="VNFs from TOSCA and HOT files",
         dependencies=("openstack",),
@@ -138,14 +138,14 @@ _ALL: Final = (
         exports={"sol003": "rendering.exports:export_sol003"},
         diagnostic_traits={"corrected-document": DiagnosticTraits("note", "document"), "not-read-for-placement": _NOTE},
     ),
-    Domain(
+    DomainDeclaration(
         name="openstack",
         description="Compute hosts of OpenStack, with placement as Nova decides it",
         resource_types={"openstack_site": "openstack_site"},
         data_sources={"openstack_inventory": "openstack_inventory"},
         diagnostic_traits={"incomplete-openstack-inventory": DiagnosticTraits(hides_capacity=True)},
     ),
-    Domain(
+    DomainDeclaration(
         name="fleet",
         description="Placements on member clusters, as KubeFleet decides them",
         dependencies=("pods",),
@@ -194,7 +194,7 @@ _ALL: Final = (
             "staged-run-awaiting-approval": DiagnosticTraits("note", "block"),
         },
     ),
-    Domain(
+    DomainDeclaration(
         name="pods",
         description="Pods on nodes, as kube-scheduler and controllers place them",
         data_sources={"kubernetes_nodes": "kubernetes_nodes"},
@@ -224,7 +224,7 @@ _ALL: Final = (
             "workers-without-topology-label": DiagnosticTraits(cause="rollout"),
         },
     ),
-    Domain(
+    DomainDeclaration(
         name="hub",
         description="A live fleet hub: read, dry run, apply",
         dependencies=("fleet", "pods"),
@@ -235,17 +235,17 @@ _ALL: Final = (
         reconcilers={"hub": "cli.hub_comparison:compare_with_hub"},
         diagnostic_traits={"fields-owned-by-others": _NOTE},
     ),
-    Domain(
+    DomainDeclaration(
         name="whatif", description="What-if simulations", dependencies=("fleet", "pods"), io_layer=("workflow", "cli")
     ),
-    Domain(
+    DomainDeclaration(
         name="testing",
         description="`nexusform test`: assertions over plans",
         dependencies=("pods",),
         checks="workflow.test_files:list_test_file_problems",
         io_layer=("workflow", "cli"),
     ),
-    Domain(
+    DomainDeclaration(
         name="conformance",
         description="Recorded decisions of real systems, answered again and scored",
         dependencies=("fleet", "pods", "openstack", "vnf"),
@@ -256,16 +256,16 @@ _ALL: Final = (
             "nova": "workflow.nova_check:check_with_nova",
         },
     ),
-    Domain(name="editor", description="The language server", io_layer=("cli",)),
-    Domain(name="explorer", description="An interactive plan in a browser", io_layer=("server", "cli")),
-    Domain(
+    DomainDeclaration(name="editor", description="The language server", io_layer=("cli",)),
+    DomainDeclaration(name="explorer", description="An interactive plan in a browser", io_layer=("server", "cli")),
+    DomainDeclaration(
         name="sites",
         description="Many sites as data: one aggregated plan, waves, workers",
         dependencies=("azure", "whatif"),
         io_layer=("workflow", "engines", "cli"),
         simulates={"failure": "cli.site_questions:simulate_failure"},
     ),
-    Domain(
+    DomainDeclaration(
         name="remote_state",
         description="Remote state backends",
         io_layer=("backends",),
@@ -280,7 +280,7 @@ _ALL: Final = (
 
 
 @cache
-def find_domains() -> Mapping[str, Domain]:
+def find_domains() -> Mapping[str, DomainDeclaration]:
     """Return the existing domains by name."""
     return {domain.name: domain for domain in _ALL if find_spec(f"{PACKAGE}.{domain.name}") is not None}
 
@@ -294,7 +294,7 @@ def collect_type_modules(field_name: str) -> dict[str, str]:
     }
 
 
-def collect_targets(field_name: str) -> dict[str, str]:
+def collect_domain_targets(field_name: str) -> dict[str, str]:
     """Collect the targets of all `providers`, `backends`, `exports` or `placement_kinds`."""
     return {
         name: domain.build_target(target)
@@ -328,7 +328,7 @@ def is_available(target: str) -> bool:
     return relative_target == target or relative_target.partition(".")[0] in find_domains()
 
 
-def collect_explainers() -> dict[str, str]:
+def collect_explainers_by_resource_type() -> dict[str, str]:
     """Collect the targets of `explainer`, by resource type."""
     return {
         name: domain.build_target(domain.explainer)

@@ -181,7 +181,7 @@ def build_placement_simulator(before: RackScheduler) -> Simulate:
         for pool in pools:
             answers = _place_new_vms(scheduler, pool)
             unplaced += sum(isinstance(answer, CapacityShortage) for answer in answers)
-        return _build_result(scheduler, unplaced, pools)
+        return _build_simulation_result(scheduler, unplaced, pools)
 
     return simulate
 
@@ -197,7 +197,7 @@ def _place_new_vms(scheduler: RackScheduler, pool: LintPool) -> Iterator[object]
             scheduler.release(handle)
 
 
-def _build_result(scheduler: RackScheduler, unplaced: int, pools: Sequence[LintPool]) -> SimulationResult:
+def _build_simulation_result(scheduler: RackScheduler, unplaced: int, pools: Sequence[LintPool]) -> SimulationResult:
     on_machine = Counter((vm.vm.owner, vm.placement.machine) for vm in scheduler.list_vms())
     shared: Counter[str] = Counter()
     maximum: dict[str, int] = {}

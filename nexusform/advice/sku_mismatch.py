@@ -26,7 +26,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
         if not machines or not pool.new_numbers:
             continue
         # In a plan, a SKU that no machine lists is already an error.
-        unlisted_machines = [machine for machine in machines if not _is_sku_made_for(machine, pool.sku)]
+        unlisted_machines = [machine for machine in machines if not _is_sku_supported_by_machine(machine, pool.sku)]
         if not unlisted_machines:
             detail = _format_inefficient_sku(pool, machines, facts.vm_skus)
         elif len(unlisted_machines) == len(machines) and site.simulate is not None:
@@ -39,7 +39,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
     return findings
 
 
-def _is_sku_made_for(machine: Machine, sku: VmSku) -> bool:
+def _is_sku_supported_by_machine(machine: Machine, sku: VmSku) -> bool:
     return machine.machine_sku is None or not sku.machine_skus or machine.machine_sku in sku.machine_skus
 
 
@@ -108,7 +108,7 @@ def _find_better_fitting_sku(sku: VmSku, machine: Machine, skus: Sequence[VmSku]
 def _has_cell_for(machine: Machine, sku: VmSku) -> bool:
     """Return whether a cell of such a machine has capacity for a VM of the SKU."""
     per_cell = _count_vms_per_cell(sku, machine.cpus_per_cell, machine.memory_gib_per_cell)
-    return _is_sku_made_for(machine, sku) and per_cell > 0
+    return _is_sku_supported_by_machine(machine, sku) and per_cell > 0
 
 
 def _count_vms_per_cell(sku: VmSku, cpus: int, memory: float) -> int:

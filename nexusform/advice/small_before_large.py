@@ -45,7 +45,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
     findings: list[Diagnostic] = []
     for site_id in dict.fromkeys(pool.site_id for pool in facts.pools):
         pools = facts.list_pools(site_id)
-        new_groups = [group for group in _group_pools(pools) if _is_newly_placed(group.pools)]
+        new_groups = [group for group in _group_pools_by_cluster(pools) if _is_newly_placed(group.pools)]
         site = facts.sites.get(site_id) or LintSite(site_id)
         findings += _check_cluster_order(new_groups, pools, site, includes_costless=facts.includes_costless)
         for group in new_groups:
@@ -53,7 +53,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
     return findings
 
 
-def _group_pools(pools: Sequence[LintPool]) -> list[CreationGroup]:
+def _group_pools_by_cluster(pools: Sequence[LintPool]) -> list[CreationGroup]:
     owners: dict[str, list[LintPool]] = {}
     for pool in pools:
         owners.setdefault(pool.owner, []).append(pool)
@@ -99,7 +99,7 @@ def _measure_clusters(new_groups: Sequence[CreationGroup], pools: Sequence[LintP
     for group in order:
         best += group.pools
     names = ", ".join(group.name for group in order)
-    return _measure_order(names, pools, _order_pools(pools, best), site)
+    return _measure_order(names, pools, _replace_pool_order(pools, best), site)
 
 
 def _check_pool_order(
@@ -114,7 +114,7 @@ def _check_pool_order(
     control_plane = [pool for pool in group.pools if pool.is_control_plane]
     larger_first = sorted(agent_pools, key=lambda pool: -pool.memory_gib)
     names = ", ".join(pool.pool for pool in larger_first)
-    gain = _measure_order(names, pools, _order_pools(pools, [*control_plane, *larger_first]), site)
+    gain = _measure_order(names, pools, _replace_pool_order(pools, [*control_plane, *larger_first]), site)
     if gain.is_zero and not includes_costless:
         return []
     sizes = format_list([f"{later_pool.pool} ({later_pool.memory_gib:,} GiB)" for later_pool in larger], MAXIMUM_ITEMS)
@@ -136,7 +136,7 @@ def _find_pool_before_larger(pools: Sequence[LintPool]) -> tuple[LintPool, list[
     return None
 
 
-def _order_pools(pools: Sequence[LintPool], order: Sequence[LintPool]) -> list[LintPool]:
+def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) -> list[LintPool]:
     """Return the pools with those of `order` in its order, at their combined positions."""
     moved_ids = {id(pool) for pool in order}
     queue = iter(order)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.json_data.plain_data import Path, get_part, replace_part
+from nexusform.json_data.plain_data import Path, get_part, replace_part_at_path
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, find_schema
 from nexusform.values.typed_value import UNKNOWN
 
@@ -151,10 +151,10 @@ def _mark_observed_objects(
     changed = dict(answer)
     for entry in entries:
         if _has_provenance(get_part(answer, entry)):
-            changed = replace_part(changed, (*entry, PROVENANCE), "observed")
+            changed = replace_part_at_path(changed, (*entry, PROVENANCE), "observed")
             if (*entry, "machine") in different_paths:
                 for name in _CELLS:
                     path = (*entry, name)
                     if path not in different_paths and isinstance(get_part(changed, path), list):
-                        changed = replace_part(changed, path, None)
+                        changed = replace_part_at_path(changed, path, None)
     return changed

@@ -16,7 +16,7 @@ from nexusform.applying.provider_calls import (
     replace_current_object,
 )
 from nexusform.interfaces.plugins import ObjectKey
-from nexusform.interfaces.state_storage import BatchJournal, CheckpointBackend, StateBackend
+from nexusform.interfaces.state_storage import BatchJournalBackend, CheckpointBackend, StateBackend
 from nexusform.json_data.plain_data import replace_unknown
 from nexusform.plans.plan import Action, Change, Plan, StepKind
 from nexusform.resources.address import Address
@@ -29,7 +29,7 @@ from nexusform.state.journal import (
     Intent,
     Record,
     RunningOperation,
-    encode_record,
+    encode_journal_record,
 )
 from nexusform.state.objects import InstanceState, State
 from nexusform.state.state_draft import StateDraft, UnfinishedApply
@@ -62,7 +62,7 @@ class ApplyRecorder:
     def add_record(self, record: Record) -> None:
         """Add one record; it is durable after the next flush."""
         self._draft.apply_record(record)
-        self._lines.append(encode_record(record))
+        self._lines.append(encode_journal_record(record))
 
     def record_intent(self, call: ProviderCall) -> None:
         """Record that a step is about to start. Written before the provider call: an intent without an effect
@@ -82,7 +82,7 @@ class ApplyRecorder:
                 call.key.id,
                 call.key.creation,
                 planned,
-                self._compute_deposed_key(call),
+                self._find_or_create_deposed_key(call),
                 step.id,
             )
         )
@@ -113,7 +113,7 @@ class ApplyRecorder:
         """
         if not self._lines:
             return
-        if isinstance(self._backend, BatchJournal):
+        if isinstance(self._backend, BatchJournalBackend):
             self._backend.append_all(self._lines)
         else:
             for line in self._lines:
@@ -127,14 +127,14 @@ class ApplyRecorder:
             kept_records = self.list_open_intents()
             kept_records += remaining.replace_serial(state.serial + 1).build_records() if remaining else []
             self._backend.write_checkpoint(
-                state_codec.encode_state(state), [encode_record(record) for record in kept_records]
+                state_codec.encode_state(state), [encode_journal_record(record) for record in kept_records]
             )
             next_serial = ApplyStart(
                 state.lineage, state.serial + 1, state.nexusform_version, state.catalogue, providers=state.providers
             )
             self.add_record(next_serial)
 
-    def _compute_deposed_key(self, call: ProviderCall) -> str:
+    def _find_or_create_deposed_key(self, call: ProviderCall) -> str:
         """Return the key of the deposed object that a step creates or removes."""
         if not call.keeps_old:
             return call.deposed

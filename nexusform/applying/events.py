@@ -37,7 +37,7 @@ class StepEvent(Struct, frozen=True):
     not_verified: str = ""
 
 
-class Listener(Protocol):
+class StepListener(Protocol):
     """Listener to all steps, called from one thread at a time."""
 
     def report_start(self, event: StepEvent) -> None:

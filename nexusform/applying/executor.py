@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import WrongPrediction
 from nexusform.applying.apply_recorder import ApplyRecorder
-from nexusform.applying.events import Listener, StepEvent, StepOutcome
+from nexusform.applying.events import StepEvent, StepListener, StepOutcome
 from nexusform.applying.machine_action_results import build_machine_outcome
 from nexusform.applying.provider_calls import (
     ProviderCall,
-    RunContext,
+    ProviderRunContext,
     build_call,
     build_object_key,
     call_provider,
@@ -28,7 +28,7 @@ from nexusform.applying.provider_calls import (
     remove_deposed_object,
     replace_current_object,
 )
-from nexusform.applying.provider_workers import CallProgress, CompletedCall, Workers
+from nexusform.applying.provider_workers import CompletedCall, ProviderCallProgress, ProviderWorkerPool
 from nexusform.applying.step_results import MachineLocations, build_answer_result, build_failure_result
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import (
@@ -97,7 +97,7 @@ def execute_plan(
     types: Mapping[str, ResourceType],
     *,
     clock: Clock,
-    listener: Listener,
+    listener: StepListener,
     options: ExecutionOptions | None = None,
 ) -> ApplyResult:
     """Execute a plan on the recorder's state, which contains the opening records. `providers` are by the name in
@@ -160,13 +160,13 @@ class _StepGraph(Struct):
 
     def complete_step(self, step: int) -> None:
         """Release the dependents of a step."""
-        self._release_steps(self.dependents.get(step, ()))
+        self._complete_dependency_of_steps(self.dependents.get(step, ()))
 
     def release_followers(self, step: int) -> None:
         """Release the followers of a step."""
-        self._release_steps(self.followers.pop(step, ()))
+        self._complete_dependency_of_steps(self.followers.pop(step, ()))
 
-    def _release_steps(self, steps: Iterable[int]) -> None:
+    def _complete_dependency_of_steps(self, steps: Iterable[int]) -> None:
         for step in steps:
             self.open_waits[step] -= 1
             if not self.open_waits[step]:
@@ -199,7 +199,7 @@ class _PlanExecution:
         types: Mapping[str, ResourceType],
         *,
         clock: Clock,
-        listener: Listener,
+        listener: StepListener,
         options: ExecutionOptions,
     ) -> None:
         self._plan = plan
@@ -213,15 +213,15 @@ class _PlanExecution:
         self._options = options
         self._graph = _StepGraph.build_graph(self._steps)
         self._depth = max(options.parallelism, 1)
-        self._context = RunContext(options.waits_for_user, options.should_stop, options.write_only)
+        self._context = ProviderRunContext(options.waits_for_user, options.should_stop, options.write_only)
         self._operations = recorder.list_operations()
-        self._workers: Workers[ProviderCall, ChangeResult | None, StepProgress] = Workers(
+        self._workers: ProviderWorkerPool[ProviderCall, ChangeResult | None, StepProgress] = ProviderWorkerPool(
             max(options.parallelism, 1), call_provider, _is_call_waiting
         )
         self._timings: dict[int, _StepTiming] = {}
         self._end_events: dict[int, StepEvent] = {}
         self._unreported: list[StepEvent] = []
-        self._unacknowledged: list[CallProgress[ProviderCall, StepProgress]] = []
+        self._unacknowledged: list[ProviderCallProgress[ProviderCall, StepProgress]] = []
         self._counts = _ChangeCounts()
         self._hits = 0
         self._wrong_predictions: list[WrongPrediction] = []
@@ -242,23 +242,23 @@ class _PlanExecution:
                     self._start_call(call)
             if not self._workers.running_count:
                 break
-            current_time = self._read_clock()
+            current_time = self._read_current_time()
             earliest_report = min((timing.last_report for timing in self._timings.values()), default=current_time)
             timeout = max(earliest_report + self._compute_report_interval() - current_time, 0.01)
             for message in self._workers.collect(timeout):
-                if isinstance(message, CallProgress):
-                    self._record_call_progress(message)
+                if isinstance(message, ProviderCallProgress):
+                    self._handle_provider_call_progress(message)
                 else:
                     self._process_completed_call(message)
-            current_time, interval = self._read_clock(), self._compute_report_interval()
+            current_time, interval = self._read_current_time(), self._compute_report_interval()
             for step, timing in self._timings.items():
                 if current_time - timing.last_report >= interval:
                     timing.last_report = current_time
-                    self._listener.report_progress(self._build_event(self._steps[step]))
+                    self._listener.report_progress(self._build_step_event(self._steps[step]))
         self._workers.close()
-        self._skip_remaining()
+        self._skip_remaining_steps()
         self._report_ended_steps()
-        return self._build_result()
+        return self._build_apply_result()
 
     # --- starting steps -------------------------------------------------------------------------
 
@@ -309,10 +309,10 @@ class _PlanExecution:
         return not (self._is_interrupted or self._problem or (self._has_failed and self._options.fail_fast))
 
     def _start_call(self, call: ProviderCall) -> None:
-        start_time = self._read_clock()
+        start_time = self._read_current_time()
         self._timings[call.step.id] = _StepTiming(start_time, start_time)
         log_event("debug", "step started", step=call.step.id, kind=call.step.kind, address=call.change.address)
-        self._listener.report_start(self._build_event(call.step))
+        self._listener.report_start(self._build_step_event(call.step))
         self._workers.submit(call)
 
     def _remove_from_state(self, step: Step) -> None:
@@ -328,13 +328,13 @@ class _PlanExecution:
 
     # --- processing results ---------------------------------------------------------------------
 
-    def _record_call_progress(self, call_news: CallProgress[ProviderCall, StepProgress]) -> None:
+    def _handle_provider_call_progress(self, call_news: ProviderCallProgress[ProviderCall, StepProgress]) -> None:
         """Handle progress of a call; the provider continues once its operation is in the journal."""
         self._unacknowledged.append(call_news)
         if call_news.news.operation is not None:
             self._recorder.record_operation(call_news.task, call_news.news.operation)
         if call_news.news.message:
-            event = replace(self._build_event(call_news.task.step), message=call_news.news.message)
+            event = replace(self._build_step_event(call_news.task.step), message=call_news.news.message)
             self._listener.report_progress(event)
 
     def _process_completed_call(self, completed_call: CompletedCall[ProviderCall, ChangeResult | None]) -> None:
@@ -380,7 +380,7 @@ class _PlanExecution:
         *,
         is_delegated: bool = False,
     ) -> None:
-        event = replace(self._build_event(step, outcome, error), is_delegated=is_delegated)
+        event = replace(self._build_step_event(step, outcome, error), is_delegated=is_delegated)
         if answer is not None:
             event = replace(event, message=answer.remark, not_verified=answer.not_verified)
         log_event("debug", "step ended", step=step.id, address=event.address, outcome=outcome)
@@ -402,11 +402,11 @@ class _PlanExecution:
 
     def _skip_step(self, step: Step, reason: str) -> None:
         if step.id not in self._end_events and step.kind is not StepKind.GATE:
-            event = self._build_event(step, StepOutcome.SKIPPED, reason)
+            event = self._build_step_event(step, StepOutcome.SKIPPED, reason)
             self._end_events[step.id] = event
             self._unreported.append(event)
 
-    def _skip_remaining(self) -> None:
+    def _skip_remaining_steps(self) -> None:
         if self._is_interrupted:
             reason = "The apply was interrupted before it."
         elif self._problem:
@@ -436,23 +436,23 @@ class _PlanExecution:
             self._listener.report_end(event)
         self._unreported.clear()
 
-    def _read_clock(self) -> float:
+    def _read_current_time(self) -> float:
         return self._clock.read_time().timestamp()
 
     def _compute_report_interval(self) -> float:
         """Return the interval of progress reports: longer with more running steps."""
         return PROGRESS_SECONDS * max(len(self._timings) / max(self._options.parallelism, 1), 1.0)
 
-    def _build_event(self, step: Step, outcome: StepOutcome | None = None, error: str = "") -> StepEvent:
+    def _build_step_event(self, step: Step, outcome: StepOutcome | None = None, error: str = "") -> StepEvent:
         change = self._plan.changes[step.change]
         timing = self._timings.get(step.id)
-        elapsed = max(self._read_clock() - timing.start_time, 0.0) if timing else 0.0
+        elapsed = max(self._read_current_time() - timing.start_time, 0.0) if timing else 0.0
         attributes = step.planned if step.planned is not None else step.prior
         object_id = str((attributes or {}).get("id", ""))
         deposed = get_deposed_key(step, change)
         return StepEvent(str(change.address), step.kind, object_id, elapsed, outcome, error, deposed)
 
-    def _build_result(self) -> ApplyResult:
+    def _build_apply_result(self) -> ApplyResult:
         counts = self._counts
         return ApplyResult(
             state=self._recorder.get_state(),

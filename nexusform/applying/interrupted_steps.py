@@ -22,12 +22,12 @@ from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ObjectKey, Provider, ProviderProblem, ReadRequest, ReadResult
 from nexusform.plans.plan import StepKind
 from nexusform.resources.address import Address
-from nexusform.state.journal import NO_STEP, InstanceOutcome, Intent, OpenIntent, RunningOperation
+from nexusform.state.journal import NO_STEP, InstanceOutcome, Intent, OpenStepIntent, RunningOperation
 from nexusform.state.objects import InstanceState, ObjectState
 
 
 def recover_step_outcomes(
-    intents: Sequence[OpenIntent], providers: Mapping[str, Provider], operations: Mapping[int, str] | None = None
+    intents: Sequence[OpenStepIntent], providers: Mapping[str, Provider], operations: Mapping[int, str] | None = None
 ) -> list[InstanceOutcome | RunningOperation]:
     """Return an outcome for every open intent, in order. `providers` are by the name in objects. `operations` are those
     reported by providers before the run ended. A step that must be repeated or continues is recorded as started, with
@@ -65,7 +65,7 @@ def _is_step_completed(intent: Intent, answer: ReadResult) -> bool:
     return intent.kind == StepKind.DELETE and answer.attributes is None
 
 
-def _group_by_provider(intents: Sequence[OpenIntent]) -> dict[str, list[int]]:
+def _group_by_provider(intents: Sequence[OpenStepIntent]) -> dict[str, list[int]]:
     groups: dict[str, list[int]] = {}
     for number, open_intent in enumerate(intents):
         # A delete plans nothing; the object to delete has its provider.
@@ -74,13 +74,13 @@ def _group_by_provider(intents: Sequence[OpenIntent]) -> dict[str, list[int]]:
     return groups
 
 
-def _get_target_object(open_intent: OpenIntent) -> ObjectState | None:
+def _get_target_object(open_intent: OpenStepIntent) -> ObjectState | None:
     if open_intent.prior is None:
         return None
     return open_intent.prior.deposed.get(open_intent.intent.deposed, open_intent.prior.current)
 
 
-def _build_read_request(open_intent: OpenIntent) -> ReadRequest:
+def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
     """Build the read request for the object of the step, by its key at the provider."""
     intent = open_intent.intent
     # A new object is not recorded yet. The object at its address is another one (with the same id under

@@ -203,12 +203,12 @@ def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> I
         for prediction in predictions
         if prediction.observed_placement is not None
     ]
-    yield from _verify_vms(observed)
+    yield from _verify_single_vm_predictions(observed)
     if len(observed) == len(predictions):
         yield from _verify_rack_counts(pool, predictions, Counter(placement.rack for _, placement in observed))
 
 
-def _verify_vms(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[VerifiedPrediction]:
+def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[VerifiedPrediction]:
     """Yield the verified predictions of single VMs. VMs of a pool are interchangeable, so a VM on a machine counts for
     the prediction with the highest certainty there. Sampled results (unknown cells) were not predicted as certain.
     """
@@ -225,18 +225,18 @@ def _verify_vms(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[V
             f"{prediction.object} was predicted with certainty on {prediction.machine}, but runs on {placement.machine}"
         )
         is_rack_correct, is_machine_correct = (
-            _consume_matching_vm(racks, prediction.rack),
-            _consume_matching_vm(machines, prediction.machine),
+            _decrement_matching_vm_count(racks, prediction.rack),
+            _decrement_matching_vm_count(machines, prediction.machine),
         )
         yield VerifiedPrediction(RACK_PREDICTION, certainty.rack, rack_chance, is_rack_correct, measured[0])
         yield VerifiedPrediction(
             MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, measured[1], is_certain, text
         )
         if prediction.tied_machines and not is_certain:
-            yield _verify_tie(prediction, placement.machine)
+            yield _verify_tied_machine_prediction(prediction, placement.machine)
 
 
-def _verify_tie(prediction: PredictedVm, machine: str) -> VerifiedPrediction:
+def _verify_tied_machine_prediction(prediction: PredictedVm, machine: str) -> VerifiedPrediction:
     """Return whether a VM is on a machine allowed by the rule for its pool. It has no skill: its chance is 1."""
     count = len(prediction.tied_machines)
     names = f"{'one of ' if count > 1 else ''}{format_first_items(prediction.tied_machines, _MAX_TIED)}"
@@ -245,7 +245,7 @@ def _verify_tie(prediction: PredictedVm, machine: str) -> VerifiedPrediction:
     return VerifiedPrediction(TIE_PREDICTION, 1.0, 1.0, is_correct, is_certain=prediction.is_tie_certain, text=text)
 
 
-def _consume_matching_vm(counts: Counter[str], name: str) -> bool:
+def _decrement_matching_vm_count(counts: Counter[str], name: str) -> bool:
     """Take one of the remaining VMs there for a prediction; return whether one was left."""
     counts[name] -= 1
     return counts[name] >= 0

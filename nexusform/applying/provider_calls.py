@@ -63,7 +63,7 @@ def build_object_state(change: Change, attributes: Mapping[str, Any], *, is_tain
     )
 
 
-class RunContext(Struct, frozen=True):
+class ProviderRunContext(Struct, frozen=True):
     """Context of a run for providers: is a user present, must it end soon, and the write-only arguments by address."""
 
     waits_for_user: bool = False
@@ -82,7 +82,7 @@ class ProviderCall(Struct, frozen=True):
     key: ObjectKey
     deposed: str = ""
     resumed_operation: str | None = None
-    context: RunContext = field(default_factory=RunContext)
+    context: ProviderRunContext = field(default_factory=ProviderRunContext)
     unfinished: Mapping[str, Any] | None = None
     note: Mapping[str, Any] = field(default_factory=dict)
 
@@ -97,7 +97,7 @@ def build_call(
     change: Change,
     provider: Provider,
     resumed_operation: str | None = None,
-    context: RunContext | None = None,
+    context: ProviderRunContext | None = None,
     before: InstanceState | None = None,
 ) -> ProviderCall:
     """Build the call of a step; `before` is the instance at its address."""
@@ -113,7 +113,7 @@ def build_call(
         build_object_key(step, change),
         get_deposed_key(step, change),
         resumed_operation,
-        context or RunContext(),
+        context or ProviderRunContext(),
         get_failed_change(current),
         (target.private if target is not None else None) or {},
     )

@@ -24,7 +24,7 @@ class CompletedCall(Struct, Generic[Task, Answer], frozen=True):
     problem: ProviderProblem | None
 
 
-class CallProgress(Struct, Generic[Task, News], frozen=True):
+class ProviderCallProgress(Struct, Generic[Task, News], frozen=True):
     """Progress of a running call, which waits for the acknowledgement."""
 
     task: Task
@@ -32,7 +32,7 @@ class CallProgress(Struct, Generic[Task, News], frozen=True):
     acknowledgement: SimpleQueue[ProviderProblem | None]
 
 
-class Workers(Generic[Task, Answer, News]):
+class ProviderWorkerPool(Generic[Task, Answer, News]):
     """Pool of at most `count` active calls, others wait in line; threads start on demand. A call with
     `is_idle` news frees its slot for others. `call` runs a task, and reports news by its second argument,
     which returns after the acknowledgement (or raises the reason to stop). The threads are daemons: a run
@@ -51,7 +51,7 @@ class Workers(Generic[Task, Answer, News]):
         self._slots = Semaphore(count)
         self._idle_count = 0
         self._inbox: SimpleQueue[Task | None] = SimpleQueue()
-        self._outbox: SimpleQueue[CompletedCall[Task, Answer] | CallProgress[Task, News]] = SimpleQueue()
+        self._outbox: SimpleQueue[CompletedCall[Task, Answer] | ProviderCallProgress[Task, News]] = SimpleQueue()
         self._threads: list[Thread] = []
         self._running_count = 0
         self._ended_count = 0  # of the running calls
@@ -75,12 +75,12 @@ class Workers(Generic[Task, Answer, News]):
     def submit(self, task: Task) -> None:
         """Submit one call."""
         self._running_count += 1
-        self._start_threads()
+        self._start_needed_worker_threads()
         self._inbox.put(task)
 
-    def collect(self, seconds: float) -> list[CompletedCall[Task, Answer] | CallProgress[Task, News]]:
+    def collect(self, seconds: float) -> list[CompletedCall[Task, Answer] | ProviderCallProgress[Task, News]]:
         """Wait at most `seconds` for calls to end or report; return everything received, in order."""
-        collected: list[CompletedCall[Task, Answer] | CallProgress[Task, News]] = []
+        collected: list[CompletedCall[Task, Answer] | ProviderCallProgress[Task, News]] = []
         try:
             collected.append(self._outbox.get(timeout=seconds))
             while True:
@@ -97,7 +97,7 @@ class Workers(Generic[Task, Answer, News]):
         for _ in self._threads:
             self._inbox.put(None)
 
-    def _run_worker(self) -> None:
+    def _run_tasks_until_stopped(self) -> None:
         while (task := self._inbox.get()) is not None:
             self._slots.acquire()
             completed_call = self._run_call(task)
@@ -112,10 +112,10 @@ class Workers(Generic[Task, Answer, News]):
             nonlocal is_resting
             if self._is_idle(news) and not is_resting:
                 is_resting = True
-                self._update_idle_count(1)
+                self._change_idle_worker_count(1)
                 self._slots.release()
             acknowledgement: SimpleQueue[ProviderProblem | None] = SimpleQueue()
-            self._outbox.put(CallProgress(task, news, acknowledgement))
+            self._outbox.put(ProviderCallProgress(task, news, acknowledgement))
             problem = acknowledgement.get()
             if problem is not None:
                 raise problem
@@ -129,20 +129,20 @@ class Workers(Generic[Task, Answer, News]):
             return CompletedCall(task, None, ProviderProblem(text))
         finally:
             if is_resting:
-                self._update_idle_count(-1)
+                self._change_idle_worker_count(-1)
             else:
                 self._slots.release()
 
-    def _update_idle_count(self, change: int) -> None:
+    def _change_idle_worker_count(self, change: int) -> None:
         with self._count_lock:
             self._idle_count += change
         if change > 0:
-            self._start_threads()  # for a call submitted before this one became idle
+            self._start_needed_worker_threads()  # for a call submitted before this one became idle
 
-    def _start_threads(self) -> None:
+    def _start_needed_worker_threads(self) -> None:
         """Start the threads needed for waiting calls."""
         with self._count_lock:
             while len(self._threads) < min(self._running_count, self._count + self._idle_count):
-                thread = Thread(target=self._run_worker, daemon=True, name=f"step-{len(self._threads)}")
+                thread = Thread(target=self._run_tasks_until_stopped, daemon=True, name=f"step-{len(self._threads)}")
                 thread.start()
                 self._threads.append(thread)

@@ -120,7 +120,7 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
             _collapse_equal_values([item.machine for item in certainties]),
             _collapse_equal_values([item.tied[0] for item in certainties]),
             _collapse_equal_values([item.tied[1] for item in certainties]),
-            _build_prediction_triple([_collapse_equal_values([item[part] for item in measured]) for part in range(3)])
+            _convert_to_triple([_collapse_equal_values([item[part] for item in measured]) for part in range(3)])
             if measured
             else None,
             ties,
@@ -168,7 +168,7 @@ def _expand_name_ranges(texts: Iterable[str]) -> Iterator[str]:
         yield from (f"{prefix}{number:0{len(first)}}" for number in range(int(first), int(last) + 1))
 
 
-def _build_prediction_triple(values: Sequence[_T]) -> tuple[_T, _T, _T]:
+def _convert_to_triple(values: Sequence[_T]) -> tuple[_T, _T, _T]:
     first, second, third = values
     return first, second, third
 
@@ -195,7 +195,7 @@ def _build_predictions(row: _RackVms, tied_machines: tuple[str, ...], is_tie_cer
     parts = [_expand_column(part, length) for part in row.measured or ()]
     columns = zip(row.numbers, machines, stated, tied, strict=True)
     for index, (number, machine, (rack_share, machine_share), (racks, machine_ties)) in enumerate(columns):
-        measured = _build_prediction_triple([part[index] for part in parts]) if parts else None
+        measured = _convert_to_triple([part[index] for part in parts]) if parts else None
         certainty = PlacementCertainty(
             rack_share, machine_share, row.count_share, (racks, machine_ties, row.count_tied), measured
         )

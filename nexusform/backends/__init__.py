@@ -4,13 +4,13 @@
 PUBLIC = {
     "backend_kind": (
         "BACKENDS BackendKind build_required_setting build_setting build_size_problem check_deletable check_name "
-        "DEFAULT_WORKSPACE Directories MAXIMUM_LOCK_SIZE MAXIMUM_SIZE require_package"
+        "DEFAULT_WORKSPACE Directories MAXIMUM_LOCK_SIZE MAXIMUM_SIZE require_backend_package"
     ),
     "journal_lines": (
-        "check_journal_records build_compaction_mark LineBatcher LineJournal split_lines build_seal_record"
+        "check_journal_records build_compaction_mark LineBatcher LineJournalBackend split_journal build_seal_record"
     ),
     "locks": (
-        "describe_holder parse_lock Lease read_lease_seconds LeaseLost read_lock_member format_break_failure "
+        "describe_lock_holder parse_lock LockLease read_lease_seconds LeaseLost read_lock_member format_break_failure "
         "format_unlock_failure read_monotonic_clock format_lock"
     ),
     "memory": "MemoryBackend",

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from nexusform.backends.guarded_backend import guard_backend
 from nexusform.diagnostics.phrases import format_installation
-from nexusform.domain_table import LazyTable, collect_targets
+from nexusform.domain_table import LazyTable, collect_domain_targets
 from nexusform.files.regular_files import UNCONFINED, Confinement, FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
@@ -114,7 +114,7 @@ def build_size_problem(description: str, location: str, problem: FileTooLarge) -
 
 
 @contextmanager
-def require_package(backend: str, extra: str) -> Iterator[None]:
+def require_backend_package(backend: str, extra: str) -> Iterator[None]:
     """Convert a missing package to a BackendProblem with the installation command."""
     try:
         yield
@@ -129,6 +129,6 @@ BACKENDS: Final[Mapping[str, BackendKind]] = LazyTable(
     {
         "local": "nexusform.backends.local_file:LOCAL",
         "memory": "nexusform.backends.memory:MEMORY",
-        **collect_targets("backends"),
+        **collect_domain_targets("backends"),
     }
 )

@@ -15,12 +15,12 @@ from msgspec import Struct
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.state_storage import (
     BackendProblem,
-    BatchJournal,
+    BatchJournalBackend,
     CheckpointBackend,
     LockInfo,
     StateBackend,
     StateLocked,
-    StoredVersion,
+    StoredStateVersion,
     VersionedBackend,
 )
 
@@ -33,7 +33,7 @@ _Result = TypeVar("_Result")
 
 
 @runtime_checkable
-class LeaseHolder(Protocol):
+class LeaseLockBackend(Protocol):
     """Backend with a lock that expires unless it is renewed."""
 
     def check_lease(self) -> None:
@@ -43,17 +43,17 @@ class LeaseHolder(Protocol):
 
 def guard_backend(inner: StateBackend, *, is_remote: bool) -> StateBackend:
     """Return the guarded backend; a remote one has a deadline for each operation."""
-    kind = _GuardedHistoryBackend if isinstance(inner, VersionedBackend) else GuardedBackend
+    kind = _GuardedVersionedBackend if isinstance(inner, VersionedBackend) else OverwriteGuardBackend
     return kind(inner, is_remote=is_remote)
 
 
 def _create_deadline(inner: StateBackend) -> Deadline:
     from nexusform.network.deadlines import Deadline
 
-    return Deadline(inner.describe, inner.check_lease if isinstance(inner, LeaseHolder) else lambda: None)
+    return Deadline(inner.describe, inner.check_lease if isinstance(inner, LeaseLockBackend) else lambda: None)
 
 
-class GuardedBackend:
+class OverwriteGuardBackend:
     """Guard around another backend; see the module docstring."""
 
     def __init__(self, inner: StateBackend, *, is_remote: bool) -> None:
@@ -72,14 +72,14 @@ class GuardedBackend:
         """Return the state document, None if there is none."""
         document = self._read_document()
         if not self._has_verified:
-            self._record_document(document)
+            self._record_known_state_document(document)
         return document
 
     def write(self, document: bytes) -> None:
         """Replace the document that was read."""
-        self._verify_document()
+        self._verify_state_document_unchanged()
         self._run("write the state", lambda: self.inner.write(document), len(document))
-        self._record_document(document)
+        self._record_known_state_document(document)
 
     def append(self, record: bytes) -> None:
         """Add one record to the journal of the state that was read."""
@@ -91,9 +91,9 @@ class GuardedBackend:
 
         check_journal_records(records)
         if self._known_digest != _UNREAD:  # a journal is never overwritten
-            self._verify_document()
+            self._verify_state_document_unchanged()
         size = sum(map(len, records))
-        self._run("write to the journal", lambda: self._append_records(records), size)
+        self._run("write to the journal", lambda: self._append_journal_records(records), size)
 
     def read_journal(self) -> list[bytes]:
         """Return the records that are not in the document yet."""
@@ -101,10 +101,10 @@ class GuardedBackend:
 
     def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Replace the document that was read, then empty the journal except for records to keep."""
-        self._verify_document()
+        self._verify_state_document_unchanged()
         size = len(document) + sum(map(len, keep))
         self._run("write the state", lambda: self.inner.rewrite_journal(document, keep), size)
-        self._record_document(document)
+        self._record_known_state_document(document)
 
     def needs_checkpoint(self) -> bool:
         """Return whether the inner backend needs the document now."""
@@ -112,11 +112,11 @@ class GuardedBackend:
 
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
         """Write the document to the inner backend during an apply."""
-        self._verify_document()
+        self._verify_state_document_unchanged()
         inner = self.inner
         assert isinstance(inner, CheckpointBackend)
         self._run("write the state", lambda: inner.write_checkpoint(document, records), len(document))
-        self._record_document(document)
+        self._record_known_state_document(document)
 
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked."""
@@ -166,18 +166,18 @@ class GuardedBackend:
     def _read_document(self) -> bytes | None:
         return self._run("read the state", self.inner.read)
 
-    def _append_records(self, records: Sequence[bytes]) -> None:
-        if isinstance(self.inner, BatchJournal):
+    def _append_journal_records(self, records: Sequence[bytes]) -> None:
+        if isinstance(self.inner, BatchJournalBackend):
             self.inner.append_all(records)
             return
         for record in records:
             self.inner.append(record)
 
-    def _record_document(self, document: bytes | None) -> None:
-        self._known_digest = _compute_digest(document)
-        self._known_description = _describe_document(document)
+    def _record_known_state_document(self, document: bytes | None) -> None:
+        self._known_digest = _compute_state_document_digest(document)
+        self._known_description = _describe_state_document(document)
 
-    def _verify_document(self) -> None:
+    def _verify_state_document_unchanged(self) -> None:
         """Verify before the first write that the document is unchanged. Raises BackendProblem."""
         if self._has_verified:
             return
@@ -185,22 +185,22 @@ class GuardedBackend:
         if self._known_digest == _UNREAD:
             if stored is not None:
                 raise BackendProblem(
-                    f"{self.describe()} contains {_describe_document(stored)}, which this run has not "
+                    f"{self.describe()} contains {_describe_state_document(stored)}, which this run has not "
                     "read. It was not overwritten."
                 )
-        elif _compute_digest(stored) != self._known_digest:
+        elif _compute_state_document_digest(stored) != self._known_digest:
             raise BackendProblem(
-                f"{self.describe()} now contains {_describe_document(stored)}; before, it contained "
+                f"{self.describe()} now contains {_describe_state_document(stored)}; before, it contained "
                 f"{self._known_description}. Another process wrote it without the lock, or the server's "
                 "answer was wrong. It was not overwritten. Run the command again."
             )
         self._has_verified = True
 
 
-class _GuardedHistoryBackend(GuardedBackend):
+class _GuardedVersionedBackend(OverwriteGuardBackend):
     """Guarded backend with earlier documents."""
 
-    def list_versions(self) -> list[StoredVersion]:
+    def list_versions(self) -> list[StoredStateVersion]:
         """Return the earlier documents, newest first."""
         inner = self.inner
         assert isinstance(inner, VersionedBackend)
@@ -213,7 +213,7 @@ class _GuardedHistoryBackend(GuardedBackend):
         return self._run("read the history", lambda: inner.read_version(version))
 
 
-def _compute_digest(document: bytes | None) -> str:
+def _compute_state_document_digest(document: bytes | None) -> str:
     # Trailing line ends are irrelevant: s3 adds one when a lock is replaced.
     return _NO_DOCUMENT if document is None else hashlib.sha256(document.rstrip(b"\n")).hexdigest()
 
@@ -225,7 +225,7 @@ class _StateIdentity(Struct, frozen=True):
     serial: int
 
 
-def _describe_document(document: bytes | None) -> str:
+def _describe_state_document(document: bytes | None) -> str:
     if document is None:
         return "no state"
     try:

@@ -36,7 +36,7 @@ def build_seal_record(lock_id: str) -> bytes:
     return _SEAL + lock_id.encode("unicode_escape")
 
 
-def split_lines(texts: Iterable[bytes]) -> list[bytes]:
+def split_journal(texts: Iterable[bytes]) -> list[bytes]:
     """Return the lines of the pieces of a journal, in order."""
     lines: list[bytes] = []
     for text in texts:
@@ -87,7 +87,7 @@ class LineBatcher:
             self._last_written = reached
 
 
-class LineStore(Protocol):
+class JournalLineStore(Protocol):
     """Storage of the lines of a journal."""
 
     def add_lines(self, lines: Sequence[bytes]) -> None:
@@ -98,10 +98,10 @@ class LineStore(Protocol):
         ...
 
 
-class LineJournal(ABC):
+class LineJournalBackend(ABC):
     """Records of a backend with a journal of lines next to a document."""
 
-    _journal: LineStore
+    _journal: JournalLineStore
 
     def append(self, record: bytes) -> None:
         """Add one record to the journal, durable on return."""

@@ -21,11 +21,11 @@ from nexusform.backends.backend_kind import (
     check_deletable,
     check_name,
 )
-from nexusform.backends.guarded_backend import GuardedBackend
-from nexusform.backends.local_lock import LocalLock
+from nexusform.backends.guarded_backend import OverwriteGuardBackend
+from nexusform.backends.local_lock import LocalLockFile
 from nexusform.backends.state_files import JournalFile, convert_os_errors, make_directories, read_file
-from nexusform.files.regular_files import PRIVATE, UNCONFINED, Confinement, OutsideConfinement, write_file
-from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend, StoredVersion
+from nexusform.files.regular_files import PRIVATE, UNCONFINED, Confinement, OutsideConfinement, write_file_atomically
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend, StoredStateVersion
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING
 
@@ -53,12 +53,12 @@ class LocalBackend:
         self._confinement = confinement
         self._base = Path(path)
         self._workspaces = Path(workspace_directory or f"{path}.d")
-        self._display_path = self._build_path(workspace)
+        self._display_path = self._build_workspace_state_path(workspace)
         # Resolved once: a link changed meanwhile must not separate the state from its lock.
         self._path = self._display_path
         if confinement.root or self._display_path.is_symlink():
             self._path = Path(os.path.realpath(self._resolve_confined_path(self._display_path)))
-        self._lock = LocalLock(_build_sibling_path(self._path, ".lock.info"))
+        self._lock = LocalLockFile(_build_sibling_path(self._path, ".lock.info"))
         self._journal = JournalFile(_build_sibling_path(self._path, ".journal"), maximum_size)
 
     def describe(self) -> str:
@@ -78,7 +78,7 @@ class LocalBackend:
             return
         with convert_os_errors("write the state", self._path):
             make_directories(self._path.parent)
-            write_file(self._path, document, PRIVATE, backup=_build_sibling_path(self._path, ".backup"))
+            write_file_atomically(self._path, document, PRIVATE, backup=_build_sibling_path(self._path, ".backup"))
 
     def append(self, record: bytes) -> None:
         """Add one record to the journal, durable on return."""
@@ -101,7 +101,7 @@ class LocalBackend:
         if not keep:
             self._journal.remove()
 
-    def list_versions(self) -> list[StoredVersion]:
+    def list_versions(self) -> list[StoredStateVersion]:
         """Return the previous document, by its time of writing."""
         backup = _build_sibling_path(self._path, ".backup")
         with convert_os_errors("check the backup", backup):
@@ -110,7 +110,7 @@ class LocalBackend:
             except FileNotFoundError:
                 return []
         time_text = datetime.fromtimestamp(change_time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return [StoredVersion("backup", time_text)]
+        return [StoredStateVersion("backup", time_text)]
 
     def read_version(self, version: str) -> bytes:
         """Return the backup. Raises BackendProblem for another id."""
@@ -157,7 +157,7 @@ class LocalBackend:
         workspace is deleted completely or not at all.
         """
         check_deletable(name, self.list_workspaces())
-        path = Path(self._resolve_confined_path(self._build_path(name)))
+        path = Path(self._resolve_confined_path(self._build_workspace_state_path(name)))
         directory = path.parent
         with convert_os_errors("delete the workspace in", directory):
             own_files = [entry for entry in directory.iterdir() if _is_nexusform_file(entry.name, path.name)]
@@ -179,7 +179,7 @@ class LocalBackend:
         except OutsideConfinement as problem:
             raise BackendProblem(f'Cannot keep the state at "{path}": {problem.strerror}.') from None
 
-    def _build_path(self, workspace: str) -> Path:
+    def _build_workspace_state_path(self, workspace: str) -> Path:
         check_name(workspace)
         if workspace == DEFAULT_WORKSPACE:
             return self._base
@@ -225,4 +225,4 @@ LOCAL: Final = BackendKind(_SCHEMA, _open_backend, is_remote=False)
 
 def is_local_state(backend: StateBackend) -> bool:
     """Return whether the state is in a file of this machine."""
-    return isinstance(backend, GuardedBackend) and isinstance(backend.inner, LocalBackend)
+    return isinstance(backend, OverwriteGuardBackend) and isinstance(backend.inner, LocalBackend)

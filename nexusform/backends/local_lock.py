@@ -21,7 +21,7 @@ from nexusform.files.regular_files import (
     FileTooLarge,
     NotRegularFile,
     create_file,
-    open_regular,
+    open_regular_file,
     read_regular,
     write_all_bytes,
 )
@@ -43,7 +43,7 @@ class _FlockResult(Enum):
     UNSUPPORTED = 3
 
 
-def _try_flock(descriptor: int) -> _FlockResult:
+def _try_exclusive_file_lock(descriptor: int) -> _FlockResult:
     if sys.platform == "win32":
         return _FlockResult.UNSUPPORTED
     import fcntl
@@ -56,7 +56,7 @@ def _try_flock(descriptor: int) -> _FlockResult:
     return _FlockResult.TAKEN
 
 
-class LocalLock:
+class LocalLockFile:
     """Lock file at one path. Raises BackendProblem for errors of the file system."""
 
     def __init__(self, path: Path) -> None:
@@ -80,7 +80,7 @@ class LocalLock:
 
     def read_holder(self) -> LockInfo | None:
         """Return the holder in the file, None without a lock."""
-        data = self._read_content()
+        data = self._read_lock_file()
         return locks.parse_lock(data) if data is not None else None
 
     def release(self, lock_id: str) -> None:
@@ -89,17 +89,17 @@ class LocalLock:
             holder = self.read_holder()
             if holder is None or holder.id != lock_id:
                 raise BackendProblem(locks.format_unlock_failure(lock_id, holder))
-            self._remove()
+            self._remove_lock_file()
         finally:
-            self._release_flock()
+            self._release_file_lock()
 
     def break_lock(self, lock_id: str) -> None:
         """Remove the lock of another process."""
         holder = self.read_holder()
         if holder is None or holder.id != lock_id:
             raise BackendProblem(locks.format_break_failure(lock_id, holder))
-        self._remove()
-        self._release_flock()
+        self._remove_lock_file()
+        self._release_file_lock()
 
     def check_still_held(self) -> None:
         """Raise a BackendProblem if this object held the lock and another process broke it."""
@@ -108,7 +108,7 @@ class LocalLock:
                 f'Another process broke the lock "{self._path}" during this run. This run writes nothing more.'
             )
 
-    def _read_content(self) -> bytes | None:
+    def _read_lock_file(self) -> bytes | None:
         with convert_os_errors("read the lock file", self._path):
             try:
                 return read_regular(self._path, _MAXIMUM_BYTES, follow=False)
@@ -141,8 +141,8 @@ class LocalLock:
             descriptor = create_file(self._path, _READABLE)
         except FileExistsError:
             return False
-        _try_flock(descriptor)
-        write_all_bytes(descriptor, _format_lock(info))
+        _try_exclusive_file_lock(descriptor)
+        write_all_bytes(descriptor, _serialize_lock_with_process_start(info))
         os.fsync(descriptor)
         self._descriptor = descriptor
         return True
@@ -151,8 +151,8 @@ class LocalLock:
         """Return a complete lock file under a temporary name, with its flock."""
         temporary_path = self._path.with_name(f"{self._path.name}.{os.urandom(8).hex()}.tmp")
         descriptor = create_file(temporary_path, _READABLE)
-        _try_flock(descriptor)
-        write_all_bytes(descriptor, _format_lock(info))
+        _try_exclusive_file_lock(descriptor)
+        write_all_bytes(descriptor, _serialize_lock_with_process_start(info))
         os.fsync(descriptor)
         return temporary_path, descriptor
 
@@ -164,7 +164,7 @@ class LocalLock:
             raise StateLocked(self.read_holder()) from None
         try:
             # Without flock support a holder cannot be replaced without a race.
-            has_flock = _try_flock(descriptor) is _FlockResult.TAKEN
+            has_flock = _try_exclusive_file_lock(descriptor) is _FlockResult.TAKEN
             if not self._is_same_file_at_path(descriptor):
                 return None
             if not has_flock:
@@ -178,16 +178,16 @@ class LocalLock:
             temporary_path, own_descriptor = self._write_temporary_lock_file(info)
             temporary_path.replace(self._path)
             self._descriptor = own_descriptor
-            former_holder = locks.describe_holder(holder)
+            former_holder = locks.describe_lock_holder(holder)
             return [f"The lock of {former_holder} was replaced: that process no longer runs."]
         finally:
             os.close(descriptor)
 
     def _open_existing(self) -> int:
         try:
-            return open_regular(self._path, os.O_RDWR, follow=False)
+            return open_regular_file(self._path, os.O_RDWR, follow=False)
         except PermissionError:
-            return open_regular(self._path, follow=False)
+            return open_regular_file(self._path, follow=False)
 
     def _is_same_file_at_path(self, descriptor: int) -> bool:
         try:
@@ -195,14 +195,14 @@ class LocalLock:
         except FileNotFoundError:
             return False
 
-    def _remove(self) -> None:
+    def _remove_lock_file(self) -> None:
         with convert_os_errors("remove the lock file", self._path), suppress(FileNotFoundError):
             if self._path.is_dir() and not self._path.is_symlink():
                 self._path.rmdir()
             else:
                 self._path.unlink()
 
-    def _release_flock(self) -> None:
+    def _release_file_lock(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -213,7 +213,7 @@ class LocalLock:
         self._created_directories = []
 
 
-def _format_lock(info: LockInfo) -> bytes:
+def _serialize_lock_with_process_start(info: LockInfo) -> bytes:
     return locks.format_lock(info, **{_START: read_process_start(info.pid)})
 
 

@@ -41,7 +41,7 @@ def parse_lock(data: bytes) -> LockInfo:
     """Parse the lock from JSON; absent members are empty. A lock without a readable holder, or with an ID
     that cannot be typed, gets an ID derived from its content, so that it can be named and broken.
     """
-    members = _read_lock_members(data)
+    members = _parse_lock_document(data)
     texts = {name: members.get(member, "") for member, name in _TEXT_MEMBERS.items()}
     pid = members.get("Pid", 0)
     if not all(isinstance(text, str) for text in texts.values()) or not _is_lock_id_typeable(texts["id"]):
@@ -70,11 +70,11 @@ def _build_unreadable_lock(data: bytes) -> LockInfo:
 
 def read_lock_member(data: bytes, name: str) -> str:
     """Return one member as text, "" if it is missing."""
-    value = _read_lock_members(data).get(name, "")
+    value = _parse_lock_document(data).get(name, "")
     return value if isinstance(value, str) else ""
 
 
-def _read_lock_members(data: bytes) -> dict[str, Any]:
+def _parse_lock_document(data: bytes) -> dict[str, Any]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -82,7 +82,7 @@ def _read_lock_members(data: bytes) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def describe_holder(info: LockInfo) -> str:
+def describe_lock_holder(info: LockInfo) -> str:
     """Describe the holder of the lock as part of a sentence."""
     if not info.who:
         return f"somebody (ID {info.id})"
@@ -93,7 +93,7 @@ def describe_holder(info: LockInfo) -> str:
 
 def format_unlock_failure(lock_id: str, holder: LockInfo | None) -> str:
     """Format the reason that a lock could not be released."""
-    current_state = f"it is held by {describe_holder(holder)}" if holder else "it is not held"
+    current_state = f"it is held by {describe_lock_holder(holder)}" if holder else "it is not held"
     return f'The lock "{lock_id}" was not released: {current_state} now. It was broken, or it expired.'
 
 
@@ -101,7 +101,7 @@ def format_break_failure(lock_id: str, holder: LockInfo | None) -> str:
     """Format the reason that a lock could not be broken."""
     if holder is None:
         return f'Not unlocked: the lock "{lock_id}" is not held.'
-    return f'Not unlocked: the lock is held by {describe_holder(holder)}, not by "{lock_id}".'
+    return f'Not unlocked: the lock is held by {describe_lock_holder(holder)}, not by "{lock_id}".'
 
 
 LEASE_VARIABLE: Final = "NF_LEASE_SECONDS"
@@ -135,7 +135,7 @@ class LeaseLost(Exception):
     """Lease lost to another process, reported by the server."""
 
 
-class Lease:
+class LockLease:
     """One lease of `seconds`, renewed by `renew` from `begin` to `stop`. `renew` raises LeaseLost if another
     process has the lock; any other exception counts as temporary and is retried until the lease has expired.
     """
@@ -146,7 +146,7 @@ class Lease:
         self._sent_at = read_monotonic_clock()
         self._loss_reason = ""
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run_renewals, name="nexusform-lease", daemon=True)
+        self._thread = threading.Thread(target=self._run_periodic_lease_renewals, name="nexusform-lease", daemon=True)
 
     def begin(self, sent_at: float) -> None:
         """Start renewing a lease requested at this time (see `read_monotonic_clock`)."""
@@ -167,7 +167,7 @@ class Lease:
         if age >= self._seconds - _MARGIN_SECONDS:
             raise BackendProblem(_format_lease_loss(f"it could not be renewed for {age:.0f} s"))
 
-    def _run_renewals(self) -> None:
+    def _run_periodic_lease_renewals(self) -> None:
         """Renew the lease until the lock is released or the lease is lost."""
         pause = self._seconds / _RENEWALS
         while not self._ended.wait(pause):

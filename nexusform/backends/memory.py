@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from nexusform.backends import locks
 from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, BackendKind, Directories, check_deletable, check_name
-from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend, StateLocked, StoredVersion
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend, StateLocked, StoredStateVersion
 from nexusform.schemas.block_schema import BlockSchema
 
 
@@ -65,9 +65,9 @@ class MemoryBackend:
             self.write(document)
             self._workspace.journal[:] = keep
 
-    def list_versions(self) -> list[StoredVersion]:
+    def list_versions(self) -> list[StoredStateVersion]:
         """Return the previous document."""
-        return [StoredVersion("backup", "backup")] if self._workspace.backup is not None else []
+        return [StoredStateVersion("backup", "backup")] if self._workspace.backup is not None else []
 
     def read_version(self, version: str) -> bytes:
         """Return the backup. Raises BackendProblem for another id."""

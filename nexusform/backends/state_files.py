@@ -17,7 +17,7 @@ from nexusform.files.regular_files import (
     FileTooLarge,
     NotRegularFile,
     create_file,
-    open_regular,
+    open_regular_file,
     sync_directory,
     write_all_bytes,
 )
@@ -44,19 +44,19 @@ class JournalFile:
 
         check_journal_records(records)
         if records:
-            self._add_lines(records)
+            self._append_lines_durably(records)
 
     def mark_compacted(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Mark existing lines as part of the document; append those to keep. Raises BackendProblem."""
         if keep or self._descriptor is not None or os.path.lexists(self._path):
             from nexusform.backends.journal_lines import build_compaction_mark
 
-            self._add_lines([build_compaction_mark(document), *keep])
+            self._append_lines_durably([build_compaction_mark(document), *keep])
 
     def remove(self) -> None:
         """Remove the file. Raises BackendProblem."""
         with self._writing, convert_os_errors("empty the journal", self._path):
-            self._close_file()
+            self._close_journal_file()
             with suppress(FileNotFoundError):
                 self._path.unlink()
                 sync_directory(self._path.parent)
@@ -72,15 +72,15 @@ class JournalFile:
         lines = data.split(b"\n")[:-1]
         return list_pending_records(lines, document())
 
-    def _add_lines(self, lines: Sequence[bytes]) -> None:
+    def _append_lines_durably(self, lines: Sequence[bytes]) -> None:
         """Append lines; one flush covers all lines written before it began."""
         with convert_os_errors("write to the journal", self._path):
             with self._writing:
-                descriptor = self._open_file()
+                descriptor = self._open_journal_file()
                 try:
                     write_all_bytes(descriptor, b"\n".join([*lines, b""]))
                 except OSError:
-                    self._close_file()  # the next call reopens it and removes the incomplete line
+                    self._close_journal_file()  # the next call reopens it and removes the incomplete line
                     raise
                 self._written += 1
                 number = self._written
@@ -91,18 +91,18 @@ class JournalFile:
                     os.fsync(descriptor)
                     self._synced = reached
 
-    def _open_file(self) -> int:
+    def _open_journal_file(self) -> int:
         if self._descriptor is None:
             directory = self._path.parent
             make_directories(directory)
             with suppress(FileExistsError):
                 os.close(create_file(self._path))
             _remove_incomplete_line(self._path)
-            self._descriptor = open_regular(self._path, os.O_WRONLY | os.O_APPEND, follow=False)
+            self._descriptor = open_regular_file(self._path, os.O_WRONLY | os.O_APPEND, follow=False)
             sync_directory(directory)
         return self._descriptor
 
-    def _close_file(self) -> None:
+    def _close_journal_file(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -110,7 +110,7 @@ class JournalFile:
 
 def _remove_incomplete_line(path: Path) -> None:
     """Remove the bytes after the last newline: the write of an interrupted process."""
-    with os.fdopen(open_regular(path, os.O_RDWR, follow=False), "r+b") as file:
+    with os.fdopen(open_regular_file(path, os.O_RDWR, follow=False), "r+b") as file:
         size = end = file.seek(0, os.SEEK_END)
         while end > 0:
             start = max(0, end - _CHUNK)

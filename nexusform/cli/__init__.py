@@ -2,21 +2,21 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "report_output": "Answer AnswerFlags AnswerFormFlags write_answer",
+    "report_output": "Answer PlanAnswerFlags AnswerFormatFlags write_answer",
     "apply": "parse_verification",
     "arguments": (
-        "declare_choice declare_flag_group declare_number declare_optional declare_optional_choice "
-        "declare_output declare_positional declare_positionals declare_reports declare_switch "
-        "declare_text declare_repeatable_text"
+        "declare_choice declare_flag_group declare_number declare_optional_positional declare_optional_choice_flag "
+        "declare_output_path_flag declare_positional declare_positionals declare_report_flags declare_switch_flag "
+        "declare_text_flag declare_repeatable_text"
     ),
     "commands": "define_command CommandEntry LazyGroup get_trust_flags",
     "shared_flags": (
-        "parse_duration LockFlags create_context declare_state_flag declare_variable_flags ViewFlags "
+        "parse_duration StateLockFlags create_context declare_state_flag declare_variable_flags ViewFlags "
         "declare_migration_flag is_confinement_disabled"
     ),
     "interrupts": "handle_interrupts",
     "main": "main",
-    "plan": "get_exit_code parse_fail_on PlanDisplay create_display",
+    "plan": "get_exit_code parse_fail_on PlanDisplay create_plan_display",
     "planning_flags": "PlacementFlags",
     "reconcile_sources": "StateComparison COMPARISON_SOURCES",
     "report_flag": "parse_reports has_stdout_report write_report write_to_stdout ReportFlag",

@@ -8,21 +8,21 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.applying.events import Listener, StepEvent
+from nexusform.applying.events import StepEvent, StepListener
 from nexusform.cli.arguments import (
     declare_flag_group,
     declare_number,
-    declare_optional,
+    declare_optional_positional,
     declare_repeatable_text,
-    declare_switch,
+    declare_switch_flag,
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import Interrupts, handle_interrupts
-from nexusform.cli.plan import PlanDisplay, create_display
+from nexusform.cli.plan import PlanDisplay, create_plan_display
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
-from nexusform.cli.run_reporter import Reporter, TextReporter
+from nexusform.cli.run_reporter import RunReporter, TextReporter
 from nexusform.cli.shared_flags import (
-    LockFlags,
+    StateLockFlags,
     ViewFlags,
     create_context,
     declare_migration_flag,
@@ -68,18 +68,18 @@ EXIT_WRONG_PREDICTION: Final = 2  # exit code: all steps were done, and a certai
 class ApplyFlags(Struct, frozen=True, kw_only=True):
     """Flags of apply, destroy and refresh besides planning flags."""
 
-    auto_approve: bool = declare_switch("Skip the confirmation")
-    input: bool = declare_switch("Fail instead of asking", default=True)
+    auto_approve: bool = declare_switch_flag("Skip the confirmation")
+    input: bool = declare_switch_flag("Fail instead of asking", default=True)
     parallelism: int = declare_number("Limit the number of concurrent steps", default=10, minimum=1)
-    fail_fast: bool = declare_switch("Start no further step after a failure")
-    as_json: bool = declare_switch("Print JSON events (with -auto-approve or PLANFILE)", flag="json")
-    concise: bool = declare_switch("Print no line per step")
-    show_sensitive: bool = declare_switch("Show sensitive values")
+    fail_fast: bool = declare_switch_flag("Start no further step after a failure")
+    as_json: bool = declare_switch_flag("Print JSON events (with -auto-approve or PLANFILE)", flag="json")
+    concise: bool = declare_switch_flag("Print no line per step")
+    show_sensitive: bool = declare_switch_flag("Show sensitive values")
     take_ownership: bool = declare_ownership_flag()
     allow_other_hub: str = declare_migration_flag()
     placement_flags: PlacementFlags = declare_flag_group(PlacementFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    lock: LockFlags = declare_flag_group(LockFlags)
+    lock: StateLockFlags = declare_flag_group(StateLockFlags)
     state: str = declare_state_flag()
     view: ViewFlags = declare_flag_group(ViewFlags)
 
@@ -91,7 +91,7 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
 
     def create_display(self) -> PlanDisplay:
         """Create the display of the plan. Raises a usage error for reports that cannot be written."""
-        return create_display(
+        return create_plan_display(
             self.placement_flags,
             self.view,
             as_json=self.as_json,
@@ -103,9 +103,9 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
 class ApplyArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `apply`; without `planfile` it makes a new plan."""
 
-    planfile: str | None = declare_optional(None)
-    resume: bool = declare_switch("Continue an interrupted or failed apply")
-    discard: bool = declare_switch("Drop the rest of an interrupted or failed apply")
+    planfile: str | None = declare_optional_positional(None)
+    resume: bool = declare_switch_flag("Continue an interrupted or failed apply")
+    discard: bool = declare_switch_flag("Drop the rest of an interrupted or failed apply")
     verify: tuple[str, ...] = declare_repeatable_text(
         "Reject an outdated plan, or one without this signature", metavar="replan|key:FILE"
     )
@@ -127,13 +127,13 @@ def apply(arguments: ApplyArguments) -> int:
     if arguments.discard and arguments.resume:
         raise click.UsageError("-resume and -discard cannot be combined.")
     if arguments.discard:
-        return _discard_steps(arguments.flags)
+        return _discard_steps_of_earlier_apply(arguments.flags)
     if arguments.resume:
         if planning_flags:
             raise click.UsageError(
                 f"-{planning_flags[0]} and -resume cannot be combined: -resume continues a saved plan."
             )
-        return _resume_apply(arguments.flags, arguments.planfile)
+        return _resume_last_apply(arguments.flags, arguments.planfile)
     if arguments.planfile is None:
         return apply_new_plan(arguments.flags, arguments.planning.build_options())
     if planning_flags:
@@ -165,7 +165,7 @@ def parse_verification(values: Sequence[str]) -> SignatureRequirements:
     return SignatureRequirements(tuple(key_files), replan="replan" in values)
 
 
-class _ApplyJob(Struct, frozen=True):
+class _ApplyCommandRun(Struct, frozen=True):
     """One apply: its flags, its display and its lock options."""
 
     flags: ApplyFlags
@@ -173,15 +173,15 @@ class _ApplyJob(Struct, frozen=True):
     locking: LockOptions
 
     @property
-    def reporter(self) -> Reporter:
+    def reporter(self) -> RunReporter:
         return self.display.reporter
 
     def can_prompt(self) -> bool:
         return self.reporter.can_prompt and is_input_allowed(self.flags.input)
 
 
-def _create_apply_job(flags: ApplyFlags) -> _ApplyJob:
-    return _ApplyJob(flags, flags.create_display(), flags.lock.build_options())
+def _create_apply_job(flags: ApplyFlags) -> _ApplyCommandRun:
+    return _ApplyCommandRun(flags, flags.create_display(), flags.lock.build_options())
 
 
 def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
@@ -201,7 +201,7 @@ def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
     return _run_with_lock(job, opened.project, lambda run: _plan_and_apply(run, job, options))
 
 
-def _plan_and_apply(run: Run, job: _ApplyJob, options: PlanOptions) -> int:
+def _plan_and_apply(run: Run, job: _ApplyCommandRun, options: PlanOptions) -> int:
     """Plan, ask for approval if needed, and apply; return the exit code."""
     code = _finish_interrupted_apply(run, job) if options.mode is Mode.NORMAL else 0
     if code:
@@ -211,12 +211,12 @@ def _plan_and_apply(run: Run, job: _ApplyJob, options: PlanOptions) -> int:
     job.display.report_plan(plan, run, next_step=False)
     if plan.errored:
         return 1
-    if plan.has_changes and not job.flags.auto_approve and not _confirm_plan(job.reporter, plan):
+    if plan.has_changes and not job.flags.auto_approve and not _prompt_to_approve_plan(job.reporter, plan):
         return 1
-    return _apply_approved(run, job, plan)
+    return _apply_approved_plan(run, job, plan)
 
 
-def _finish_interrupted_apply(run: Run, job: _ApplyJob) -> int:
+def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
     """Finish an interrupted apply before a new plan; return 0 if nothing prevents the plan."""
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
     if remaining_steps is None:
@@ -230,7 +230,7 @@ def _finish_interrupted_apply(run: Run, job: _ApplyJob) -> int:
     if has_errors(problems):
         job.reporter.report_diagnostics(problems, run.project.sources)
         return 1
-    if can_prompt and not _confirm_finish_earlier_apply(job.reporter, remaining_steps):
+    if can_prompt and not _prompt_to_finish_earlier_apply(job.reporter, remaining_steps):
         return 1
     job.reporter.report_notice(f"Finishing an earlier apply first. {remaining_steps.summary}.")
     outcome = _apply_remaining_steps(run, job, remaining_steps)
@@ -238,7 +238,7 @@ def _finish_interrupted_apply(run: Run, job: _ApplyJob) -> int:
     return _get_exit_code(outcome)
 
 
-def _resume_apply(flags: ApplyFlags, planfile: str | None) -> int:
+def _resume_last_apply(flags: ApplyFlags, planfile: str | None) -> int:
     """Resume the last apply, or that of PLANFILE."""
     job = _create_apply_job(flags)
     context = flags.create_context()
@@ -254,10 +254,10 @@ def _resume_apply(flags: ApplyFlags, planfile: str | None) -> int:
     job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
     if opened.project is None:
         return 1
-    return _run_with_lock(job, opened.project, lambda run: _resume_steps(run, job))
+    return _run_with_lock(job, opened.project, lambda run: _apply_steps_of_earlier_apply(run, job))
 
 
-def _resume_steps(run: Run, job: _ApplyJob) -> int:
+def _apply_steps_of_earlier_apply(run: Run, job: _ApplyCommandRun) -> int:
     """Apply the remaining steps of an earlier apply."""
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
     job.reporter.report_diagnostics(problems, run.project.sources)
@@ -269,7 +269,7 @@ def _resume_steps(run: Run, job: _ApplyJob) -> int:
     return _get_exit_code(_apply_remaining_steps(run, job, remaining_steps))
 
 
-def _discard_steps(flags: ApplyFlags) -> int:
+def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:
     """Drop the remaining steps of an earlier apply."""
     job = _create_apply_job(flags)
     opened = open_project(flags.create_context())
@@ -311,7 +311,7 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
     return _run_with_lock(job, opened.project, lambda run: _check_and_apply(run, job, saved, verification))
 
 
-def _check_and_apply(run: Run, job: _ApplyJob, saved: SavedPlan, verification: SignatureRequirements) -> int:
+def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verification: SignatureRequirements) -> int:
     remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)
     if (
         remaining_steps is not None
@@ -334,10 +334,10 @@ def _check_and_apply(run: Run, job: _ApplyJob, saved: SavedPlan, verification: S
     if verdict.plan is None:
         return 1
     job.display.write_reports(verdict.plan, run)
-    return _apply_approved(run, job, verdict.plan, saved.digest)
+    return _apply_approved_plan(run, job, verdict.plan, saved.digest)
 
 
-def _run_with_lock(job: _ApplyJob, project: Project, work: Callable[[Run], int]) -> int:
+def _run_with_lock(job: _ApplyCommandRun, project: Project, work: Callable[[Run], int]) -> int:
     """Run the work while the lock is held; return the exit code."""
     with begin_run(project, "OperationTypeApply", job.locking, notices=job.display.notices) as run:
         reported_count = len(run.diagnostics)
@@ -347,7 +347,7 @@ def _run_with_lock(job: _ApplyJob, project: Project, work: Callable[[Run], int])
     return 1 if has_errors(run.diagnostics) else code
 
 
-def _apply_approved(run: Run, job: _ApplyJob, plan: Plan, digest: str = "") -> int:
+def _apply_approved_plan(run: Run, job: _ApplyCommandRun, plan: Plan, digest: str = "") -> int:
     """Apply an approved plan; a plan without changes does not write the state."""
     outcome = _apply_with_progress(job, plan, digest, lambda events, options: apply_plan(run, plan, events, options))
     return _get_exit_code(_report_result(run, job, plan, outcome))
@@ -359,7 +359,7 @@ def _get_exit_code(outcome: ApplyOutcome) -> int:
     return EXIT_WRONG_PREDICTION if outcome.wrong_certain_predictions else 0
 
 
-def _apply_remaining_steps(run: Run, job: _ApplyJob, remaining_steps: RemainingSteps) -> ApplyOutcome:
+def _apply_remaining_steps(run: Run, job: _ApplyCommandRun, remaining_steps: RemainingSteps) -> ApplyOutcome:
     outcome = _apply_with_progress(
         job,
         remaining_steps.plan,
@@ -370,7 +370,7 @@ def _apply_remaining_steps(run: Run, job: _ApplyJob, remaining_steps: RemainingS
 
 
 def _apply_with_progress(
-    job: _ApplyJob, plan: Plan, digest: str, execute: Callable[[Listener, PlanApplyOptions], ApplyOutcome]
+    job: _ApplyCommandRun, plan: Plan, digest: str, execute: Callable[[StepListener, PlanApplyOptions], ApplyOutcome]
 ) -> ApplyOutcome:
     """Apply with a progress display and interrupt handling."""
     reporter, flags = job.reporter, job.flags
@@ -386,7 +386,7 @@ def _apply_with_progress(
         return execute(_PipeSafeListener(reporter, interrupts), options)
 
 
-def _report_result(run: Run, job: _ApplyJob, plan: Plan, outcome: ApplyOutcome) -> ApplyOutcome:
+def _report_result(run: Run, job: _ApplyCommandRun, plan: Plan, outcome: ApplyOutcome) -> ApplyOutcome:
     reporter = job.reporter
     reporter.report_result(outcome, plan.mode)
     reporter.report_diagnostics(outcome.diagnostics, run.project.sources)
@@ -414,7 +414,7 @@ _QUESTIONS: Final[Mapping[Mode, tuple[str, str]]] = {
 }
 
 
-def _confirm_plan(reporter: Reporter, plan: Plan) -> bool:
+def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
     """Prompt whether to apply the plan; return whether it is approved."""
     assert isinstance(reporter, TextReporter), "prompts need a terminal"
     question, explanation = _QUESTIONS[plan.mode]
@@ -450,7 +450,7 @@ def _describe_destroyed_objects(plan: Plan) -> str:
 _MAX_NAMES: Final = 4
 
 
-def _confirm_finish_earlier_apply(reporter: Reporter, remaining_steps: RemainingSteps) -> bool:
+def _prompt_to_finish_earlier_apply(reporter: RunReporter, remaining_steps: RemainingSteps) -> bool:
     """Prompt whether to finish an earlier apply first."""
     assert isinstance(reporter, TextReporter), "prompts need a terminal"
     screen = reporter.screen
@@ -472,7 +472,7 @@ def _confirm_finish_earlier_apply(reporter: Reporter, remaining_steps: Remaining
 class _PipeSafeListener:
     """Listener that reports steps until the output pipe is closed (`apply | head`); then no further step starts."""
 
-    def __init__(self, reporter: Reporter, interrupts: Interrupts) -> None:
+    def __init__(self, reporter: RunReporter, interrupts: Interrupts) -> None:
         self._reporter = reporter
         self._interrupts = interrupts
         self._is_open = True

@@ -48,7 +48,7 @@ class ApplyProgress:
         """Print the line parsed by tools, with further lines; a table after a failure."""
         applied = outcome.applied
         if not applied.is_complete:
-            table = progress_text.render_outcomes(applied.end_events, self._paint, self._screen.width)
+            table = progress_text.render_step_outcomes(applied.end_events, self._paint, self._screen.width)
             self._screen.print_text(f"\n{table}")
             return
         if not outcome.is_complete:
@@ -67,9 +67,9 @@ class ApplyProgress:
         self._screen.print_text(f"\n{line}")
         if not outcome.sends and outcome.provider_names:
             self._screen.print_wrapped(progress_text.format_nothing_sent(outcome.provider_names[0]))
-        self._print_predictions(outcome)
+        self._print_prediction_accuracy(outcome)
 
-    def _print_predictions(self, outcome: ApplyOutcome) -> None:
+    def _print_prediction_accuracy(self, outcome: ApplyOutcome) -> None:
         """Print the number of correct predictions, the wrong ones, and ties with another result."""
         misses, ties, hits = outcome.applied.wrong_predictions, outcome.applied.ties, outcome.applied.hits
         if hits and not misses and not ties:

@@ -62,9 +62,9 @@ class Flag(click.Option):
             return words[0].shell_complete(ctx, incomplete) if words else []
         if isinstance(self.type, click.Choice):
             return super().shell_complete(ctx, incomplete)
-        from nexusform.cli.completion_values import complete_value
+        from nexusform.cli.completion_values import list_flag_value_completions
 
-        return complete_value(self.metavar or "", self.opts[0].lstrip("-"), incomplete)
+        return list_flag_value_completions(self.metavar or "", self.opts[0].lstrip("-"), incomplete)
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:  # noqa: ARG002 - click's signature
         """Return the flag as typed by users: `-name=METAVAR`."""
@@ -90,12 +90,12 @@ class PositionalArgument(click.Argument):
         """Return the words of a shell's completion."""
         if isinstance(self.type, click.Choice):
             return super().shell_complete(ctx, incomplete)
-        from nexusform.cli.completion_values import complete_argument
+        from nexusform.cli.completion_values import list_argument_completions
 
-        return complete_argument(ctx, str(self.name), incomplete)
+        return list_argument_completions(ctx, str(self.name), incomplete)
 
 
-def declare_switch(meaning: str, *, default: bool = False, flag: str = "") -> bool:
+def declare_switch_flag(meaning: str, *, default: bool = False, flag: str = "") -> bool:
     """Declare a switch: `-name`, `-name=false`."""
 
     def create_parameter(name: str) -> click.Parameter:
@@ -113,7 +113,7 @@ def declare_switch_or_text(meaning: str, *, metavar: str) -> str:
     return cast("str", _FlagDeclaration(create_parameter, ""))
 
 
-def declare_text(meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str = "") -> str:
+def declare_text_flag(meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str = "") -> str:
     """Declare a flag with a text: `-name=value` or `-name value`."""
 
     def create_parameter(name: str) -> click.Parameter:
@@ -122,7 +122,7 @@ def declare_text(meaning: str, *, metavar: str = "VALUE", default: str = "", fla
     return cast("str", _FlagDeclaration(create_parameter, default))
 
 
-def declare_output(meaning: str) -> str:
+def declare_output_path_flag(meaning: str) -> str:
     """Declare a flag with the path of an output file."""
 
     def create_parameter(name: str) -> click.Parameter:
@@ -131,7 +131,7 @@ def declare_output(meaning: str) -> str:
     return cast("str", _FlagDeclaration(create_parameter, ""))
 
 
-def declare_reports() -> tuple[str, ...]:
+def declare_report_flags() -> tuple[str, ...]:
     """Declare -report=FORMAT:PATH."""
     meaning, metavar = "Write a report to a file (- is stdout)", "FORMAT:PATH"
 
@@ -178,7 +178,7 @@ def declare_choice(
     return cast("str", _FlagDeclaration(create_parameter, default_value))
 
 
-def declare_optional_choice(meaning: str, choices: Sequence[str]) -> str | None:
+def declare_optional_choice_flag(meaning: str, choices: Sequence[str]) -> str | None:
     """Declare a flag with one of several values, or none."""
 
     def create_parameter(name: str) -> click.Parameter:
@@ -213,7 +213,7 @@ def declare_positional(*, metavar: str | None = None, choices: Sequence[str] = (
     return cast("str", _FlagDeclaration(create_parameter, _NO_DEFAULT))
 
 
-def declare_optional(default: Default, *, metavar: str | None = None) -> str | Default:
+def declare_optional_positional(default: Default, *, metavar: str | None = None) -> str | Default:
     """Declare an optional positional argument."""
 
     def create_parameter(name: str) -> click.Parameter:
@@ -236,12 +236,12 @@ def declare_flag_group(record: type[Record]) -> Record:
     return cast("Record", _FlagGroup(record))
 
 
-def build_parameters(record: type[Struct]) -> list[click.Parameter]:
+def build_click_parameters(record: type[Struct]) -> list[click.Parameter]:
     """Build the click parameters of the fields of a record, in order."""
     parameters: list[click.Parameter] = []
     for name, declaration in _list_declared_fields(record):
         if isinstance(declaration, _FlagGroup):
-            parameters += build_parameters(declaration.record)
+            parameters += build_click_parameters(declaration.record)
         else:
             parameters.append(declaration.parameter(name))
     return parameters

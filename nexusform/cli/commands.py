@@ -20,7 +20,7 @@ from nexusform.cli.arguments import (
     Flag,
     Record,
     build_arguments_record,
-    build_parameters,
+    build_click_parameters,
     declare_ignored_flag,
     declare_repeatable_text,
     declare_switch_or_text,
@@ -65,7 +65,7 @@ class Command(click.Command):
         words = [*_read_environment_arguments(ctx), *args]
         ctx.allow_extra_args = True
         try:
-            extra_arguments = super().parse_args(ctx, self._rewrite_arguments(ctx, words))
+            extra_arguments = super().parse_args(ctx, self._rewrite_single_dash_arguments(ctx, words))
         except click.UsageError:
             if ctx.resilient_parsing:  # a shell completes an unfinished line
                 return super().parse_args(ctx, args)
@@ -108,7 +108,7 @@ class Command(click.Command):
             return f" Write {' or '.join(ids)}."
         return f" For another directory: nexusform -chdir={extra} ..." if Path(extra).is_dir() else ""
 
-    def _rewrite_arguments(self, ctx: click.Context, arguments: list[str]) -> list[str]:
+    def _rewrite_single_dash_arguments(self, ctx: click.Context, arguments: list[str]) -> list[str]:
         """Rewrite flags with one dash into click's form."""
         flags = {
             name.lstrip("-"): parameter
@@ -124,10 +124,10 @@ class Command(click.Command):
             if not word.startswith("-") or word == "-":
                 rewritten.append(word)
                 continue
-            rewritten.extend(self._rewrite_flag(ctx, word, flags, words))
+            rewritten.extend(self._rewrite_single_dash_flag(ctx, word, flags, words))
         return rewritten
 
-    def _rewrite_flag(
+    def _rewrite_single_dash_flag(
         self, ctx: click.Context, word: str, flags: Mapping[str, Flag], following: Iterator[str]
     ) -> list[str]:
         """Rewrite one flag with its value from the following words. Raises a usage error."""
@@ -169,7 +169,7 @@ def define_command(
             _delete_older_output_files(parameters, values)
             return function(build_arguments_record(record, values))
 
-        parameters = [*build_parameters(record), *(build_parameters(TrustFlags) if has_trust_flags else ())]
+        parameters = [*build_click_parameters(record), *(build_click_parameters(TrustFlags) if has_trust_flags else ())]
         parameters += [*accepts, declare_ignored_flag("compact-warnings", switch=True)]
         return Command(name, params=parameters, callback=run_callback, help=function.__doc__)
 

@@ -29,7 +29,7 @@ VARIABLE: Final = "_NEXUSFORM_COMPLETE"  # in which a shell asks for completions
 _SPECIAL: Final = re.compile(r"([^\w.,:/@%+=-])")  # characters that bash does not take as they are
 
 
-class _JoinedValues(ShellComplete):
+class _JoinedValueCompletion(ShellComplete):
     """Completion that also knows `-flag=value` and the options before the command."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
@@ -45,22 +45,22 @@ class _JoinedValues(ShellComplete):
         return items
 
 
-class _Bash(_JoinedValues, BashComplete):
+class _BashCompletion(_JoinedValueCompletion, BashComplete):
     def format_completion(self, item: CompletionItem[str]) -> str:
         """Escape what bash reads twice: in the script's `read`, and on the command line."""
         item.value = _SPECIAL.sub(r"\\\\\1", item.value)
         return super().format_completion(item)
 
 
-class _Zsh(_JoinedValues, ZshComplete):
+class _ZshCompletion(_JoinedValueCompletion, ZshComplete):
     pass
 
 
-class _Fish(_JoinedValues, FishComplete):
+class _Fish(_JoinedValueCompletion, FishComplete):
     pass
 
 
-SHELLS: Final[Mapping[str, type[ShellComplete]]] = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
+SHELLS: Final[Mapping[str, type[ShellComplete]]] = {"bash": _BashCompletion, "zsh": _ZshCompletion, "fish": _Fish}
 for _name, _shell in SHELLS.items():
     add_completion_class(_shell, _name)
 

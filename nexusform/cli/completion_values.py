@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FILES: Final = frozenset({"FILE", "DIR", "KEYFILE", "DIR|azure", "FILE|K=V"})  # metavars of paths
 
 
-def complete_value(metavar: str, flag: str, incomplete: str) -> list[CompletionItem]:
+def list_flag_value_completions(metavar: str, flag: str, incomplete: str) -> list[CompletionItem]:
     """Return the values that a flag with this metavar may have."""
     if metavar in _FILES or flag == "var":  # -var and -var-file are one
         return [CompletionItem(incomplete, "file")]
@@ -30,7 +30,7 @@ def complete_value(metavar: str, flag: str, incomplete: str) -> list[CompletionI
     return _filter_by_prefix(words((flag,)), incomplete) if words is not None else []
 
 
-def complete_argument(context: click.Context, name: str, incomplete: str) -> list[CompletionItem]:
+def list_argument_completions(context: click.Context, name: str, incomplete: str) -> list[CompletionItem]:
     """Return what the argument with this name may be; a file where nothing else is known."""
     path = " ".join(context.command_path.split()[1:])
     words = WORDS.get(f"{path} {name}") or WORDS.get(name)
@@ -74,7 +74,7 @@ def _is_local_file(place: CommandContext, configuration: Configuration | None) -
     return settings.backend_type == "local" and settings.encryption is None
 
 
-def _list_instances() -> tuple[Configuration | None, Mapping[Address, InstanceState]]:
+def _list_instances_in_local_state() -> tuple[Configuration | None, Mapping[Address, InstanceState]]:
     """The configuration, and what its state holds where that is near."""
     from nexusform.workflow.states.state_commands import read_state
 
@@ -85,26 +85,26 @@ def _list_instances() -> tuple[Configuration | None, Mapping[Address, InstanceSt
 
 def _list_attributes_of_type(kind: str) -> list[Mapping[str, Any]]:
     """Return the objects of a type in the state."""
-    instances = _list_instances()[1].items()
+    instances = _list_instances_in_local_state()[1].items()
     objects = [instance.current for address, instance in instances if address.type == kind]
     return [each.attributes for each in objects if each is not None]
 
 
-def _list_addresses(_taken: Sequence[str]) -> list[str]:
+def _list_address_completions(_taken: Sequence[str]) -> list[str]:
     """The resources of the root module, and all instances in state."""
-    configuration, instances = _list_instances()
+    configuration, instances = _list_instances_in_local_state()
     blocks = configuration.root.resources if configuration is not None else {}
     written = [f"{kind}.{name}" for mode, kind, name in blocks if mode == "managed"]
     return sorted({*written, *map(str, instances)})
 
 
 def _list_cluster_addresses(taken: Sequence[str]) -> list[str]:
-    return [each for each in _list_addresses(taken) if "nexus_kubernetes_cluster." in each]
+    return [each for each in _list_address_completions(taken) if "nexus_kubernetes_cluster." in each]
 
 
 def _list_placed_objects(taken: Sequence[str]) -> list[str]:
     """The VMs and bindings of the instance that was named before."""
-    _, instances = _list_instances()
+    _, instances = _list_instances_in_local_state()
     names: list[str] = []
     for address, instance in instances.items():
         if str(address) == taken[0] and instance.current is not None:
@@ -139,10 +139,10 @@ def _list_workspaces(_taken: Sequence[str]) -> list[str]:
 
 # By the name of an argument; functions of the arguments before it.
 WORDS: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
-    "address": _list_addresses,
-    "addresses": _list_addresses,
-    "source": _list_addresses,
-    "targets": _list_addresses,
+    "address": _list_address_completions,
+    "addresses": _list_address_completions,
+    "source": _list_address_completions,
+    "targets": _list_address_completions,
     "cluster": _list_cluster_addresses,
     "explain name": _list_placed_objects,
     "output name": _list_outputs,
@@ -151,8 +151,8 @@ WORDS: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
 }
 # By the metavar of a flag; functions of the flag's name.
 VALUES: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
-    "ADDR": _list_addresses,
-    "ADDR[:OBJECT]": _list_addresses,
+    "ADDR": _list_address_completions,
+    "ADDR[:OBJECT]": _list_address_completions,
     "ID": _list_failure_targets,
     "SKU": _list_skus,
 }

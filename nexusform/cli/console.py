@@ -9,12 +9,12 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_switch, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_switch_flag, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.workflow.expression_console import Console, is_unfinished, open_console
+from nexusform.workflow.expression_console import ExpressionConsole, is_unfinished, open_console
 
 HELP: Final = """\
 Type an expression and press Enter to see its value, as in the configuration:
@@ -28,8 +28,8 @@ To leave: "exit", Ctrl-D or Ctrl-C."""
 class ConsoleArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `console`."""
 
-    explain: str = declare_text("Explain the value of one expression and exit", metavar="EXPR")
-    as_json: bool = declare_switch("With -explain, print JSON", flag="json")
+    explain: str = declare_text_flag("Explain the value of one expression and exit", metavar="EXPR")
+    as_json: bool = declare_switch_flag("With -explain, print JSON", flag="json")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     state: str = declare_state_flag()
     view: ViewFlags = declare_flag_group(ViewFlags)
@@ -53,18 +53,18 @@ def console(arguments: ConsoleArguments) -> int:
     if opened.console is None:
         return 1
     if arguments.explain:
-        return _explain_expression(screen, opened.console, arguments)
+        return _print_expression_parts(screen, opened.console, arguments)
     if sys.stdin.isatty():
         return _run_interactive_console(screen, opened.console)
     for expression in _join_expressions(sys.stdin):
         if expression == "exit":
             return 0
-        if not _print_value(screen, opened.console, expression):
+        if not _print_expression_value(screen, opened.console, expression):
             return 1
     return 0
 
 
-def _explain_expression(screen: Screen, session: Console, arguments: ConsoleArguments) -> int:
+def _print_expression_parts(screen: Screen, session: ExpressionConsole, arguments: ConsoleArguments) -> int:
     """Print every part of an expression with its value."""
     from nexusform.rendering.answers.console_text import build_tree_document, render_tree
 
@@ -98,7 +98,7 @@ def _trim_expression(text: str) -> str:
     return text.strip() + "\n" if "\n" in text.strip() else text.strip()
 
 
-def _print_value(screen: Screen, session: Console, expression: str) -> bool:
+def _print_expression_value(screen: Screen, session: ExpressionConsole, expression: str) -> bool:
     """Print the value of an expression; return whether it has one."""
     if expression == "help":
         screen.print_text(HELP)
@@ -110,7 +110,7 @@ def _print_value(screen: Screen, session: Console, expression: str) -> bool:
     return not has_errors(result.diagnostics)
 
 
-def _run_interactive_console(screen: Screen, session: Console) -> int:
+def _run_interactive_console(screen: Screen, session: ExpressionConsole) -> int:
     """Read expressions until the end of input; unfinished ones continue on the next line."""
     _enable_line_editing(session)
     pending = ""
@@ -134,10 +134,10 @@ def _run_interactive_console(screen: Screen, session: Console) -> int:
         text, pending = _trim_expression(pending), ""
         if text in ("exit", "quit"):
             return 0
-        _print_value(screen, session, text)
+        _print_expression_value(screen, session, text)
 
 
-def _enable_line_editing(session: Console) -> None:
+def _enable_line_editing(session: ExpressionConsole) -> None:
     """Enable line editing, history and completion if available."""
     try:
         import readline

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from nexusform.cli.arguments import (
     declare_choice,
     declare_flag_group,
-    declare_optional,
+    declare_optional_positional,
     declare_positional,
-    declare_switch,
-    declare_text,
+    declare_switch_flag,
+    declare_text_flag,
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
@@ -35,10 +35,10 @@ class ExplainArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `explain`; `name` is one object at the address, or a pool."""
 
     address: str = declare_positional()
-    name: str = declare_optional("", metavar="[OBJECT]")
-    plan: str = declare_text("Use a saved plan", metavar="FILE")
+    name: str = declare_optional_positional("", metavar="[OBJECT]")
+    plan: str = declare_text_flag("Use a saved plan", metavar="FILE")
     format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
-    every: bool = declare_switch("List rejected machines of the whole site")
+    every: bool = declare_switch_flag("List rejected machines of the whole site")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     state: str = declare_state_flag()
     view: ViewFlags = declare_flag_group(ViewFlags)
@@ -64,7 +64,7 @@ def explain(arguments: ExplainArguments) -> int:
     texts = [_render_answer(*item, arguments, screen) for item in domain_answer.answers]
     if answer.pools:
         texts.append(_render_pools(address, answer.pools, arguments, screen))
-    texts += [_render_object(reason, arguments, screen) for reason in answer.reasons]
+    texts += [_render_vm_explanation(reason, arguments, screen) for reason in answer.reasons]
     texts += [_render_vm_removal(row, arguments, screen) for row in answer.removals]
     if not texts:
         screen.print_diagnostics(answer.diagnostics, answer.sources)
@@ -131,10 +131,10 @@ def _render_report(report: Report, arguments: ExplainArguments, screen: Screen) 
     return render_report_text(report, colour=screen.colour, width=screen.width)
 
 
-def _render_object(reason: VmExplanation, arguments: ExplainArguments, screen: Screen) -> str:
+def _render_vm_explanation(reason: VmExplanation, arguments: ExplainArguments, screen: Screen) -> str:
     """Render the explanation of a VM in the requested format."""
     if arguments.format == "json":
-        return _render_json(reason)
+        return _render_vm_explanation_as_json(reason)
     from nexusform.rendering.answers.explanation_text import (
         build_explanation_report,
         describe_alternatives,
@@ -190,7 +190,7 @@ def _describe_current_placement(reason: VmExplanation) -> list[str]:
     return [f"{reason.object} runs on {location} ({details}state serial {reason.serial})."]
 
 
-def _render_json(reason: VmExplanation) -> str:
+def _render_vm_explanation_as_json(reason: VmExplanation) -> str:
     from nexusform.placement_kinds.placement_kind import build_location_document
     from nexusform.rendering.answers.explanation_text import build_alternatives_document, build_explanation_document
 

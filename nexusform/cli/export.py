@@ -7,7 +7,7 @@ import sys
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_choice, declare_flag_group, declare_output, declare_positional
+from nexusform.cli.arguments import declare_choice, declare_flag_group, declare_output_path_flag, declare_positional
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
@@ -20,7 +20,7 @@ class ExportArguments(Struct, frozen=True, kw_only=True):
 
     plan_file: str = declare_positional(metavar="PLANFILE")
     format: str = declare_choice("Set the output format", FORMATS)
-    out: str = declare_output("Write to a file instead of stdout")
+    out: str = declare_output_path_flag("Write to a file instead of stdout")
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_positionals, declare_switch
+from nexusform.cli.arguments import declare_flag_group, declare_positionals, declare_switch_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
@@ -22,11 +22,11 @@ class FmtArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `fmt`."""
 
     paths: tuple[str, ...] = declare_positionals(metavar="[PATH]...")
-    list_files: bool = declare_switch("Do not list changed files", default=True, flag="list")
-    write: bool = declare_switch("Do not write the files", default=True)
-    diff: bool = declare_switch("Show a diff")
-    check: bool = declare_switch("Only check; exit with 3 if a file needs formatting")
-    recursive: bool = declare_switch("Include subdirectories")
+    list_files: bool = declare_switch_flag("Do not list changed files", default=True, flag="list")
+    write: bool = declare_switch_flag("Do not write the files", default=True)
+    diff: bool = declare_switch_flag("Show a diff")
+    check: bool = declare_switch_flag("Only check; exit with 3 if a file needs formatting")
+    recursive: bool = declare_switch_flag("Include subdirectories")
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_choice, declare_flag_group, declare_text
+from nexusform.cli.arguments import declare_choice, declare_flag_group, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.workflow.plan_files.resource_graph import build_graph, render_dot_svg
@@ -16,7 +16,7 @@ class GraphArguments(Struct, frozen=True, kw_only=True):
 
     format: str = declare_choice("Set the output format", ("dot", "svg", "mermaid"))
     type: str = declare_choice("Draw this kind of plan", ("plan", "plan-destroy"))
-    plan: str = declare_text("Draw the resources of a saved plan", metavar="FILE")
+    plan: str = declare_text_flag("Draw the resources of a saved plan", metavar="FILE")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     state: str = declare_state_flag()
     view: ViewFlags = declare_flag_group(ViewFlags)

@@ -7,10 +7,10 @@ import os
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_number, declare_optional, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_number, declare_optional_positional, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import (
-    LockFlags,
+    StateLockFlags,
     ViewFlags,
     create_context,
     declare_migration_flag,
@@ -38,14 +38,14 @@ Run `nexusform plan` to compare it with the configuration.
 class ImportArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `import`."""
 
-    address: str = declare_optional("")
-    object_id: str = declare_optional("", metavar="ID")
-    source: str = declare_text(
+    address: str = declare_optional_positional("")
+    object_id: str = declare_optional_positional("", metavar="ID")
+    source: str = declare_text_flag(
         "Import all objects of an export, Azure or a fleet hub", metavar="DIR|azure|hub", flag="from"
     )
-    generate_config_out: str = declare_text("With -from, write the configuration to a new file", metavar="FILE")
+    generate_config_out: str = declare_text_flag("With -from, write the configuration to a new file", metavar="FILE")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    lock: LockFlags = declare_flag_group(LockFlags)
+    lock: StateLockFlags = declare_flag_group(StateLockFlags)
     take_ownership: bool = declare_ownership_flag()
     allow_other_hub: str = declare_migration_flag()
     state: str = declare_state_flag()
@@ -73,7 +73,7 @@ def import_(arguments: ImportArguments) -> int:
     screen.print_diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1
-    return _import_object(screen, opened.project, arguments)
+    return _import_single_object(screen, opened.project, arguments)
 
 
 def _create_context(arguments: ImportArguments) -> CommandContext:
@@ -85,7 +85,7 @@ def _create_context(arguments: ImportArguments) -> CommandContext:
     )
 
 
-def _import_object(screen: Screen, project: Project, arguments: ImportArguments) -> int:
+def _import_single_object(screen: Screen, project: Project, arguments: ImportArguments) -> int:
     block, address, problems = resolve_import_address(project, arguments.address)
     if block is None or address is None:
         screen.print_diagnostics(problems, project.sources)

@@ -7,9 +7,9 @@ import sys
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_ignored_flag, declare_switch
+from nexusform.cli.arguments import declare_flag_group, declare_ignored_flag, declare_switch_flag
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context
+from nexusform.cli.shared_flags import StateLockFlags, ViewFlags, create_context
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.rendering.notation.colours import Painter, wrap_hanging
@@ -19,13 +19,13 @@ from nexusform.workflow.initialization import InitOptions, find_missing_files, i
 class InitArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `init`."""
 
-    reconfigure: bool = declare_switch("Use the configured backend, forget the previous one")
-    migrate_state: bool = declare_switch("Copy the state from the previous backend")
-    force_copy: bool = declare_switch("With -migrate-state, overwrite an existing state")
-    input: bool = declare_switch("Do not offer a first configuration", default=True)
-    upgrade: bool = declare_switch("Accepted for compatibility, ignored")
-    backend: bool = declare_switch("Check the configuration only", default=True)
-    lock: LockFlags = declare_flag_group(LockFlags)
+    reconfigure: bool = declare_switch_flag("Use the configured backend, forget the previous one")
+    migrate_state: bool = declare_switch_flag("Copy the state from the previous backend")
+    force_copy: bool = declare_switch_flag("With -migrate-state, overwrite an existing state")
+    input: bool = declare_switch_flag("Do not offer a first configuration", default=True)
+    upgrade: bool = declare_switch_flag("Accepted for compatibility, ignored")
+    backend: bool = declare_switch_flag("Check the configuration only", default=True)
+    lock: StateLockFlags = declare_flag_group(StateLockFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 

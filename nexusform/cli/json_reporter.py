@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import nexusform
 from nexusform.applying.events import StepEvent, StepOutcome
-from nexusform.cli.run_reporter import PlanView
+from nexusform.cli.run_reporter import PlanDisplayOptions
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error
 from nexusform.plans.plan import Mode, Plan
 from nexusform.rendering.json import json_stream
@@ -49,7 +49,7 @@ class JsonReporter:
 
         self._write_event(json_stream.create_refresh_start_event(parse_address(address), object_id, _get_timestamp()))
 
-    def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
+    def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions) -> None:
         """Write drift, planned changes and placements, summaries, then the diagnostics of the plan."""
         if not plan.errored:
             for event in json_stream.create_plan_events(plan, _get_timestamp(), view.placement_flags.detail):

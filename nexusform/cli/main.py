@@ -197,17 +197,17 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except (BrokenPipeError, SystemExit):
         # A closed pipe (`nexusform show | head`), for which click exits. stdout is redirected to the null
         # device, so that the flush at exit succeeds.
-        _redirect_stdout()
+        _redirect_stdout_to_null_device()
         if _APPLY_COMMANDS.intersection(arguments):
-            _print_error(
+            _print_to_stderr(
                 f"Error: stdout was closed, so the command stopped. {_NOTHING_LOST} "
                 "`nexusform apply -resume` continues an unfinished apply."
             )
         return 1
     except OSError as problem:
-        return _handle_full_disk(problem) if problem.errno in _WRITE_ERRORS else _report_bug(problem)
+        return _handle_full_disk(problem) if problem.errno in _WRITE_ERRORS else _report_internal_error(problem)
     except Exception as bug:  # noqa: BLE001 - the only handler that turns a bug into a message
-        return _report_bug(bug)
+        return _report_internal_error(bug)
     return code
 
 
@@ -227,7 +227,7 @@ def _run_command(arguments: Sequence[str]) -> int:
     except click.UsageError as problem:
         command_path = problem.ctx.command_path if problem.ctx else "nexusform"
         text = f"Error: {problem.format_message()}\n\nRun {command_path} -help for usage."
-        _print_error(text)
+        _print_to_stderr(text)
         return 1
     except RemovedCommandError as problem:
         click.echo(f"Error: {problem.format_message()}", err=True)
@@ -235,7 +235,7 @@ def _run_command(arguments: Sequence[str]) -> int:
     except DiagnosticsError as failure:
         # Errors that end a run anywhere, such as an exceeded read budget.
         for diagnostic in failure.diagnostics:
-            _print_error(f"Error: {diagnostic.summary}\n\n{diagnostic.detail}")
+            _print_to_stderr(f"Error: {diagnostic.summary}\n\n{diagnostic.detail}")
         return 1
     except click.exceptions.Exit as exit_request:
         return exit_request.exit_code
@@ -263,10 +263,10 @@ def _start_log(arguments: Sequence[str]) -> None:
     log_event("info", "command", name=words[0] if words else "", flags=flags, version=nexusform.__version__)
 
 
-def _report_bug(bug: Exception) -> int:
+def _report_internal_error(bug: Exception) -> int:
     """Report a bug in one paragraph and write the traceback to a file. Lack of memory is not a bug."""
     if _is_out_of_memory(bug):
-        _print_error(f"Error: Out of memory. {_NOTHING_LOST}")
+        _print_to_stderr(f"Error: Out of memory. {_NOTHING_LOST}")
         return 1
     from traceback import format_exception
 
@@ -276,7 +276,7 @@ def _report_bug(bug: Exception) -> int:
     if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
         click.echo(traceback_text, err=True)
     name = type(bug).__name__
-    _print_error(f"Error: Internal error ({name}). {_NOTHING_LOST} {_save_traceback(traceback_text)}")
+    _print_to_stderr(f"Error: Internal error ({name}). {_NOTHING_LOST} {_save_traceback(traceback_text)}")
     return 1
 
 
@@ -288,7 +288,7 @@ def _is_out_of_memory(problem: Exception) -> bool:
     return any(sign in text for sign in ("cannot allocate memory", "failed to map segment", "can't start new thread"))
 
 
-def _print_error(text: str) -> None:
+def _print_to_stderr(text: str) -> None:
     """Print a text to stderr, wrapped to the terminal width."""
     from nexusform.cli.terminal_screen import Screen
     from nexusform.rendering.notation.colours import wrap_lines
@@ -318,13 +318,13 @@ def _save_traceback(traceback_text: str) -> str:
 
 def _handle_full_disk(problem: OSError) -> int:
     """Report a full disk (`nexusform plan > FILE`)."""
-    _redirect_stdout()
-    _print_error(
+    _redirect_stdout_to_null_device()
+    _print_to_stderr(
         f"Error: the output cannot be written: {problem.strerror}. State and journal are intact. "
         "Free disk space and run the command again."
     )
     return 1
 
 
-def _redirect_stdout() -> None:
+def _redirect_stdout_to_null_device() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_optional, declare_switch
+from nexusform.cli.arguments import declare_flag_group, declare_optional_positional, declare_switch_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag
 from nexusform.cli.terminal_screen import Screen
@@ -21,12 +21,12 @@ from nexusform.workflow.states.state_commands import read_state
 class OutputArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `output`; without `name` it shows all outputs."""
 
-    as_json: bool = declare_switch("Print JSON", flag="json")
-    raw: bool = declare_switch("Print one output without quotes and newline")
-    show_sensitive: bool = declare_switch("Show sensitive values")
+    as_json: bool = declare_switch_flag("Print JSON", flag="json")
+    raw: bool = declare_switch_flag("Print one output without quotes and newline")
+    show_sensitive: bool = declare_switch_flag("Show sensitive values")
     state: str = declare_state_flag()
     view: ViewFlags = declare_flag_group(ViewFlags)
-    name: str = declare_optional("")
+    name: str = declare_optional_positional("")
 
 
 @define_command("output", OutputArguments)
@@ -41,11 +41,11 @@ def output(arguments: OutputArguments) -> int:
     screen.print_diagnostics(reading.diagnostics, reading.sources)
     if reading.state is None or has_errors(reading.diagnostics):
         return 1
-    show = _show_output if arguments.name else _show_all_outputs
+    show = _print_single_output if arguments.name else _print_all_outputs
     return show(screen, arguments, reading.state.outputs)
 
 
-def _show_all_outputs(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
+def _print_all_outputs(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
     if arguments.as_json:
         document = {
             name: {
@@ -67,7 +67,7 @@ def _show_all_outputs(screen: Screen, arguments: OutputArguments, outputs: Mappi
     return 0
 
 
-def _show_output(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
+def _print_single_output(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
     name = arguments.name
     output_state = outputs.get(name)
     if output_state is None:

@@ -13,14 +13,14 @@ from nexusform.cli.arguments import (
     declare_flag_group,
     declare_ignored_flag,
     declare_repeatable_text,
-    declare_switch,
-    declare_text,
+    declare_switch_flag,
+    declare_text_flag,
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
-from nexusform.cli.run_reporter import PlanView, Reporter, TextReporter
+from nexusform.cli.run_reporter import PlanDisplayOptions, RunReporter, TextReporter
 from nexusform.cli.shared_flags import (
-    LockFlags,
+    StateLockFlags,
     ViewFlags,
     create_context,
     declare_migration_flag,
@@ -53,31 +53,31 @@ _EXIT_CHANGES: Final = 2  # exit code of -detailed-exitcode
 class PlanArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `plan`."""
 
-    out: str = declare_text("Save the plan to a file", metavar="FILE")
-    sign: str = declare_text("Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE")
-    detailed_exitcode: bool = declare_switch("Exit with 2 if there are changes")
-    generate_config_out: str = declare_text("Write configuration for imported objects", metavar="FILE")
-    as_json: bool = declare_switch("Print a stream of JSON events", flag="json")
+    out: str = declare_text_flag("Save the plan to a file", metavar="FILE")
+    sign: str = declare_text_flag("Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE")
+    detailed_exitcode: bool = declare_switch_flag("Exit with 2 if there are changes")
+    generate_config_out: str = declare_text_flag("Write configuration for imported objects", metavar="FILE")
+    as_json: bool = declare_switch_flag("Print a stream of JSON events", flag="json")
     check_with: tuple[str, ...] = declare_repeatable_text(
         "Check the predictions with a real program", metavar="PROGRAM=LOCATION", flag="check-with"
     )
-    previous: str = declare_text("Compare with an earlier saved plan", metavar="PLANFILE")
-    fail_on: str = declare_text("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
+    previous: str = declare_text_flag("Compare with an earlier saved plan", metavar="PLANFILE")
+    fail_on: str = declare_text_flag("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
     planning: PlanningFlags = declare_flag_group(PlanningFlags)
     placement_flags: PlacementFlags = declare_flag_group(PlacementFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    lock: LockFlags = declare_flag_group(LockFlags)
+    lock: StateLockFlags = declare_flag_group(StateLockFlags)
     state: str = declare_state_flag()
     take_ownership: bool = declare_ownership_flag()
     allow_other_hub: str = declare_migration_flag()
     view: ViewFlags = declare_flag_group(ViewFlags)
-    show_sensitive: bool = declare_switch("Show sensitive values")
+    show_sensitive: bool = declare_switch_flag("Show sensitive values")
 
 
 class PlanDisplay(Struct, frozen=True):
     """Display of a run's plan: reporter, placement flags and reports."""
 
-    reporter: Reporter
+    reporter: RunReporter
     placement_flags: PlacementFlags
     reports: tuple[ReportFlag, ...]
     show_sensitive: bool = False
@@ -97,7 +97,7 @@ class PlanDisplay(Struct, frozen=True):
         """Report the plan, unless a report replaces the text on stdout; write the reports."""
         project = run.project
         if not self.is_stdout_report:
-            view = PlanView(
+            view = PlanDisplayOptions(
                 project.registries, self.placement_flags, saved_path, next_step, project.context.take_ownership
             )
             self.reporter.report_plan(plan, project.sources, view)
@@ -142,9 +142,9 @@ class PlanDisplay(Struct, frozen=True):
     ) -> None:
         if not self.reports:
             return
-        from nexusform.cli.report_flag import ReportSubject, write_reports
+        from nexusform.cli.report_flag import PlanReportInput, write_reports
 
-        subject = ReportSubject(
+        subject = PlanReportInput(
             plan=plan,
             sources=sources,
             registries=registries,
@@ -188,13 +188,13 @@ def plan(arguments: PlanArguments) -> int:
         take_ownership=arguments.take_ownership,
         allow_other_hub=arguments.allow_other_hub,
     )
-    compare = _load_previous_comparison(arguments.previous, context)  # -out may replace that file
+    compare = _create_comparison_with_previous_plan(arguments.previous, context)  # -out may replace that file
     problems = _replace_older_plan_file(arguments.out, context, options)
     limits = parse_fail_on(arguments.fail_on)
     if arguments.check_with:
         _parse_check_programs(arguments.check_with, context)
     locking = arguments.lock.build_options()
-    display = create_display(
+    display = create_plan_display(
         arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
     )
     if problems:
@@ -239,7 +239,7 @@ def _run_plan(
     return get_exit_code(new_plan, run.diagnostics, is_detailed=arguments.detailed_exitcode)
 
 
-def _load_previous_comparison(path: str, context: CommandContext) -> Callable[[Plan], Plan]:
+def _create_comparison_with_previous_plan(path: str, context: CommandContext) -> Callable[[Plan], Plan]:
     """Return the comparison of a plan with the one of -previous."""
     if not path:
         return lambda plan: plan
@@ -351,19 +351,19 @@ def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[D
     return problems
 
 
-def create_display(
+def create_plan_display(
     placement_flags: PlacementFlags, view: ViewFlags, *, as_json: bool, show_sensitive: bool, concise: bool = False
 ) -> PlanDisplay:
     """Create the display of a plan from the flags. Raises usage errors."""
     return PlanDisplay(
         _create_reporter(view, as_json=as_json, concise=concise),
         placement_flags,
-        _parse_reports(placement_flags),
+        _parse_report_flags(placement_flags),
         show_sensitive,
     )
 
 
-def _create_reporter(view: ViewFlags, *, as_json: bool, concise: bool) -> Reporter:
+def _create_reporter(view: ViewFlags, *, as_json: bool, concise: bool) -> RunReporter:
     if as_json:
         from nexusform.cli.json_reporter import JsonReporter
 
@@ -380,7 +380,7 @@ def _check_unfinished_apply(run: Run) -> list[Diagnostic]:
     return check_interrupted_apply(run.stored, run.project.context)
 
 
-def _parse_reports(placement_flags: PlacementFlags) -> tuple[ReportFlag, ...]:
+def _parse_report_flags(placement_flags: PlacementFlags) -> tuple[ReportFlag, ...]:
     """Parse the requested reports. Raises usage errors."""
     if not placement_flags.report and not placement_flags.source_url:
         return ()

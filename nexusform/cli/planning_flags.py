@@ -13,9 +13,9 @@ from nexusform.cli.arguments import (
     declare_choice,
     declare_number,
     declare_repeatable_text,
-    declare_reports,
-    declare_switch,
-    declare_text,
+    declare_report_flags,
+    declare_switch_flag,
+    declare_text_flag,
 )
 from nexusform.cli.shared_flags import create_context
 from nexusform.files.regular_files import read_regular
@@ -30,9 +30,9 @@ _ADDRESS_FILE_HELP: Final = "Read addresses from a file, one per line"
 class PlanningFlags(Struct, frozen=True, kw_only=True):
     """Flags that shape a plan."""
 
-    destroy: bool = declare_switch("Plan to destroy everything")
-    refresh_only: bool = declare_switch("Only refresh the state")
-    refresh: bool = declare_switch("Skip the refresh, use the recorded state", default=True)
+    destroy: bool = declare_switch_flag("Plan to destroy everything")
+    refresh_only: bool = declare_switch_flag("Only refresh the state")
+    refresh: bool = declare_switch_flag("Skip the refresh, use the recorded state", default=True)
     target: tuple[str, ...] = declare_repeatable_text("Plan only this address and its dependencies", metavar="ADDR")
     target_file: tuple[str, ...] = declare_repeatable_text(_ADDRESS_FILE_HELP, metavar="FILE")
     exclude: tuple[str, ...] = declare_repeatable_text("Skip this address and its dependents", metavar="ADDR")
@@ -58,8 +58,8 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
             mode=self.mode,
             refresh=self.refresh,
             dry_run_skip_reason="" if self.refresh else "-refresh=false skips providers",
-            targets=(*self.target, *_read_addresses(self.target_file)),
-            excludes=(*self.exclude, *_read_addresses(self.exclude_file)),
+            targets=(*self.target, *_read_addresses_from_files(self.target_file)),
+            excludes=(*self.exclude, *_read_addresses_from_files(self.exclude_file)),
             replaces=self.replace,
             samples=self.samples,
             includes_rejections=includes_rejections,
@@ -96,11 +96,11 @@ class PlacementFlags(Struct, frozen=True, kw_only=True):
     """Flags for the display of a plan and its reports."""
 
     placements: str = declare_choice("List these placements", ("changed", "all", "none"))
-    details: bool = declare_switch("Show all arguments and warnings in full")
+    details: bool = declare_switch_flag("Show all arguments and warnings in full")
     compat: str = declare_choice("Print Terraform's own plan format", ("", "terraform"), metavar="terraform")
-    report: tuple[str, ...] = declare_reports()
-    diff: str = declare_text("Read the pull request's diff for github-review", metavar="FILE")
-    source_url: str = declare_text("Set the URL of this directory for links in reports", metavar="URL")
+    report: tuple[str, ...] = declare_report_flags()
+    diff: str = declare_text_flag("Read the pull request's diff for github-review", metavar="FILE")
+    source_url: str = declare_text_flag("Set the URL of this directory for links in reports", metavar="URL")
 
     @property
     def detail(self) -> PlacementDetail:
@@ -113,18 +113,18 @@ class PlacementFlags(Struct, frozen=True, kw_only=True):
         return self.compat == "terraform"
 
 
-def _read_addresses(paths: Iterable[str]) -> list[str]:
+def _read_addresses_from_files(paths: Iterable[str]) -> list[str]:
     """Read the addresses in files, one per line, without comments."""
     addresses: list[str] = []
     for path in paths:
-        for line in _read_text(path).splitlines():
+        for line in _read_address_file(path).splitlines():
             address = line.split("#")[0].strip()
             if address:
                 addresses.append(address)
     return addresses
 
 
-def _read_text(path: str) -> str:
+def _read_address_file(path: str) -> str:
     try:
         return read_regular(create_context().confinement.resolve_path_of_operator(path), _MAX_ADDRESS_BYTES).decode()
     except OSError as problem:

@@ -8,7 +8,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_switch
+from nexusform.cli.arguments import declare_switch_flag
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 
 providers: Final = LazyGroup(
@@ -25,7 +25,7 @@ providers: Final = LazyGroup(
 class SchemaArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `providers schema`."""
 
-    as_json: bool = declare_switch("Print a JSON document (the only format)", flag="json")
+    as_json: bool = declare_switch_flag("Print a JSON document (the only format)", flag="json")
 
 
 @define_command("schema", SchemaArguments, has_trust_flags=False)

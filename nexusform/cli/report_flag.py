@@ -25,7 +25,7 @@ MAX_BYTES: Final = 65_000
 _MAX_DIFF_BYTES: Final = 64 * 1024 * 1024  # bytes
 
 
-class ReportSubject(Struct, frozen=True):
+class PlanReportInput(Struct, frozen=True):
     """The plan and options of a report. `max_bytes` limits reports for comments (Markdown)."""
 
     plan: Plan
@@ -38,7 +38,7 @@ class ReportSubject(Struct, frozen=True):
     max_bytes: int = MAX_BYTES
 
 
-def _render_text(subject: ReportSubject) -> bytes:
+def _render_text(subject: PlanReportInput) -> bytes:
     from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 
     options = PlanTextOptions(
@@ -51,7 +51,7 @@ def _render_text(subject: ReportSubject) -> bytes:
     return render_plan(subject.plan, subject.sources, options).encode()
 
 
-def _render_markdown(subject: ReportSubject) -> bytes:
+def _render_markdown(subject: PlanReportInput) -> bytes:
     from nexusform.cli.code_host import find_code_origin
     from nexusform.rendering.pull_request.plan_comment import render_markdown
 
@@ -65,7 +65,7 @@ def _render_markdown(subject: ReportSubject) -> bytes:
     ).encode()
 
 
-def _render_json(subject: ReportSubject) -> bytes:
+def _render_json(subject: PlanReportInput) -> bytes:
     from nexusform.rendering.json.json_document import build_plan_document, encode_document
 
     document = build_plan_document(
@@ -80,13 +80,13 @@ def _render_json(subject: ReportSubject) -> bytes:
     return encode_document(document)
 
 
-def _render_svg(subject: ReportSubject) -> bytes:
+def _render_svg(subject: PlanReportInput) -> bytes:
     from nexusform.rendering.page.svg_map import render_svg
 
     return render_svg(subject.plan).encode()
 
 
-def _render_html(subject: ReportSubject) -> bytes:
+def _render_html(subject: PlanReportInput) -> bytes:
     from nexusform.cli.code_host import find_code_origin
     from nexusform.rendering.page.html_page import render_html
 
@@ -94,7 +94,7 @@ def _render_html(subject: ReportSubject) -> bytes:
     return render_html(subject.plan, subject.sources, subject.registries, origin).encode()
 
 
-def _render_sarif(subject: ReportSubject) -> bytes:
+def _render_sarif(subject: PlanReportInput) -> bytes:
     from nexusform.rendering.json.json_document import encode_document
     from nexusform.rendering.notation.json_values import escape_texts
     from nexusform.rendering.pull_request.sarif import build_sarif_document
@@ -102,13 +102,13 @@ def _render_sarif(subject: ReportSubject) -> bytes:
     return encode_document(escape_texts(build_sarif_document(subject.plan)), pretty=True)
 
 
-def _render_junit(subject: ReportSubject) -> bytes:
+def _render_junit(subject: PlanReportInput) -> bytes:
     from nexusform.rendering.pull_request.junit import render_junit
 
     return render_junit(subject.plan).encode()
 
 
-def _render_github_review(subject: ReportSubject) -> bytes:
+def _render_github_review(subject: PlanReportInput) -> bytes:
     from nexusform.rendering.json.json_document import encode_document
     from nexusform.rendering.pull_request.github_review import build_review, parse_diff
 
@@ -122,13 +122,13 @@ def _render_github_review(subject: ReportSubject) -> bytes:
     return encode_document(review, pretty=True)
 
 
-def _render_csv(subject: ReportSubject) -> bytes:
+def _render_csv(subject: PlanReportInput) -> bytes:
     from nexusform.rendering.json.placements_csv import render_csv
 
     return render_csv(subject.plan, subject.placement_flags.detail).encode()
 
 
-FORMATS: Final[Mapping[str, Callable[[ReportSubject], bytes]]] = {
+FORMATS: Final[Mapping[str, Callable[[PlanReportInput], bytes]]] = {
     "text": _render_text,
     "markdown": _render_markdown,
     "json": _render_json,
@@ -166,13 +166,13 @@ def parse_plan_reports(placement_flags: PlacementFlags) -> tuple[ReportFlag, ...
 
 def parse_reports(flags: Sequence[str], formats: Collection[str] = FORMATS.keys()) -> tuple[ReportFlag, ...]:
     """Parse the requested reports in one of these formats. Raises a usage error for reports that cannot be written."""
-    reports = tuple(_parse_report(flag, formats) for flag in flags)
+    reports = tuple(_parse_report_format_and_path(flag, formats) for flag in flags)
     if sum(report.path == "-" for report in reports) > 1:
         raise click.UsageError("-report: only one report can go to stdout.")
     return reports
 
 
-def _parse_report(flag: str, formats: Collection[str]) -> ReportFlag:
+def _parse_report_format_and_path(flag: str, formats: Collection[str]) -> ReportFlag:
     """Parse a format and its path. Raises a usage error."""
     name, colon, path = flag.partition(":")
     if name not in formats:
@@ -190,7 +190,7 @@ def has_stdout_report(reports: Sequence[ReportFlag]) -> bool:
     return any(report.path == "-" for report in reports)
 
 
-def write_reports(reports: Sequence[ReportFlag], subject: ReportSubject) -> None:
+def write_reports(reports: Sequence[ReportFlag], subject: PlanReportInput) -> None:
     """Write each report. Raises a usage error if a file cannot be written."""
     for report in reports:
         write_report(FORMATS[report.format](subject), report)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_choice, declare_reports, declare_text
+from nexusform.cli.arguments import declare_choice, declare_report_flags, declare_text_flag
 from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
 from nexusform.cli.terminal_screen import Screen
 from nexusform.rendering.report.report_tree import Report
@@ -41,19 +41,19 @@ class Answer(Struct, frozen=True):
         return render_report_text(self.report, colour=colour, width=width)
 
 
-class AnswerFormFlags(Struct, frozen=True, kw_only=True):
+class AnswerFormatFlags(Struct, frozen=True, kw_only=True):
     """Output flags of an answer."""
 
     format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
-    report: tuple[str, ...] = declare_reports()
+    report: tuple[str, ...] = declare_report_flags()
 
 
-class AnswerFlags(Struct, frozen=True, kw_only=True):
+class PlanAnswerFlags(Struct, frozen=True, kw_only=True):
     """Plan and output flags of an answer."""
 
-    plan: str = declare_text("Start from the result of a saved plan", metavar="FILE")
+    plan: str = declare_text_flag("Start from the result of a saved plan", metavar="FILE")
     format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
-    report: tuple[str, ...] = declare_reports()
+    report: tuple[str, ...] = declare_report_flags()
 
     @property
     def is_document(self) -> bool:
@@ -61,7 +61,7 @@ class AnswerFlags(Struct, frozen=True, kw_only=True):
         return self.format != "text" or has_stdout_report(parse_reports(self.report, FORMATS.keys()))
 
 
-def write_answer(answer: Answer, flags: AnswerFlags | AnswerFormFlags, screen: Screen) -> int:
+def write_answer(answer: Answer, flags: PlanAnswerFlags | AnswerFormatFlags, screen: Screen) -> int:
     """Print the answer, write the reports, and return the exit code."""
     reports = parse_reports(flags.report, FORMATS.keys())
     if not has_stdout_report(reports):
@@ -74,7 +74,7 @@ def write_answer(answer: Answer, flags: AnswerFlags | AnswerFormFlags, screen: S
     return EXIT_FINDING if answer.report.is_finding else 0
 
 
-def _render_text(answer: Answer) -> bytes:
+def _render_answer_as_text(answer: Answer) -> bytes:
     return answer.render_text(colour=False, width=_PAGE_WIDTH).encode()
 
 
@@ -84,7 +84,7 @@ def _render_markdown(answer: Answer) -> bytes:
     return render_report_markdown(answer.report).encode()
 
 
-def _render_page(answer: Answer) -> bytes:
+def _render_answer_as_html(answer: Answer) -> bytes:
     if answer.page is not None:
         return answer.page().encode()
     from nexusform.rendering.page.report_page import render_report_page
@@ -92,7 +92,7 @@ def _render_page(answer: Answer) -> bytes:
     return render_report_page(answer.report, plays=answer.plays()).encode()
 
 
-def _render_json(answer: Answer) -> bytes:
+def _render_answer_as_json(answer: Answer) -> bytes:
     from nexusform.rendering.notation.json_values import encode_document
 
     document = {
@@ -107,8 +107,8 @@ def _render_json(answer: Answer) -> bytes:
 
 
 FORMATS: Final[Mapping[str, Callable[[Answer], bytes]]] = {
-    "text": _render_text,
+    "text": _render_answer_as_text,
     "markdown": _render_markdown,
-    "json": _render_json,
-    "html": _render_page,
+    "json": _render_answer_as_json,
+    "html": _render_answer_as_html,
 }

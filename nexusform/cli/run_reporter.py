@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import Struct
 
 from nexusform.cli.planning_flags import PlacementFlags
-from nexusform.cli.terminal_screen import LiveProgressBar, PlanningLine, Screen
+from nexusform.cli.terminal_screen import ApplyProgressBar, PlanningProgressLine, Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Mode, Plan
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # not needed by plan
 _MAX_READ_LINES: Final = 8  # lines for objects being read
 
 
-class Reporter(Protocol):
+class RunReporter(Protocol):
     """Output of plan, apply, destroy and refresh; also a step listener."""
 
     can_prompt: bool  # whether prompts are possible at all
@@ -46,7 +46,7 @@ class Reporter(Protocol):
         """Report the reading of an object."""
         ...
 
-    def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
+    def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions) -> None:
         """Report the plan."""
         ...
 
@@ -83,7 +83,7 @@ class Reporter(Protocol):
         ...
 
 
-class PlanView(Struct, frozen=True):
+class PlanDisplayOptions(Struct, frozen=True):
     """Display options of a plan."""
 
     registries: PluginRegistries
@@ -103,8 +103,8 @@ class TextReporter:
         self._paint = Painter(screen.colour)
         self._is_concise = concise
         self._read_count = 0
-        self._bar: LiveProgressBar | None = None
-        self._planning: PlanningLine | None = None
+        self._bar: ApplyProgressBar | None = None
+        self._planning: PlanningProgressLine | None = None
 
     def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """Print boxes with source lines."""
@@ -136,7 +136,7 @@ class TextReporter:
             self.screen.print_text(progress_text.format_more_refreshes(self._read_count - _MAX_READ_LINES))
         self._read_count = 0
 
-    def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
+    def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions) -> None:
         """Print the whole text of the plan; errors go to stderr, at the position of their boxes in the text."""
         from nexusform.rendering.text.plan_text import PlanTextOptions, render_around_errors, render_plan
 
@@ -177,7 +177,7 @@ class TextReporter:
         if not self.screen.is_live:
             yield
             return
-        with PlanningLine() as self._planning:
+        with PlanningProgressLine() as self._planning:
             yield
         self._planning = None
 
@@ -192,7 +192,7 @@ class TextReporter:
         if not self.screen.is_live or not steps:
             yield
             return
-        with LiveProgressBar(steps) as self._bar:
+        with ApplyProgressBar(steps) as self._bar:
             yield
         self._bar = None
 

@@ -9,7 +9,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_ordered_flags, declare_switch, declare_text
+from nexusform.cli.arguments import declare_ordered_flags, declare_switch_flag, declare_text_flag
 from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.terminal_screen import Screen
 from nexusform.configuration.declarations.limits import parse_limit_overrides
@@ -26,18 +26,18 @@ class NoArguments(Struct, frozen=True, kw_only=True):
 class ViewFlags(Struct, frozen=True, kw_only=True):
     """Flags for the display of messages."""
 
-    no_color: bool = declare_switch("Disable colours")
+    no_color: bool = declare_switch_flag("Disable colours")
 
     def create_screen(self) -> Screen:
         """Create the screen of the command."""
         return Screen(no_color=self.no_color)
 
 
-class LockFlags(Struct, frozen=True, kw_only=True):
+class StateLockFlags(Struct, frozen=True, kw_only=True):
     """Flags for the lock of the state."""
 
-    lock: bool = declare_switch("Do not lock the state", default=True)
-    lock_timeout: str = declare_text("Wait this long for the lock", metavar="DURATION", default="0s")
+    lock: bool = declare_switch_flag("Do not lock the state", default=True)
+    lock_timeout: str = declare_text_flag("Wait this long for the lock", metavar="DURATION", default="0s")
 
     def build_options(self) -> LockOptions:
         """Build the lock options. Raises a usage error for an invalid duration."""
@@ -52,17 +52,17 @@ def declare_variable_flags() -> tuple[tuple[str, str], ...]:
 
 def declare_state_flag() -> str:
     """Declare -state."""
-    return declare_text("Use this state file of the local backend", metavar="FILE")
+    return declare_text_flag("Use this state file of the local backend", metavar="FILE")
 
 
 def declare_ownership_flag() -> bool:
     """Declare -take-ownership."""
-    return declare_switch("Take fields of other managers on a fleet hub")
+    return declare_switch_flag("Take fields of other managers on a fleet hub")
 
 
 def declare_migration_flag() -> str:
     """Declare -allow-other-hub."""
-    return declare_text("Accept this hub or site instead of the recorded one", metavar="UID")
+    return declare_text_flag("Accept this hub or site instead of the recorded one", metavar="UID")
 
 
 def create_context(

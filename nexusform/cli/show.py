@@ -15,14 +15,14 @@ from nexusform.cli.arguments import (
     declare_flag_group,
     declare_number,
     declare_positionals,
-    declare_switch,
+    declare_switch_flag,
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.report_flag import (
     MAX_BYTES,
+    PlanReportInput,
     ReportFlag,
-    ReportSubject,
     has_stdout_report,
     parse_plan_reports,
     write_report,
@@ -31,24 +31,24 @@ from nexusform.cli.report_flag import (
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.domain_table import LazyTable, collect_targets
+from nexusform.domain_table import LazyTable, collect_domain_targets
 from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import build_registries
-from nexusform.workflow.plan_files.show_target import ShowTarget, find_show_target
+from nexusform.workflow.plan_files.show_target import ShownContent, find_show_target
 
 # Writers of objects by type: (instances, -status-version, columns, whether secrets are shown).
 Writer: TypeAlias = Callable[..., str]
-OBJECT_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_targets("show_renderers"))
+OBJECT_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_domain_targets("show_renderers"))
 
 
 class ShowArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `show`; without `targets` it shows the state."""
 
     targets: tuple[str, ...] = declare_positionals(metavar="[TARGET]...")
-    as_json: bool = declare_switch("Print a JSON document", flag="json")
-    config: bool = declare_switch("Show the configuration alone, with -json")
+    as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
+    config: bool = declare_switch_flag("Show the configuration alone, with -json")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    show_sensitive: bool = declare_switch("Show sensitive values")
+    show_sensitive: bool = declare_switch_flag("Show sensitive values")
     max_bytes: int | None = declare_number("Limit text and Markdown to N bytes", default=None, minimum=1)
     status_version: str = declare_choice("Print placements with the conditions of 2023", ("", "2023"), metavar="2023")
     placement_flags: PlacementFlags = declare_flag_group(PlacementFlags)
@@ -66,9 +66,9 @@ def show(arguments: ShowArguments) -> int:
     reports = parse_plan_reports(arguments.placement_flags)
     screen = arguments.view.create_screen()
     if arguments.config:
-        return _show_configuration(arguments, screen)
+        return _print_configuration_json(arguments, screen)
     if len(arguments.targets) > 1:
-        return _show_plans(arguments, reports, screen)
+        return _print_saved_plans_summary(arguments, reports, screen)
     target = find_show_target(create_context(arguments.state), "".join(arguments.targets))
     screen.print_diagnostics(target.diagnostics, target.sources or {})
     if has_errors(target.diagnostics):
@@ -80,14 +80,14 @@ def show(arguments: ShowArguments) -> int:
     if has_stdout_report(reports):
         return 0
     if arguments.as_json:
-        _write_json(target, arguments)
+        _print_target_as_json(target, arguments)
         return 0
     text = _render_plan_text if target.saved else _render_state_text
     screen.print_text(_truncate_text(text(target, arguments, screen), arguments.max_bytes), end="")
     return 0
 
 
-def _show_configuration(arguments: ShowArguments, screen: Screen) -> int:
+def _print_configuration_json(arguments: ShowArguments, screen: Screen) -> int:
     """Print the configuration of the directory as JSON, as `tofu show -config -json`."""
     from nexusform.rendering.json.json_configuration import build_configuration_document
     from nexusform.rendering.json.json_document import write_json
@@ -105,7 +105,7 @@ def _show_configuration(arguments: ShowArguments, screen: Screen) -> int:
     return 0
 
 
-def _show_plans(arguments: ShowArguments, reports: Sequence[ReportFlag], screen: Screen) -> int:
+def _print_saved_plans_summary(arguments: ShowArguments, reports: Sequence[ReportFlag], screen: Screen) -> int:
     """Show one summary of several saved plans."""
     from nexusform.rendering.answers.plan_set_report import build_plan_set_report
     from nexusform.rendering.pull_request.report_markdown import render_report_markdown
@@ -136,9 +136,9 @@ def _show_plans(arguments: ShowArguments, reports: Sequence[ReportFlag], screen:
     return 0
 
 
-def _build_report_subject(target: ShowTarget, arguments: ShowArguments) -> ReportSubject:
+def _build_report_subject(target: ShownContent, arguments: ShowArguments) -> PlanReportInput:
     assert target.saved is not None, "reports are about plans"
-    return ReportSubject(
+    return PlanReportInput(
         target.saved.plan,
         target.sources or {},
         build_registries(),
@@ -150,7 +150,7 @@ def _build_report_subject(target: ShowTarget, arguments: ShowArguments) -> Repor
     )
 
 
-def _write_json(target: ShowTarget, arguments: ShowArguments) -> None:
+def _print_target_as_json(target: ShownContent, arguments: ShowArguments) -> None:
     from nexusform.rendering.json.json_document import build_plan_document, build_state_document, write_json
 
     if target.saved is not None:
@@ -171,7 +171,7 @@ def _write_json(target: ShowTarget, arguments: ShowArguments) -> None:
     sys.stdout.buffer.flush()
 
 
-def _render_plan_text(target: ShowTarget, arguments: ShowArguments, screen: Screen) -> str:
+def _render_plan_text(target: ShownContent, arguments: ShowArguments, screen: Screen) -> str:
     from nexusform.rendering.report.evaluation_sentence import describe_plan_evaluation
     from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 
@@ -190,7 +190,7 @@ def _render_plan_text(target: ShowTarget, arguments: ShowArguments, screen: Scre
     return f"{text}\nEvaluation: {evaluation}\n" if evaluation and not options.terraform else text
 
 
-def _render_state_text(target: ShowTarget, arguments: ShowArguments, screen: Screen) -> str:
+def _render_state_text(target: ShownContent, arguments: ShowArguments, screen: Screen) -> str:
     from nexusform.rendering.text.state_text import render_state
 
     domain_text = _render_domain_objects(target, arguments, screen.known_width)
@@ -202,7 +202,7 @@ def _render_state_text(target: ShowTarget, arguments: ShowArguments, screen: Scr
     return render_state(state, build_registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive)
 
 
-def _render_domain_objects(target: ShowTarget, arguments: ShowArguments, width: int) -> str:
+def _render_domain_objects(target: ShownContent, arguments: ShowArguments, width: int) -> str:
     """Render objects with a domain's own writer, such as placements; "" for other objects."""
     types = {address.type for address in target.instances or ()}
     if not target.instances or not types <= OBJECT_WRITERS.keys():

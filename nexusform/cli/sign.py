@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_optional, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_optional_positional, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, is_confinement_disabled
 from nexusform.diagnostics.diagnostic import has_errors
@@ -14,8 +14,8 @@ from nexusform.diagnostics.diagnostic import has_errors
 class SignArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sign`."""
 
-    planfile: str | None = declare_optional(None)
-    key: str = declare_text("Use this private key (Ed25519, PEM)", metavar="KEYFILE")
+    planfile: str | None = declare_optional_positional(None)
+    key: str = declare_text_flag("Use this private key (Ed25519, PEM)", metavar="KEYFILE")
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 

@@ -6,9 +6,9 @@ import sys
 
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_positional, declare_positionals, declare_switch
+from nexusform.cli.arguments import declare_flag_group, declare_positional, declare_positionals, declare_switch_flag
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import LockFlags, create_context, declare_state_flag
+from nexusform.cli.shared_flags import StateLockFlags, create_context, declare_state_flag
 from nexusform.cli.state_view import NO_STATE
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import build_error, has_errors
@@ -57,8 +57,8 @@ def run_state_change(
 class MoveArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `state mv`."""
 
-    dry_run: bool = declare_switch("Only show the moves")
-    lock: LockFlags = declare_flag_group(LockFlags)
+    dry_run: bool = declare_switch_flag("Only show the moves")
+    lock: StateLockFlags = declare_flag_group(StateLockFlags)
     state: str = declare_state_flag()
     source: str = declare_positional()
     target: str = declare_positional()
@@ -90,8 +90,8 @@ def mv(arguments: MoveArguments) -> int:
 class RemoveArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `state rm`."""
 
-    dry_run: bool = declare_switch("Only show the objects to forget")
-    lock: LockFlags = declare_flag_group(LockFlags)
+    dry_run: bool = declare_switch_flag("Only show the objects to forget")
+    lock: StateLockFlags = declare_flag_group(StateLockFlags)
     state: str = declare_state_flag()
     addresses: tuple[str, ...] = declare_positionals(required=True)
 
@@ -147,8 +147,8 @@ def _apply_state_change(
 class PushArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `state push`."""
 
-    force: bool = declare_switch("Overwrite a state of another lineage, or a newer one")
-    lock: LockFlags = declare_flag_group(LockFlags)
+    force: bool = declare_switch_flag("Overwrite a state of another lineage, or a newer one")
+    lock: StateLockFlags = declare_flag_group(StateLockFlags)
     state: str = declare_state_flag()
     file: str = declare_positional()
 
@@ -191,8 +191,8 @@ class UntaintArguments(Struct, frozen=True, kw_only=True):
     """What `untaint` takes."""
 
     address: str = declare_positional()
-    allow_missing: bool = declare_switch("Do not fail if the object does not exist")
-    lock: LockFlags = declare_flag_group(LockFlags)
+    allow_missing: bool = declare_switch_flag("Do not fail if the object does not exist")
+    lock: StateLockFlags = declare_flag_group(StateLockFlags)
     state: str = declare_state_flag()
 
 
@@ -217,7 +217,7 @@ def untaint(arguments: UntaintArguments) -> int:
 class RollbackArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `state rollback`."""
 
-    lock: LockFlags = declare_flag_group(LockFlags)
+    lock: StateLockFlags = declare_flag_group(StateLockFlags)
     state: str = declare_state_flag()
     serial: str = declare_positional()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_positional, declare_switch
+from nexusform.cli.arguments import declare_positional, declare_switch_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import create_context, declare_state_flag
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
@@ -15,7 +15,7 @@ class ForceUnlockArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `force-unlock`."""
 
     lock_id: str = declare_positional(metavar="ID")
-    force: bool = declare_switch("Skip the confirmation")
+    force: bool = declare_switch_flag("Skip the confirmation")
     state: str = declare_state_flag()
 
 

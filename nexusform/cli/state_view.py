@@ -9,8 +9,8 @@ from nexusform.cli.arguments import (
     declare_flag_group,
     declare_positional,
     declare_positionals,
-    declare_switch,
-    declare_text,
+    declare_switch_flag,
+    declare_text_flag,
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
@@ -30,7 +30,7 @@ NO_STATE = build_error(
 )
 
 
-def _read_state(screen: Screen, state_path: str, *, checks_objects: bool = False) -> State | None:
+def _read_state_and_print_errors(screen: Screen, state_path: str, *, checks_objects: bool = False) -> State | None:
     """Read the state of -state and print its errors."""
     reading = read_state(create_context(state_path), checks_objects=checks_objects)
     screen.print_diagnostics(reading.diagnostics, reading.sources)
@@ -41,7 +41,7 @@ class ListArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `state list`."""
 
     state: str = declare_state_flag()
-    object_id: str = declare_text("List only the object with this id", metavar="ID", flag="id")
+    object_id: str = declare_text_flag("List only the object with this id", metavar="ID", flag="id")
     addresses: tuple[str, ...] = declare_positionals()
 
 
@@ -56,7 +56,7 @@ def list_instances(arguments: ListArguments) -> int:
     if problems:
         screen.print_diagnostics(problems, {})
         return 1
-    state = _read_state(screen, arguments.state)
+    state = _read_state_and_print_errors(screen, arguments.state)
     if state is None:
         return 1
     if not has_content(state):
@@ -64,14 +64,14 @@ def list_instances(arguments: ListArguments) -> int:
         return 1
     unknown_patterns = [pattern for pattern in patterns if not state_edits.select_instances(state, [pattern])]
     if unknown_patterns:
-        screen.print_diagnostics([_report_unknown_address(pattern, state) for pattern in unknown_patterns], {})
+        screen.print_diagnostics([_build_unknown_address_error(pattern, state) for pattern in unknown_patterns], {})
         return 1
     for address in state_edits.select_instances(state, patterns, arguments.object_id):
         screen.print_text(str(address))
     return 0
 
 
-def _report_unknown_address(pattern: AddressPattern, state: State) -> Diagnostic:
+def _build_unknown_address_error(pattern: AddressPattern, state: State) -> Diagnostic:
     """Return the error for an address without an object."""
     hint = suggest_name(str(pattern), map(str, state.instances))
     detail = f"The state has no object at {pattern}.{hint} `nexusform state list` shows all addresses."
@@ -82,7 +82,7 @@ class ShowInstanceArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `state show`."""
 
     state: str = declare_state_flag()
-    show_sensitive: bool = declare_switch("Show sensitive values")
+    show_sensitive: bool = declare_switch_flag("Show sensitive values")
     view: ViewFlags = declare_flag_group(ViewFlags)
     address: str = declare_positional()
 
@@ -93,10 +93,10 @@ def show(arguments: ShowInstanceArguments) -> int:
     from nexusform.rendering.text.state_text import render_object
 
     screen = arguments.view.create_screen()
-    state = _read_state(screen, arguments.state, checks_objects=True)
+    state = _read_state_and_print_errors(screen, arguments.state, checks_objects=True)
     if state is None:
         return 1
-    address, problems = _find_instance(state, arguments.address)
+    address, problems = _find_single_instance(state, arguments.address)
     if address is None:
         screen.print_diagnostics(problems, {})
         return 1
@@ -119,7 +119,7 @@ def show(arguments: ShowInstanceArguments) -> int:
     return 0
 
 
-def _find_instance(state: State, text: str) -> tuple[Address | None, list[Diagnostic]]:
+def _find_single_instance(state: State, text: str) -> tuple[Address | None, list[Diagnostic]]:
     """Find the single instance at an address; None with an error for none or several."""
     if not has_content(state):
         return None, [NO_STATE]
@@ -143,7 +143,7 @@ class VerifyArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `state verify`."""
 
     state: str = declare_state_flag()
-    refresh: bool = declare_switch("Skip the refresh, check only the state", default=True)
+    refresh: bool = declare_switch_flag("Skip the refresh, check only the state", default=True)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
 
 
@@ -184,7 +184,7 @@ def pull(arguments: PullArguments) -> int:
     from nexusform.state.state_codec import encode_state
 
     screen = Screen()
-    state = _read_state(screen, arguments.state)
+    state = _read_state_and_print_errors(screen, arguments.state)
     if state is None:
         return 1
     if has_content(state):

@@ -142,7 +142,7 @@ def is_input_allowed(flag: bool) -> bool:
     return flag and os.environ.get("NF_INPUT", "").lower() not in ("0", "false")
 
 
-class LiveProgressBar:
+class ApplyProgressBar:
     """Progress bar of an apply, as a context manager; only if stdout is a terminal."""
 
     def __init__(self, steps: int) -> None:
@@ -175,7 +175,7 @@ class LiveProgressBar:
         self._progress.advance(self._task)
 
 
-class PlanningLine:
+class PlanningProgressLine:
     """Progress line of a slow plan, as a context manager; only if stdout is a terminal. It disappears when
     the plan is ready. rich is imported only if planning takes longer than PROGRESS_DELAY.
     """
@@ -183,7 +183,7 @@ class PlanningLine:
     def __init__(self) -> None:
         self._description = "Planning"
         self._end_event = Event()
-        self._thread = Thread(target=self._show_progress, daemon=True)
+        self._thread = Thread(target=self._display_progress_after_delay, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -200,7 +200,7 @@ class PlanningLine:
         share = f"{done:,} of {total:,}" if total else f"{done:,}"
         self._description = _STAGE_TEXTS[stage].format(share)
 
-    def _show_progress(self) -> None:
+    def _display_progress_after_delay(self) -> None:
         """Show the progress after a short delay."""
         if self._end_event.wait(PROGRESS_DELAY):
             return

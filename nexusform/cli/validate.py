@@ -10,7 +10,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import declare_flag_group, declare_positionals, declare_switch, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_positionals, declare_switch_flag, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
@@ -22,10 +22,10 @@ class ValidateArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `validate`."""
 
     paths: tuple[str, ...] = declare_positionals(metavar="[PATH]...")
-    as_json: bool = declare_switch("Print a JSON document", flag="json")
-    no_tests: bool = declare_switch("Skip the test files")
-    portable: bool = declare_switch("Warn about syntax that the Python package hcl2 rejects")
-    test_directory: str = declare_text("Find test files in DIR too", metavar="DIR", default=TEST_DIRECTORY)
+    as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
+    no_tests: bool = declare_switch_flag("Skip the test files")
+    portable: bool = declare_switch_flag("Warn about syntax that the Python package hcl2 rejects")
+    test_directory: str = declare_text_flag("Find test files in DIR too", metavar="DIR", default=TEST_DIRECTORY)
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 

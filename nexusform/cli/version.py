@@ -6,14 +6,14 @@ import click
 from msgspec import Struct
 
 import nexusform
-from nexusform.cli.arguments import declare_switch
+from nexusform.cli.arguments import declare_switch_flag
 from nexusform.cli.commands import define_command
 
 
 class VersionArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `version`."""
 
-    as_json: bool = declare_switch("Print a JSON document", flag="json")
+    as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
 
 
 @define_command("version", VersionArguments, has_trust_flags=False)

@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_positional, declare_switch, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_positional, declare_switch_flag, declare_text_flag
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
-from nexusform.cli.shared_flags import LockFlags, NoArguments, create_context
+from nexusform.cli.shared_flags import NoArguments, StateLockFlags, create_context
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.workflow.states import workspaces
@@ -56,8 +56,8 @@ def show(_arguments: NoArguments) -> int:
 class NewWorkspaceArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `workspace new`."""
 
-    lock: LockFlags = declare_flag_group(LockFlags)
-    state: str = declare_text("Start with this state document", metavar="FILE")
+    lock: StateLockFlags = declare_flag_group(StateLockFlags)
+    state: str = declare_text_flag("Start with this state document", metavar="FILE")
     name: str = declare_positional()
 
 
@@ -89,7 +89,7 @@ def new(arguments: NewWorkspaceArguments) -> int:
 class SelectWorkspaceArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `workspace select`."""
 
-    or_create: bool = declare_switch("Create the workspace if it does not exist")
+    or_create: bool = declare_switch_flag("Create the workspace if it does not exist")
     name: str = declare_positional()
 
 
@@ -107,8 +107,8 @@ def select(arguments: SelectWorkspaceArguments) -> int:
 class DeleteWorkspaceArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `workspace delete`."""
 
-    force: bool = declare_switch("Delete a non-empty workspace, forget its objects")
-    lock: LockFlags = declare_flag_group(LockFlags)
+    force: bool = declare_switch_flag("Delete a non-empty workspace, forget its objects")
+    lock: StateLockFlags = declare_flag_group(StateLockFlags)
     name: str = declare_positional()
 
 

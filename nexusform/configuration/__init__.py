@@ -3,21 +3,21 @@
 # Public names of the package, by module.
 PUBLIC = {
     "body_preparation": "build_prepared_body build_prepared_resource PreparedBody",
-    "literal_edits": "apply_edits build_literal_edit TextEdit",
+    "literal_edits": "apply_literal_edits build_literal_edit TextEdit",
     "loader": (
         "check_constant_variables list_automatic_variable_files find_hidden_characters JSON MAX_FILE_BYTES "
         "load_configuration NATIVE read_given_variables read_root_variables"
     ),
-    "module_blocks": "decode_provider is_local_source",
+    "module_blocks": "decode_provider_block is_local_source",
     "refactoring_blocks": "build_address_pattern",
     "prepared_body": "report_missing_argument PreparedBody EvaluationResult",
     "reference_checks": "check_expression check_references Declaration build_dependencies check_provider_names",
-    "settings_block": "decode_encryption UNENCRYPTED",
+    "settings_block": "decode_encryption_block UNENCRYPTED",
     "reference_graph": "find_dependent_outputs list_modules",
-    "value_blocks": "decode_conditions",
-    "variable_values": "Assignment ValueOrigin parse_variable_file",
+    "value_blocks": "decode_condition_blocks",
+    "variable_values": "Assignment VariableValueSource parse_variable_file",
     "static_arguments": (
-        "describe_duplicate check_name evaluate_constant evaluate_flag evaluate_text is_constant EMPTY_SCOPE "
-        "get_bare_keyword list_expressions find_single_block parse_reference parse_references"
+        "describe_duplicate check_name evaluate_constant evaluate_bool evaluate_string is_constant_value EMPTY_SCOPE "
+        "get_bare_keyword list_static_items find_single_block parse_reference parse_references"
     ),
 }

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import AnyBody, ResourceBlock
 from nexusform.configuration.prepared_body import (
-    Argument,
-    BlockGroup,
+    NestedBlockGroup,
+    PreparedArgument,
     PreparedBody,
     RepeatedBlock,
     StaticBlock,
@@ -19,7 +19,7 @@ from nexusform.configuration.prepared_body import (
     report_missing_argument,
 )
 from nexusform.configuration.resource_blocks import META_NAMES
-from nexusform.configuration.static_arguments import EMPTY_SCOPE, is_constant
+from nexusform.configuration.static_arguments import EMPTY_SCOPE, is_constant_value
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_error
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.syntax.syntax_nodes import Attribute, Block
@@ -67,19 +67,19 @@ def _prepare_body_once(
     arguments = _collect_configurable_arguments(parts.attributes, schema, location, template, problems)
     varying = []
     for argument in arguments.values():
-        if is_constant(argument.attribute.expression):
+        if is_constant_value(argument.attribute.expression):
             _evaluate_constant_once(argument, template, problems)
         else:
             varying.append(argument)
     items: dict[str, list[StaticBlock | RepeatedBlock]] = {name: [] for name in schema.blocks}
     for block in parts.blocks:
-        _add_block(block, schema, items, problems)
+        _add_static_or_dynamic_block(block, schema, items, problems)
     for name, nested in schema.blocks.items():
         static_items = [(item.label, item.span) for item in items[name] if isinstance(item, StaticBlock)]
         if len(static_items) == len(items[name]):
             # The number of blocks is known only if none of them is dynamic.
             problems.extend(check_block_count(nested, name, static_items, location))
-    blocks = [BlockGroup(name, nested, items[name], location) for name, nested in schema.blocks.items()]
+    blocks = [NestedBlockGroup(name, nested, items[name], location) for name, nested in schema.blocks.items()]
     secret = [n for n, a in schema.attributes.items() if a.sensitive]
     return PreparedBody(
         location,
@@ -96,11 +96,11 @@ def _prepare_body_once(
     )
 
 
-def _is_argument_set(argument: Argument | None) -> bool:
+def _is_argument_set(argument: PreparedArgument | None) -> bool:
     """Check whether an argument is set to something other than null."""
     if argument is None:
         return False
-    return not is_constant(argument.attribute.expression) or argument.evaluate(EMPTY_SCOPE)[0] is not None
+    return not is_constant_value(argument.attribute.expression) or argument.evaluate(EMPTY_SCOPE)[0] is not None
 
 
 @lru_cache(maxsize=1024)
@@ -126,9 +126,9 @@ def _collect_configurable_arguments(
     location: Span,
     template: dict[str, Any],
     problems: list[Diagnostic],
-) -> dict[str, Argument]:
+) -> dict[str, PreparedArgument]:
     """Collect the configurable arguments of the body, in the schema's order."""
-    arguments: dict[str, Argument] = {}
+    arguments: dict[str, PreparedArgument] = {}
     for name, attribute_schema in schema.attributes.items():
         attribute = attributes.get(name)
         if attribute is None:
@@ -136,7 +136,7 @@ def _collect_configurable_arguments(
                 problems.append(report_missing_argument(name, location))
                 template[name] = UNKNOWN
         elif attribute_schema.is_configurable:
-            arguments[name] = Argument(attribute, attribute_schema)
+            arguments[name] = PreparedArgument(attribute, attribute_schema)
         else:
             remedy = (
                 f"Delete this line. {attribute_schema.instead}" if attribute_schema.instead else "Remove the argument."
@@ -146,7 +146,7 @@ def _collect_configurable_arguments(
     return arguments
 
 
-def _evaluate_constant_once(argument: Argument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
+def _evaluate_constant_once(argument: PreparedArgument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
     """Evaluate a constant now; its errors are reported once, not per instance."""
     plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)
     problems.extend(new_problems)
@@ -158,7 +158,7 @@ def _evaluate_constant_once(argument: Argument, template: dict[str, Any], proble
         template[name] = UNKNOWN
 
 
-def _add_block(
+def _add_static_or_dynamic_block(
     block: Block, schema: BlockSchema, items: dict[str, list[StaticBlock | RepeatedBlock]], problems: list[Diagnostic]
 ) -> None:
     """Add a static or dynamic block under its type."""

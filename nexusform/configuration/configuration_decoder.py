@@ -16,7 +16,7 @@ from nexusform.configuration.declarations.configuration import (
     Check,
     Configuration,
     ImportBlock,
-    Local,
+    LocalValue,
     Module,
     ModuleCall,
     MovedBlock,
@@ -27,7 +27,7 @@ from nexusform.configuration.declarations.configuration import (
     Settings,
     Variable,
 )
-from nexusform.configuration.resource_blocks import BlockLocation, KnownTypes, decode_resource
+from nexusform.configuration.resource_blocks import BlockLocation, KnownTypes, decode_resource_block
 from nexusform.configuration.static_arguments import (
     EMPTY_SCOPE,
     check_name,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from nexusform.configuration.module_blocks import CallHeader
 
 
-def _find_advice(name: str) -> str:
+def _find_unsupported_block_hint(name: str) -> str:
     from nexusform.configuration.unsupported_words import ROOT_WORDS
 
     return ROOT_WORDS.get(name, "")
@@ -69,7 +69,7 @@ ROOT_SCHEMA = BodySchema(
         "import": (),
         "check": ("name",),
     },
-    advise=_find_advice,
+    advise=_find_unsupported_block_hint,
 )
 _CHECK_SCHEMA = BodySchema(blocks={"data": ("type", "name"), "assert": ()})
 MAX_MODULE_DEPTH = 100  # levels of modules: far above regular use, and low enough for recursion
@@ -117,7 +117,7 @@ def decode_configuration(
     With errors the configuration contains the decodable parts. If a file has syntax errors the root module is
     empty and has no directory, because references cannot be checked.
     """
-    tree = _DecoderState(read_module, known_types, read_constants)
+    tree = _SharedDecoderState(read_module, known_types, read_constants)
     module, settings = _Decoder(tree, root, (), (), (root.identity,)).decode_module()
     if tree.files_with_errors:
         module = Module((), "")
@@ -131,7 +131,7 @@ def decode_configuration(
     return Configuration(module, settings, tree.files, tree.constants), sort_by_position(problems)
 
 
-class _DuplicateError(NamedTuple):
+class _DuplicateBlockError(NamedTuple):
     """Error about a second block of one name: its id, and the names of the block and the rule."""
 
     diagnostic_id: str
@@ -139,22 +139,22 @@ class _DuplicateError(NamedTuple):
     rule: str
 
 
-_VARIABLE: Final = _DuplicateError(
+_VARIABLE: Final = _DuplicateBlockError(
     "duplicate-variable-declaration", "A variable named", "Variable names must be unique within a module."
 )
-_LOCAL: Final = _DuplicateError(
+_LOCAL: Final = _DuplicateBlockError(
     "duplicate-local-value-definition", "A local value named", "Local value names must be unique within a module."
 )
-_OUTPUT: Final = _DuplicateError(
+_OUTPUT: Final = _DuplicateBlockError(
     "duplicate-output-definition", "An output named", "Output names must be unique within a module."
 )
-_CHECK: Final = _DuplicateError(
+_CHECK: Final = _DuplicateBlockError(
     "duplicate-check", "A check block named", "Check blocks must be unique within each module."
 )
-_Named = TypeVar("_Named", Variable, Local, Output, Check)
+_Named = TypeVar("_Named", Variable, LocalValue, Output, Check)
 
 
-class _DecoderState:
+class _SharedDecoderState:
     """State shared by the decoders of all modules."""
 
     def __init__(self, read_module: ReadModule, known_types: KnownTypes, read_constants: ReadConstants) -> None:
@@ -173,7 +173,7 @@ class _Decoder:
 
     def __init__(
         self,
-        shared: _DecoderState,
+        shared: _SharedDecoderState,
         source: ModuleFiles,
         path: tuple[str, ...],
         prefix: tuple[tuple[str, int], ...],
@@ -190,7 +190,7 @@ class _Decoder:
         self.problems = shared.problems
         self.has_syntax_errors = any(file.has_syntax_errors for file in source.files)
         self.variables: dict[str, Variable] = {}
-        self.locals: dict[str, Local] = {}
+        self.locals: dict[str, LocalValue] = {}
         self.outputs: dict[str, Output] = {}
         self.resources: dict[tuple[Mode, str, str], ResourceBlock] = {}
         self.calls: dict[str, ModuleCall] = {}
@@ -203,7 +203,7 @@ class _Decoder:
 
     def decode_module(self) -> tuple[Module, Settings]:
         """Decode the module and its settings."""
-        blocks, override_blocks = self._collect_blocks()
+        blocks, override_blocks = self._collect_primary_and_override_blocks()
         settings_blocks = [b for b, _ in blocks if b.type == "nexusform"]
         settings_overrides = [b for b in override_blocks if b.type == "nexusform"]
         settings = Settings()
@@ -219,15 +219,15 @@ class _Decoder:
 
             blocks, locals_blocks = apply_overrides(blocks, override_blocks, self.shared.known_types, self.problems)
         calls = [(block, location) for block, location in blocks if block.type == "module"]
-        self._read_blocks((block, location) for block, location in blocks if block.type != "module")
+        self._decode_blocks_of_module((block, location) for block, location in blocks if block.type != "module")
         for block in locals_blocks:
-            self._override_locals(block)
+            self._override_local_values(block)
         if calls or any(variable.const for variable in self.variables.values()):
-            self.constants = self._read_constants()
-        self._read_blocks(calls)
+            self.constants = self._evaluate_constants_for_module_sources()
+        self._decode_blocks_of_module(calls)
         return self._build_module(), settings
 
-    def _read_blocks(self, blocks: Iterable[tuple[Block, BlockLocation]]) -> None:
+    def _decode_blocks_of_module(self, blocks: Iterable[tuple[Block, BlockLocation]]) -> None:
         """Read blocks, and add their headers to their problems."""
         for block, location in blocks:
             previous_count = len(self.problems)
@@ -238,9 +238,9 @@ class _Decoder:
                 if not problem.block and (block.type != "module" or _is_about_block(problem, block)):
                     self.problems[index] = replace(problem, block=header)
 
-    def _read_constants(self) -> Scope:
+    def _evaluate_constants_for_module_sources(self) -> Scope:
         """Return the names for module sources: constant variables, and locals."""
-        from nexusform.configuration.constant_variables import ConstantScope, evaluate_constant_variables
+        from nexusform.configuration.constant_variables import ConstantVariableScope, evaluate_constant_variables
 
         variables = {name: variable for name, variable in self.variables.items() if variable.const}
         values: Mapping[str, Value] = {}
@@ -250,7 +250,7 @@ class _Decoder:
             values, new_problems = self.shared.read_constants(variables)
             self.problems += new_problems
             self.shared.constants = values
-        return ConstantScope(self.variables, self.locals, values)
+        return ConstantVariableScope(self.variables, self.locals, values)
 
     def _build_module(self) -> Module:
         return Module(
@@ -268,7 +268,7 @@ class _Decoder:
             checks=tuple(self.checks.values()),
         )
 
-    def _collect_blocks(self) -> tuple[list[tuple[Block, BlockLocation]], list[Block]]:
+    def _collect_primary_and_override_blocks(self) -> tuple[list[tuple[Block, BlockLocation]], list[Block]]:
         """Collect all blocks of the ordinary files with their locations, and those of override files."""
         blocks: list[tuple[Block, BlockLocation]] = []
         override_blocks: list[Block] = []
@@ -295,23 +295,23 @@ class _Decoder:
 
     def read_variable(self, block: Block, _location: BlockLocation) -> None:
         """Read a `variable` block."""
-        from nexusform.configuration.value_blocks import decode_variable  # loaded on first use
+        from nexusform.configuration.value_blocks import decode_variable_block  # loaded on first use
 
-        variable = decode_variable(block, self.problems)
+        variable = decode_variable_block(block, self.problems)
         if variable is not None:
             self._add_unique_declaration(self.variables, variable, _VARIABLE)
 
     def read_locals(self, block: Block, _location: BlockLocation) -> None:
         """Read a `locals` block."""
-        from nexusform.configuration.value_blocks import decode_locals  # loaded on first use
+        from nexusform.configuration.value_blocks import decode_locals_block  # loaded on first use
 
-        for local in decode_locals(block, self.problems):
+        for local in decode_locals_block(block, self.problems):
             self._add_unique_declaration(self.locals, local, _LOCAL)
 
-    def _override_locals(self, block: Block) -> None:
-        from nexusform.configuration.value_blocks import decode_locals  # loaded on first use
+    def _override_local_values(self, block: Block) -> None:
+        from nexusform.configuration.value_blocks import decode_locals_block  # loaded on first use
 
-        for local in decode_locals(block, self.problems):
+        for local in decode_locals_block(block, self.problems):
             if local.name in self.locals:
                 self.locals[local.name] = local
                 continue
@@ -323,14 +323,14 @@ class _Decoder:
 
     def read_output(self, block: Block, _location: BlockLocation) -> None:
         """Read an `output` block."""
-        from nexusform.configuration.value_blocks import decode_output  # loaded on first use
+        from nexusform.configuration.value_blocks import decode_output_block  # loaded on first use
 
-        output = decode_output(block, self.problems)
+        output = decode_output_block(block, self.problems)
         if output is not None:
             self._add_unique_declaration(self.outputs, output, _OUTPUT)
 
     def _add_unique_declaration(
-        self, items: dict[str, _Named], item: _Named, duplicate_error: _DuplicateError, headline: str = ""
+        self, items: dict[str, _Named], item: _Named, duplicate_error: _DuplicateBlockError, headline: str = ""
     ) -> None:
         """Add the first item of each name; a later one is an error."""
         earlier = items.setdefault(item.name, item)
@@ -341,12 +341,12 @@ class _Decoder:
     def read_resource(self, block: Block, location: BlockLocation) -> None:
         """Read a `resource` or `data` block."""
         mode: Mode = "managed" if block.type == "resource" else "data"
-        resource = decode_resource(block, mode, location, self.shared.known_types, self.problems)
+        resource = decode_resource_block(block, mode, location, self.shared.known_types, self.problems)
         if resource is not None:
-            self._check_unique_resource(resource)
+            self._report_duplicate_resource(resource)
             self.resources.setdefault((mode, resource.type, resource.name), resource)
 
-    def _check_unique_resource(self, resource: ResourceBlock) -> None:
+    def _report_duplicate_resource(self, resource: ResourceBlock) -> None:
         duplicate = self.resources.get((resource.mode, resource.type, resource.name))
         earlier = duplicate or self.check_data_blocks.get(resource.address)
         if earlier is None:
@@ -362,9 +362,9 @@ class _Decoder:
 
     def read_provider(self, block: Block, _location: BlockLocation) -> None:
         """Read a `provider` block."""
-        from nexusform.configuration.module_blocks import decode_provider  # loaded on first use
+        from nexusform.configuration.module_blocks import decode_provider_block  # loaded on first use
 
-        provider = decode_provider(block, self.problems)
+        provider = decode_provider_block(block, self.problems)
         if provider is None:
             return
         earlier = self.providers.setdefault(provider.key, provider)
@@ -386,17 +386,17 @@ class _Decoder:
 
     def read_moved(self, block: Block, _location: BlockLocation) -> None:
         """Read a `moved` block."""
-        from nexusform.configuration.refactoring_blocks import decode_moved  # loaded on first use
+        from nexusform.configuration.refactoring_blocks import decode_moved_block  # loaded on first use
 
-        moved_block = decode_moved(block, self.problems)
+        moved_block = decode_moved_block(block, self.problems)
         if moved_block is not None:
             self.moved_blocks.append(moved_block)
 
     def read_removed(self, block: Block, _location: BlockLocation) -> None:
         """Read a `removed` block."""
-        from nexusform.configuration.refactoring_blocks import decode_removed  # loaded on first use
+        from nexusform.configuration.refactoring_blocks import decode_removed_block  # loaded on first use
 
-        removed_block = decode_removed(block, self.problems)
+        removed_block = decode_removed_block(block, self.problems)
         if removed_block is not None:
             self.removed_blocks.append(removed_block)
 
@@ -406,36 +406,36 @@ class _Decoder:
             detail = "Import blocks are valid only in the root module. Move this block there."
             self._add_error("invalid-import-configuration", detail, block.header_span)
             return
-        from nexusform.configuration.refactoring_blocks import decode_import  # loaded on first use
+        from nexusform.configuration.refactoring_blocks import decode_import_block  # loaded on first use
 
-        import_block = decode_import(block, self.problems)
+        import_block = decode_import_block(block, self.problems)
         if import_block is not None:
             self.imports.append(import_block)
 
     def read_check(self, block: Block, location: BlockLocation) -> None:
         """Read a `check` block."""
-        from nexusform.configuration.value_blocks import decode_conditions  # loaded on first use
+        from nexusform.configuration.value_blocks import decode_condition_blocks  # loaded on first use
 
         label = block.labels[0]
         if not check_name(label, "invalid-check-block-name", self.problems):
             return
         parts, new_problems = decode_body(block.body, _CHECK_SCHEMA)
         self.problems.extend(new_problems)
-        asserts = decode_conditions(parts.blocks, "assert", self.problems)
+        asserts = decode_condition_blocks(parts.blocks, "assert", self.problems)
         if not any(b.type == "assert" for b in parts.blocks):
             detail = "Check blocks must have at least one assert block."
             self._add_error("zero-assert-blocks", detail, block.header_span)
-        data = self._read_check_data(find_single_block(parts.blocks, "data", self.problems), location)
+        data = self._decode_data_block_of_check(find_single_block(parts.blocks, "data", self.problems), location)
         check = Check(label.value, data, asserts, block.header_span)
         self._add_unique_declaration(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
 
-    def _read_check_data(self, block: Block | None, location: BlockLocation) -> ResourceBlock | None:
+    def _decode_data_block_of_check(self, block: Block | None, location: BlockLocation) -> ResourceBlock | None:
         """Read the data block of a check; only the asserts of the check can refer to it."""
         if block is None:
             return None
-        data = decode_resource(block, "data", location, self.shared.known_types, self.problems)
+        data = decode_resource_block(block, "data", location, self.shared.known_types, self.problems)
         if data is not None:
-            self._check_unique_resource(data)
+            self._report_duplicate_resource(data)
             self.check_data_blocks.setdefault(data.address, data)
         return data
 
@@ -467,17 +467,17 @@ class _Decoder:
     def _decode_called_module(self, header: CallHeader, location: BlockLocation, block: Block) -> Module:
         """Decode the called module; an empty one without a directory if it cannot be read."""
         path = (*self.path, header.name)
-        files = self._read_called_module_files(header)
+        files = self._load_called_module_files(header)
         if files is None:
             return Module(path, "")
         prefix = (*self.prefix, (location.file, block.span.start.byte))
         child = _Decoder(self.shared, files, path, prefix, (*self.chain, files.identity), (header, self.constants))
         module = child.decode_module()[0]
         if not child.has_syntax_errors:
-            self._check_inputs(header, module)
+            self._check_module_call_inputs(header, module)
         return module
 
-    def _check_inputs(self, header: CallHeader, module: Module) -> None:
+    def _check_module_call_inputs(self, header: CallHeader, module: Module) -> None:
         """Report unknown, deprecated and missing inputs of a call."""
         from nexusform.configuration.module_blocks import MODULE_SCHEMA
         from nexusform.configuration.value_blocks import report_deprecated_variable
@@ -494,7 +494,7 @@ class _Decoder:
                 detail = f'The argument "{name}" is required, but no definition was found.'
                 self.problems.append(build_error("missing-required-argument", detail, header.header_span))
 
-    def _read_called_module_files(self, header: CallHeader) -> ModuleFiles | None:
+    def _load_called_module_files(self, header: CallHeader) -> ModuleFiles | None:
         """Return the files of a called module; None if it calls itself or there are too many."""
         shared = self.shared
         shared.call_count += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nexusform.configuration.declarations.configuration import Local, Variable
+from nexusform.configuration.declarations.configuration import LocalValue, Variable
 from nexusform.configuration.module_blocks import CallHeader
 from nexusform.configuration.static_arguments import evaluate_constant
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
@@ -16,13 +16,13 @@ from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value
 
 
-class ConstantScope:
+class ConstantVariableScope:
     """Scope of one module."""
 
     functions: Mapping[str, Any] = {}
 
     def __init__(
-        self, variables: Mapping[str, Variable], locals_: Mapping[str, Local], values: Mapping[str, Value]
+        self, variables: Mapping[str, Variable], locals_: Mapping[str, LocalValue], values: Mapping[str, Value]
     ) -> None:
         self._variables = variables
         self._locals = locals_

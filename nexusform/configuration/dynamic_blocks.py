@@ -117,8 +117,8 @@ def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: l
     is_misspelled = any(problem.id == "unsupported-argument" for problem in new_problems)
     label = None
     if label_attribute is not None or not is_misspelled:
-        label = _read_generated_label(label_attribute, block, label_names[kind], problems)
-    iterator = _read_iterator_name(parts.attributes.get("iterator"), kind, problems)
+        label = _decode_generated_block_label(label_attribute, block, label_names[kind], problems)
+    iterator = _decode_iterator_name(parts.attributes.get("iterator"), kind, problems)
     if for_each is None or not bodies or iterator is None:
         return None
     return DynamicBlock(
@@ -133,7 +133,7 @@ def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: l
     )
 
 
-def _read_iterator_name(attribute: Attribute | None, kind: str, problems: list[Diagnostic]) -> str | None:
+def _decode_iterator_name(attribute: Attribute | None, kind: str, problems: list[Diagnostic]) -> str | None:
     """Return the name of the iterator, by default that of the blocks; None if it is invalid."""
     if attribute is None:
         return kind
@@ -152,7 +152,7 @@ def _read_iterator_name(attribute: Attribute | None, kind: str, problems: list[D
     return None
 
 
-def _read_generated_label(
+def _decode_generated_block_label(
     attribute: Attribute | None, block: Block, label_name: str, problems: list[Diagnostic]
 ) -> Expression | None:
     """Return the label of the generated blocks, the only element of `labels`; None without one, or if it is

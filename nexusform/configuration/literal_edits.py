@@ -30,17 +30,17 @@ def build_literal_edit(
     None if the edit would change more (a block of several instances, a module with several calls), or if the
     argument is no literal, not set, or in JSON.
     """
-    block = _find_block(configuration.root, address)
+    block = _find_block_of_single_instance(configuration.root, address)
     attribute = _find_argument_at_path(block.body, path) if block is not None else None
-    if attribute is None or not is_literal(attribute.expression):
+    if attribute is None or not is_literal_expression(attribute.expression):
         return None
     span = attribute.expression.span
     text = configuration.files[span.filename].text.encode()
     before = text[span.start.byte : span.end.byte].decode()
-    return TextEdit(span, before, _format_literal(value))
+    return TextEdit(span, before, _format_hcl_literal(value))
 
 
-def apply_edits(files: Mapping[str, SourceFile], edits: Sequence[TextEdit]) -> dict[str, str]:
+def apply_literal_edits(files: Mapping[str, SourceFile], edits: Sequence[TextEdit]) -> dict[str, str]:
     """Return the new texts of the files changed by the edits, by name."""
     texts: dict[str, bytes] = {}
     for edit in sorted(edits, key=lambda edit: edit.span.start.byte, reverse=True):
@@ -50,10 +50,10 @@ def apply_edits(files: Mapping[str, SourceFile], edits: Sequence[TextEdit]) -> d
     return {name: text.decode() for name, text in texts.items()}
 
 
-def is_literal(expression: syntax.Expression) -> bool:
+def is_literal_expression(expression: syntax.Expression) -> bool:
     """Check whether an expression is a literal: a number, text without interpolation, a list of these."""
     if isinstance(expression, syntax.TupleCons):
-        return all(is_literal(item) for item in expression.items)
+        return all(is_literal_expression(item) for item in expression.items)
     if isinstance(expression, syntax.Unary):
         return isinstance(expression.operand, syntax.Literal)
     if isinstance(expression, syntax.Template):
@@ -61,7 +61,7 @@ def is_literal(expression: syntax.Expression) -> bool:
     return isinstance(expression, syntax.Literal | syntax.StringLiteral)
 
 
-def _find_block(root: Module, address: Address) -> ResourceBlock | None:
+def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBlock | None:
     """Find the block of an instance, if it and its modules have a single instance."""
     module = root
     for step in address.module:
@@ -104,10 +104,10 @@ def _find_nested_block(
 _ESCAPES: Final = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
-def _format_literal(value: Any) -> str:
+def _format_hcl_literal(value: Any) -> str:
     """Format plain data as HCL: JSON's literals are valid, except for the marks of templates."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_format_literal(item) for item in value)}]"
+        return f"[{', '.join(_format_hcl_literal(item) for item in value)}]"
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False).translate(_ESCAPES)
         return text.replace("${", "$${").replace("%{", "%%{")

@@ -26,11 +26,11 @@ from nexusform.configuration.declarations.configuration import AnyBody, Configur
 from nexusform.configuration.resource_blocks import KnownTypes
 from nexusform.configuration.variable_values import (
     Assignment,
-    ValueOrigin,
+    VariableValueSource,
     parse_environment_variables,
     parse_variable_file,
     parse_variable_option,
-    resolve_variables,
+    resolve_variable_values,
 )
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
@@ -49,13 +49,13 @@ from nexusform.files.regular_files import (
     FileTooLarge,
     create_file,
     list_directory,
-    open_regular,
+    open_regular_file,
     read_regular,
-    write_file,
+    write_file_atomically,
 )
 from nexusform.language import parser
 from nexusform.language.parser import SYNTAX_VERSION, parse_file, pause_garbage_collection
-from nexusform.language.syntax.scanner import Positions
+from nexusform.language.syntax.scanner import CharacterPositions
 from nexusform.language.syntax.syntax_nodes import Body
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.values.typed_value import Value, build_unknown
@@ -63,7 +63,7 @@ from nexusform.values.typed_value import Value, build_unknown
 if TYPE_CHECKING:
     from nexusform.configuration.module_blocks import CallHeader
 
-__all__ = ["ValueOrigin", "load_configuration", "read_root_variables"]
+__all__ = ["VariableValueSource", "load_configuration", "read_root_variables"]
 
 NATIVE: Final = ".nf.hcl"
 JSON: Final = ".nf.json"
@@ -124,7 +124,7 @@ def read_root_variables(
     directory: str,
     confinement: Confinement = UNCONFINED,
     assignments_override: Sequence[Assignment] = (),
-) -> tuple[dict[str, tuple[Value, ValueOrigin]], list[Diagnostic]]:
+) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Return the value of every variable of the root module with its origin.
 
     `var_options` are ("var", "name=value") and ("var-file", path) in the order given. Files of the directory
@@ -162,7 +162,7 @@ def read_given_variables(
     directory: str,
     confinement: Confinement,
     assignments_override: Sequence[Assignment] = (),
-) -> tuple[dict[str, tuple[Value, ValueOrigin]], list[Diagnostic]]:
+) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Return the value of every variable given, as `read_root_variables`."""
     problems: list[Diagnostic] = []
     automatic = list_automatic_variable_files(directory)
@@ -176,7 +176,7 @@ def read_given_variables(
 
         return describe_intended_value_source(name, environment, list_directory(directory), read_files)
 
-    values, new_problems = resolve_variables(variables, assignments, explain_missing_value)
+    values, new_problems = resolve_variable_values(variables, assignments, explain_missing_value)
     if has_errors(problems):
         # Variables assigned by an unreadable file are not reported as missing.
         new_problems = [problem for problem in new_problems if problem.id != "no-value-for-required-variable"]
@@ -235,7 +235,7 @@ class _FileReader:
             kind = "unreadable-module-directory" if call else "unreadable-configuration-directory"
             self._add_error(kind, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
             return None
-        files = [self._read_file(directory, name) for name in names if _is_configuration(name)]
+        files = [self._read_and_parse_file(directory, name) for name in names if _is_configuration_file_name(name)]
         if not files:
             from nexusform.configuration.unread_files import describe_foreign_configuration
 
@@ -252,7 +252,7 @@ class _FileReader:
         block = f'module "{call.name}"' if call else ""
         self.problems.append(build_error(diagnostic_id, detail, call.source_span if call else None, block=block))
 
-    def _read_file(self, directory: str, name: str) -> ParsedFile:
+    def _read_and_parse_file(self, directory: str, name: str) -> ParsedFile:
         """Read a file from the editor if it is unsaved there, else from disk."""
         path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - a shown path
         text = self._unsaved.get(os.path.realpath(path)) if self._unsaved else None
@@ -267,7 +267,7 @@ class _FileReader:
     def parse_source(self, source: SourceFile, name: str = "") -> ParsedFile:
         """Parse a text as a file of a module; its `name` orders blocks, "" = that of the source."""
         name = name or source.name
-        body, new_problems = self._parse_tree(source)
+        body, new_problems = self._parse_syntax_tree_with_cache(source)
         self.problems.extend(new_problems)
         ignored = find_ignored_lint_rules(source)
         return ParsedFile(
@@ -279,7 +279,7 @@ class _FileReader:
             has_syntax_errors=has_errors(new_problems),
         )
 
-    def _parse_tree(self, source: SourceFile) -> tuple[AnyBody, list[Diagnostic]]:
+    def _parse_syntax_tree_with_cache(self, source: SourceFile) -> tuple[AnyBody, list[Diagnostic]]:
         """Return the tree of a file, from the cache if it was parsed before and is large."""
         if source.name.endswith(JSON):
             from nexusform.language.json_syntax import parse_json_file
@@ -295,7 +295,7 @@ class _FileReader:
         return body, problems
 
 
-def _is_configuration(name: str) -> bool:
+def _is_configuration_file_name(name: str) -> bool:
     hidden = name.startswith((".", "#")) or name.endswith("~")
     return name.endswith((NATIVE, JSON)) and not hidden
 
@@ -379,19 +379,19 @@ class _SyntaxTreeCache:
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory, "trees")
-        self._key = _read_cache_key(Path(directory))
+        self._key = _read_or_create_cache_key(Path(directory))
 
     def get(self, source: SourceFile) -> Body | None:
         """Return the tree of a file; None if it is not cached."""
         if self._key is None:
             return None
-        name = self._build_entry_name(source)
+        name = self._compute_cache_entry_name(source)
         try:
             entry = read_regular(self._directory / name, _MAX_ENTRY_BYTES, follow=False)
         except OSError:
             return None
         digest, tree = entry[:_DIGEST_LENGTH], entry[_DIGEST_LENGTH:]
-        if not hmac.compare_digest(digest, self._compute_digest(name, tree)):
+        if not hmac.compare_digest(digest, self._compute_cache_entry_digest(name, tree)):
             return None
         body = parser.decode_tree(tree)
         return body if isinstance(body, Body) else None
@@ -400,11 +400,11 @@ class _SyntaxTreeCache:
         """Store a tree."""
         if self._key is None:
             return
-        name, tree = self._build_entry_name(source), parser.encode_tree(body)
+        name, tree = self._compute_cache_entry_name(source), parser.encode_tree(body)
         try:
             self._directory.mkdir(exist_ok=True)
-            entry = self._compute_digest(name, tree) + tree
-            write_file(self._directory / name, entry, PRIVATE, durable=False)
+            entry = self._compute_cache_entry_digest(name, tree) + tree
+            write_file_atomically(self._directory / name, entry, PRIVATE, durable=False)
             with os.scandir(self._directory) as entries:
                 entries_by_age = sorted((entry.stat().st_mtime, entry.path) for entry in entries)
             for _, path in entries_by_age[:-_MAX_CACHED_TREES]:
@@ -412,23 +412,23 @@ class _SyntaxTreeCache:
         except OSError:
             return
 
-    def _build_entry_name(self, source: SourceFile) -> str:
+    def _compute_cache_entry_name(self, source: SourceFile) -> str:
         text = f"{SYNTAX_VERSION}\n{source.name}\n{source.text}"
         return hmac.new(self._key or b"", text.encode(), "sha256").hexdigest()
 
-    def _compute_digest(self, name: str, tree: bytes) -> bytes:
+    def _compute_cache_entry_digest(self, name: str, tree: bytes) -> bytes:
         """Compute the digest, including the entry's name, so that entries cannot be exchanged."""
         return hmac.new(self._key or b"", name.encode() + tree, "sha256").digest()
 
 
-def _read_cache_key(directory: Path) -> bytes | None:
+def _read_or_create_cache_key(directory: Path) -> bytes | None:
     """Return the user's key of this cache, created if missing; None if others can access it."""
     path = directory / "key"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError), os.fdopen(create_file(path), "wb") as file:
             file.write(os.urandom(_KEY_LENGTH))
-        with os.fdopen(open_regular(path, follow=False), "rb") as file:
+        with os.fdopen(open_regular_file(path, follow=False), "rb") as file:
             status = os.fstat(file.fileno())
             key = file.read(_KEY_LENGTH + 1)
     except OSError:
@@ -480,7 +480,7 @@ def find_hidden_characters(source: SourceFile) -> list[Diagnostic]:
     offsets = [match.start() for match in _HIDDEN.finditer(text, start)]
     if not offsets:
         return []
-    positions = Positions(source.name, text)
+    positions = CharacterPositions(source.name, text)
     first = Span(source.name, positions.find_position(offsets[0]), positions.find_position(offsets[0] + 1))
     # Positions count characters from the start of a line; that is too slow for many in one line.
     ends = [match.start() for match in re.finditer("\n", text)]

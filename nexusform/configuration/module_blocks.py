@@ -12,7 +12,7 @@ from nexusform.configuration.static_arguments import (
     EMPTY_SCOPE,
     check_name,
     evaluate_required_text,
-    evaluate_text,
+    evaluate_string,
     find_single_block,
     is_valid_name,
     parse_references,
@@ -122,7 +122,7 @@ def is_local_source(source: str, span: Span, problems: list[Diagnostic]) -> bool
     return False
 
 
-def decode_provider(block: Block, problems: list[Diagnostic]) -> ProviderBlock | None:
+def decode_provider_block(block: Block, problems: list[Diagnostic]) -> ProviderBlock | None:
     """Decode a `provider` block; None if its name or alias is invalid."""
     label = block.labels[0]
     has_valid_name = check_name(label, "invalid-provider-configuration-name", problems)
@@ -135,7 +135,7 @@ def decode_provider(block: Block, problems: list[Diagnostic]) -> ProviderBlock |
             span = parts.attributes[name].name_span
             problems.append(build_error("reserved-argument-name-in-provider-block", detail, span))
     attribute = parts.attributes.get("alias")
-    alias = evaluate_text(attribute, problems) or ""
+    alias = evaluate_string(attribute, problems) or ""
     if attribute is not None and alias and not is_valid_name(alias):
         detail = (
             "An alias must be a valid name. A name must start with a letter or underscore and may contain "

@@ -10,7 +10,7 @@ from nexusform.configuration.body_preparation import build_body_schema
 from nexusform.configuration.declarations.configuration import AnyBody
 from nexusform.configuration.module_blocks import MODULE_SCHEMA, PROVIDER_SCHEMA
 from nexusform.configuration.resource_blocks import META_SCHEMA, BlockLocation, KnownTypes, remove_decoded_parts
-from nexusform.configuration.static_arguments import evaluate_text
+from nexusform.configuration.static_arguments import evaluate_string
 from nexusform.configuration.value_blocks import OUTPUT_SCHEMA, VARIABLE_SCHEMA
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.language.body_decoding import BodySchema, decode_attributes, decode_body
@@ -87,7 +87,7 @@ def _build_block_key(block: Block) -> _Key:
     if block.type != "provider":
         return (block.type, *labels)
     parts, _ = decode_body(block.body, PROVIDER_SCHEMA, partial=True)
-    return (block.type, *labels, evaluate_text(parts.attributes.get("alias"), []) or "")
+    return (block.type, *labels, evaluate_string(parts.attributes.get("alias"), []) or "")
 
 
 def _report_missing_base_block(block: Block) -> Diagnostic:

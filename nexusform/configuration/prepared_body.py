@@ -82,11 +82,11 @@ class PreparedBody:
     def __init__(
         self,
         location: Span,
-        arguments: Mapping[str, Argument],
+        arguments: Mapping[str, PreparedArgument],
         *,
         template: dict[str, Any],
-        varying: Sequence[Argument],
-        blocks: Sequence[BlockGroup],
+        varying: Sequence[PreparedArgument],
+        blocks: Sequence[NestedBlockGroup],
         sensitive_names: Sequence[str],
         lengths: Mapping[str, str],
     ) -> None:
@@ -212,7 +212,7 @@ class _EvaluatedBlock(Struct, frozen=True):
     span: Span
 
 
-class BlockGroup:
+class NestedBlockGroup:
     """All nested blocks of one type in a body, in source order; `location` is the body's."""
 
     __slots__ = ("items", "location", "name", "nested")
@@ -232,10 +232,10 @@ class BlockGroup:
         evaluated_blocks: list[_EvaluatedBlock] = []
         for item in self.items:
             if isinstance(item, StaticBlock):
-                self._evaluate_block(evaluated_blocks, item.label, item, scope, notes)
+                self._evaluate_single_block(evaluated_blocks, item.label, item, scope, notes)
             else:
                 has_dynamic = True
-                is_known = self._evaluate_dynamic(evaluated_blocks, item, scope, notes) and is_known
+                is_known = self._evaluate_dynamic_block(evaluated_blocks, item, scope, notes) and is_known
         if is_known:
             if has_dynamic:
                 notes.problems.extend(
@@ -257,7 +257,7 @@ class BlockGroup:
         if self.nested.nesting is Nesting.MAP:
             values[get_order_attribute(self.name)] = UNKNOWN
 
-    def _evaluate_dynamic(
+    def _evaluate_dynamic_block(
         self, evaluated_blocks: list[_EvaluatedBlock], item: RepeatedBlock, scope: Scope, notes: EvaluationResult
     ) -> bool:
         """Evaluate a dynamic block's blocks. Return whether they are known."""
@@ -277,10 +277,10 @@ class BlockGroup:
                 label, problems = evaluate_label(item.dynamic.label, item_scope)
                 notes.problems.extend(problems)
             is_known = is_known and label is not None
-            self._evaluate_block(evaluated_blocks, label or "", item, item_scope, notes)
+            self._evaluate_single_block(evaluated_blocks, label or "", item, item_scope, notes)
         return is_known
 
-    def _evaluate_block(
+    def _evaluate_single_block(
         self,
         evaluated_blocks: list[_EvaluatedBlock],
         label: str,
@@ -436,7 +436,7 @@ def _get_object_key_text(expression: Expression, *, bare: bool) -> str | None:
 _NO_PATHS: tuple[Path, ...] = ()
 
 
-class Argument:
+class PreparedArgument:
     """Argument with its schema."""
 
     __slots__ = ("_concrete_type", "_has_constraints", "attribute", "schema", "type")
@@ -495,7 +495,7 @@ def _report_ephemeral_value(name: str, span: Span) -> Diagnostic:
 
 
 @lru_cache(maxsize=256)
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
+def _compile_regular_expression(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
@@ -520,33 +520,33 @@ def check_value(
 
 def _describe_schema_violation(schema: schemas.AttributeSchema, part: Any, *, hidden: bool) -> str:
     """Return how a part of an argument violates its schema, as the end of a sentence; "" if it does not."""
-    actual = "" if hidden else f", not {_format_value(part)}"
+    actual = "" if hidden else f", not {_format_scalar_value(part)}"
     if schema.choices and part not in schema.choices:
         hint = "" if hidden or not isinstance(part, str) else suggest_name(part, schema.choices)
-        return f"must be {_format_alternatives(schema.choices)}{actual}.{hint}"
+        return f"must be {_format_quoted_alternatives(schema.choices)}{actual}.{hint}"
     is_number = isinstance(part, (int, float, Fraction)) and not isinstance(part, bool)
     if is_number and not (
         (schema.minimum is None or part >= schema.minimum) and (schema.maximum is None or part <= schema.maximum)
     ):
-        return f"must be {_describe_range(schema.minimum, schema.maximum)}{actual}."
-    if schema.pattern and isinstance(part, str) and not _compile_pattern(schema.pattern).fullmatch(part):
+        return f"must be {_describe_number_range(schema.minimum, schema.maximum)}{actual}."
+    if schema.pattern and isinstance(part, str) and not _compile_regular_expression(schema.pattern).fullmatch(part):
         return f"must be {schema.pattern_hint or f'text that matches {schema.pattern}'}{actual}."
     return ""
 
 
-def _describe_range(low: int | None, high: int | None) -> str:
+def _describe_number_range(low: int | None, high: int | None) -> str:
     if low is not None and high is not None:
         return f"between {low} and {high}"
     return f"at least {low}" if low is not None else f"at most {high}"
 
 
-def _format_value(part: Any) -> str:
+def _format_scalar_value(part: Any) -> str:
     if isinstance(part, bool):
         return "true" if part else "false"
     return f'"{part}"' if isinstance(part, str) else str(part)
 
 
-def _format_alternatives(names: Iterable[str]) -> str:
+def _format_quoted_alternatives(names: Iterable[str]) -> str:
     """Format names as `"a", "b" or "c"`."""
     quoted = [f'"{name}"' for name in names]
     if len(quoted) < 2:

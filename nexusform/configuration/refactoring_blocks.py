@@ -5,7 +5,7 @@ from __future__ import annotations
 from nexusform.configuration.declarations.configuration import ImportBlock, MovedBlock, RemovedBlock
 from nexusform.configuration.resource_blocks import read_provider_key
 from nexusform.configuration.static_arguments import (
-    evaluate_flag,
+    evaluate_bool,
     find_single_block,
     parse_reference,
     parse_static_expression,
@@ -22,7 +22,7 @@ from nexusform.language.syntax.syntax_nodes import (
     TraverseAttribute,
     TraverseIndex,
 )
-from nexusform.resources.address import AddressPattern, Key, Mode, ModuleStep
+from nexusform.resources.address import AddressPattern, Key, Mode, ModulePathStep
 
 MOVED_SCHEMA = BodySchema(attributes={"from": True, "to": True})
 REMOVED_SCHEMA = BodySchema(attributes={"from": True}, blocks={"lifecycle": ()})
@@ -32,7 +32,7 @@ _RESERVED = ("count", "each", "local", "nexusform", "path", "self", "terraform",
 _LIFECYCLE_SCHEMA = BodySchema(attributes={"destroy": True})
 
 
-def decode_moved(block: Block, problems: list[Diagnostic]) -> MovedBlock | None:
+def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock | None:
     """Decode a `moved` block; None if one of its ends is not an address."""
     parts, new_problems = decode_body(block.body, MOVED_SCHEMA)
     problems.extend(new_problems)
@@ -51,7 +51,7 @@ def decode_moved(block: Block, problems: list[Diagnostic]) -> MovedBlock | None:
     return MovedBlock(source, target, block.header_span)
 
 
-def decode_removed(block: Block, problems: list[Diagnostic]) -> RemovedBlock | None:
+def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlock | None:
     """Decode a `removed` block; None if its address cannot be removed."""
     parts, new_problems = decode_body(block.body, REMOVED_SCHEMA)
     problems.extend(new_problems)
@@ -62,7 +62,7 @@ def decode_removed(block: Block, problems: list[Diagnostic]) -> RemovedBlock | N
     if lifecycle is not None:
         inner, new_problems = decode_body(lifecycle.body, _LIFECYCLE_SCHEMA)
         problems.extend(new_problems)
-        destroy = evaluate_flag(inner.attributes.get("destroy"), problems, default=True)
+        destroy = evaluate_bool(inner.attributes.get("destroy"), problems, default=True)
     if source is None or attribute is None:
         return None
     if source.key is not None or any(step.key is not None for step in source.module):
@@ -74,7 +74,7 @@ def decode_removed(block: Block, problems: list[Diagnostic]) -> RemovedBlock | N
     return RemovedBlock(source, destroy, block.header_span)
 
 
-def decode_import(block: Block, problems: list[Diagnostic]) -> ImportBlock | None:
+def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock | None:
     """Decode an `import` block; None if it lacks its parts or `to` is not a resource."""
     parts, new_problems = decode_body(block.body, IMPORT_SCHEMA)
     problems.extend(new_problems)
@@ -148,19 +148,19 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
     return None
 
 
-def _split_module_steps(parts: list[str | tuple[Key]]) -> tuple[tuple[ModuleStep, ...], int]:
+def _split_module_steps(parts: list[str | tuple[Key]]) -> tuple[tuple[ModulePathStep, ...], int]:
     """Return the modules at the start of an address, and the number of parts they take."""
-    steps: list[ModuleStep] = []
+    steps: list[ModulePathStep] = []
     index = 0
     while index + 1 < len(parts) and parts[index] == "module" and isinstance(parts[index + 1], str):
         name = str(parts[index + 1])
         index += 2
         following = parts[index] if index < len(parts) else ""
         if isinstance(following, tuple):
-            steps.append(ModuleStep(name, following[0]))
+            steps.append(ModulePathStep(name, following[0]))
             index += 1
         else:
-            steps.append(ModuleStep(name))
+            steps.append(ModulePathStep(name))
     return tuple(steps), index
 
 

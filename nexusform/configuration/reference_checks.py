@@ -52,7 +52,7 @@ def check_references(
     problems: list[Diagnostic] = []
     reported: set[tuple[str, Span | None]] = set()
     for module in list_modules(configuration.root):
-        checker = _Checker(module, {"managed": managed, "data": data})
+        checker = _ReferenceChecker(module, {"managed": managed, "data": data})
         for reference in references[module.path]:
             for problem in checker.check(reference):
                 # A module that is called twice reports everything twice.
@@ -91,7 +91,7 @@ def check_expression(
 
     `extra_names` are further names that are valid there.
     """
-    checker = _Checker(module, {"managed": managed, "data": data})
+    checker = _ReferenceChecker(module, {"managed": managed, "data": data})
     node = Declaration(module.path, "local", "")
     problems: list[Diagnostic] = []
     for traversal in list_traversals(expression):
@@ -146,7 +146,7 @@ def _check_replacement_triggers(module: Module) -> Iterator[Diagnostic]:
                 yield build_error("invalid-trigger", detail, expression.span, block=block.header)
 
 
-class _Checker:
+class _ReferenceChecker:
     """Checker of the references of one module."""
 
     def __init__(self, module: Module, schemas: Mapping[Mode, _Schemas]) -> None:
@@ -208,7 +208,7 @@ class _Checker:
         yield from _check_instance_key(label, key, steps, traversal, "module")
         output = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
         if scope.only_whole_objects and output:
-            yield _report_attribute_reference(traversal)
+            yield _report_attribute_in_depends_on(traversal)
             return
         # Without the required key of the call, the first name is not an output.
         step = output[0] if output and (not key or len(output) < len(steps)) else None
@@ -300,7 +300,7 @@ class _Checker:
         if scope.only_whole_objects:
             inner = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
             if inner:
-                yield _report_attribute_reference(traversal)
+                yield _report_attribute_in_depends_on(traversal)
             return
         problems = list(_check_instance_key(label, key, steps, traversal, "resource"))
         yield from problems
@@ -338,10 +338,10 @@ class _Checker:
             other_address = f"data.{kind}.{name}" if other_mode == "data" else f"{kind}.{name}"
             detail += f" Did you mean the {'data' if other_mode == 'data' else 'managed'} resource {other_address}?"
         else:
-            detail += self._suggest_resource(mode, kind, name)
+            detail += self._suggest_similar_resource(mode, kind, name)
         return build_error("reference-to-undeclared-resource", detail, traversal.span)
 
-    def _suggest_resource(self, mode: Mode, kind: str, name: str) -> str:
+    def _suggest_similar_resource(self, mode: Mode, kind: str, name: str) -> str:
         """Return the nearest declared resource, as a question; "" without one."""
         same_type = [n for m, k, n in self.module.resources if m == mode and k == kind]
         nearest_name = find_nearest_name(name, same_type)
@@ -360,16 +360,16 @@ _FOREIGN_LITERALS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("None", "nil", "Null", "NULL", "undefined", "nullptr"), "null"),
 }
 
-_ROOT_CHECKS: Final[Mapping[str, Callable[[_Checker, Traversal, ReferenceScope], Iterator[Diagnostic]]]] = {
-    "var": _Checker.check_variable,
-    "local": _Checker.check_local_reference,
-    "module": _Checker.check_call,
-    "data": _Checker.check_data,
-    "path": _Checker.check_path_or_nexusform,
-    "nexusform": _Checker.check_path_or_nexusform,
-    "count": _Checker.check_count_reference,
-    "each": _Checker.check_each_reference,
-    "self": _Checker.check_self_reference,
+_ROOT_CHECKS: Final[Mapping[str, Callable[[_ReferenceChecker, Traversal, ReferenceScope], Iterator[Diagnostic]]]] = {
+    "var": _ReferenceChecker.check_variable,
+    "local": _ReferenceChecker.check_local_reference,
+    "module": _ReferenceChecker.check_call,
+    "data": _ReferenceChecker.check_data,
+    "path": _ReferenceChecker.check_path_or_nexusform,
+    "nexusform": _ReferenceChecker.check_path_or_nexusform,
+    "count": _ReferenceChecker.check_count_reference,
+    "each": _ReferenceChecker.check_each_reference,
+    "self": _ReferenceChecker.check_self_reference,
 }
 
 
@@ -456,7 +456,7 @@ def _is_number(step: Step) -> bool:
     return isinstance(step, TraverseAttribute) and step.name.isdecimal()
 
 
-def _report_attribute_reference(traversal: Traversal) -> Diagnostic:
+def _report_attribute_in_depends_on(traversal: Traversal) -> Diagnostic:
     detail = (
         "References in depends_on must be to a whole object (a resource, a module), not to an attribute of an object."
     )

@@ -254,14 +254,14 @@ def _add_module_edges(
             if target != reference.node:
                 dependencies.setdefault(target, reference.traversal.span)
     for block in module.resources.values():
-        provider = _find_provider(block, module, root)
+        provider = _find_provider_of_resource(block, module, root)
         if provider is not None:
             edges[build_resource_declaration(block)].setdefault(provider, block.header_span)
     for nested_call in module.calls.values():
         _add_module_edges(nested_call.module, nested_call, root, references, edges)
 
 
-def _find_provider(block: ResourceBlock, module: Module, root: Module) -> Declaration | None:
+def _find_provider_of_resource(block: ResourceBlock, module: Module, root: Module) -> Declaration | None:
     """Find the provider block used by a resource: its module's own, else the root's."""
     key = block.provider or DEFAULT_PROVIDER
     for holder in (module, root):
@@ -273,7 +273,7 @@ def _find_provider(block: ResourceBlock, module: Module, root: Module) -> Declar
 def _list_targets(module: Module, traversal: Traversal, *, everything: bool) -> Iterable[Declaration]:
     """List the nodes of a reference."""
     root, steps, path = traversal.root.name, traversal.steps, module.path
-    name = _get_step_name(steps, 0)
+    name = _get_attribute_name_at_step(steps, 0)
     if root == "var":
         return (Declaration(path, "variable", name),) if name in module.variables else ()
     if root == "local":
@@ -282,7 +282,7 @@ def _list_targets(module: Module, traversal: Traversal, *, everything: bool) -> 
         call = module.calls.get(name)
         return () if call is None else _list_referenced_outputs(call, path, steps[1:], everything=everything)
     if root == "data":
-        resource_name = _get_step_name(steps, 1)
+        resource_name = _get_attribute_name_at_step(steps, 1)
         is_declared = ("data", name, resource_name) in module.resources
         return (Declaration(path, "data", f"{name}.{resource_name}"),) if is_declared else ()
     is_declared = ("managed", root, name) in module.resources
@@ -298,7 +298,7 @@ def _list_referenced_outputs(
         yield from _list_all_declarations(call.module)
         return
     output_steps = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
-    name = _get_step_name(output_steps, 0)
+    name = _get_attribute_name_at_step(output_steps, 0)
     inner_path = call.module.path
     if name in call.module.outputs:
         yield Declaration(inner_path, "output", name)
@@ -312,6 +312,6 @@ def _list_all_declarations(module: Module) -> Iterator[Declaration]:
         yield from _list_all_declarations(call.module)
 
 
-def _get_step_name(steps: tuple[Step, ...], position: int) -> str:
+def _get_attribute_name_at_step(steps: tuple[Step, ...], position: int) -> str:
     step = steps[position] if position < len(steps) else None
     return step.name if isinstance(step, TraverseAttribute) else ""

@@ -11,11 +11,11 @@ from msgspec import Struct, field
 from nexusform.configuration.declarations.configuration import AnyBody, Condition, Lifecycle, ResourceBlock
 from nexusform.configuration.static_arguments import (
     check_name,
-    evaluate_flag,
+    evaluate_bool,
     find_single_block,
     get_bare_keyword,
-    is_constant,
-    list_expressions,
+    is_constant_value,
+    list_static_items,
     parse_reference,
     parse_references,
     parse_relative_path,
@@ -38,7 +38,7 @@ META_NAMES = (META_ARGUMENTS, ("lifecycle",))  # names besides the arguments of 
 _CONDITIONS = {"precondition": (), "postcondition": ()}
 
 
-def _find_advice(name: str) -> str:
+def _find_unsupported_lifecycle_hint(name: str) -> str:
     from nexusform.configuration.unsupported_words import LIFECYCLE_WORDS
 
     return LIFECYCLE_WORDS.get(name, "")
@@ -58,9 +58,9 @@ _LIFECYCLES: Mapping[Mode, BodySchema] = {
             False,
         ),
         blocks=_CONDITIONS,
-        advise=_find_advice,
+        advise=_find_unsupported_lifecycle_hint,
     ),
-    "data": BodySchema(attributes={"enabled": False}, blocks=_CONDITIONS, advise=_find_advice),
+    "data": BodySchema(attributes={"enabled": False}, blocks=_CONDITIONS, advise=_find_unsupported_lifecycle_hint),
 }
 
 
@@ -88,7 +88,7 @@ class BlockLocation(Struct, frozen=True):
     ignored_rules: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
-def decode_resource(
+def decode_resource_block(
     block: syntax.Block, mode: Mode, location: BlockLocation, known_types: KnownTypes, problems: list[Diagnostic]
 ) -> ResourceBlock | None:
     """Decode one `resource` or `data` block; None if its type or name is invalid."""
@@ -98,7 +98,7 @@ def decode_resource(
     _check_type(block, mode, known_types, problems)
     parts, new_problems = decode_body(block.body, META_SCHEMA, partial=True)
     problems.extend(new_problems)
-    problems.extend(_report_provisioner(nested) for nested in parts.blocks if nested.type != "lifecycle")
+    problems.extend(_report_unsupported_provisioner(nested) for nested in parts.blocks if nested.type != "lifecycle")
     count, for_each = read_repetition(parts.attributes, "resource", problems)
     lifecycle = _decode_lifecycle(parts, mode, problems)
     problems.extend(report_enabled_repetition(lifecycle.enabled, count, for_each))
@@ -168,7 +168,7 @@ def _find_unknown_type_hint(name: str) -> str:
     return f' Did you mean "{_OTHER_TYPES[name]}"?' if name in _OTHER_TYPES else ""
 
 
-def _report_provisioner(block: syntax.Block) -> Diagnostic:
+def _report_unsupported_provisioner(block: syntax.Block) -> Diagnostic:
     detail = f'Blocks of type "{block.type}" are not expected here: nexusform has no provisioners.'
     return build_error("unsupported-block-type", detail, block.type_span)
 
@@ -231,12 +231,12 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
     ignore_all, ignored_paths, ignored_spans = _decode_ignore_changes(arguments.get("ignore_changes"), problems)
     prevention = arguments.get("prevent_destroy")
     condition = None
-    if prevention is not None and not is_constant(prevention.expression):
+    if prevention is not None and not is_constant_value(prevention.expression):
         condition, prevention = prevention.expression, None
     return Lifecycle(
-        create_before_destroy=evaluate_flag(arguments.get("create_before_destroy"), problems, default=False),
-        keeps_object=not evaluate_flag(arguments.get("destroy"), problems, default=True),
-        prevent_destroy=evaluate_flag(prevention, problems, default=False),
+        create_before_destroy=evaluate_bool(arguments.get("create_before_destroy"), problems, default=False),
+        keeps_object=not evaluate_bool(arguments.get("destroy"), problems, default=True),
+        prevent_destroy=evaluate_bool(prevention, problems, default=False),
         prevent_destroy_condition=condition,
         ignore_all=ignore_all,
         ignore_changes=ignored_paths,
@@ -268,7 +268,7 @@ def _decode_ignore_changes(
         return True, (), ()
     paths: list[tuple[PathStep, ...]] = []
     spans: list[Span] = []
-    for item in list_expressions(attribute, problems):
+    for item in list_static_items(attribute, problems):
         traversal = parse_reference(item, problems)
         path = parse_relative_path(traversal, problems) if traversal is not None else None
         if traversal is not None and path is not None:
@@ -282,7 +282,7 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
     if attribute is None:
         return ()
     triggers: list[syntax.Expression] = []
-    for item in list_expressions(attribute, problems):
+    for item in list_static_items(attribute, problems):
         expression = parse_static_expression(item, problems)
         if expression is None:
             continue
@@ -303,9 +303,9 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
 def _decode_conditions(blocks: Sequence[syntax.Block], kind: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
     if not blocks:
         return ()
-    from nexusform.configuration.value_blocks import decode_conditions  # loaded on first use
+    from nexusform.configuration.value_blocks import decode_condition_blocks  # loaded on first use
 
-    return decode_conditions(blocks, kind, problems)
+    return decode_condition_blocks(blocks, kind, problems)
 
 
 # --- rest of the body, for the schema ----------------------------------------------------------
@@ -315,7 +315,7 @@ def remove_decoded_parts(body: AnyBody, decoded_schema: BodySchema) -> AnyBody:
     """Return the body without the decoded arguments and blocks."""
     if isinstance(body, syntax.JsonBody):
         names = {*decoded_schema.attributes, *decoded_schema.blocks}
-        objects = tuple(_remove_properties(json_object, names) for json_object in body.objects)
+        objects = tuple(_remove_json_properties(json_object, names) for json_object in body.objects)
         return syntax.JsonBody(objects, body.span)
     attributes = tuple(a for a in body.attributes if a.name not in decoded_schema.attributes)
     blocks = tuple(b for b in body.blocks if b.type not in decoded_schema.blocks)
@@ -324,5 +324,5 @@ def remove_decoded_parts(body: AnyBody, decoded_schema: BodySchema) -> AnyBody:
     return syntax.Body(attributes, blocks, body.span, body.end_span)
 
 
-def _remove_properties(json: syntax.JsonObject, names: Collection[str]) -> syntax.JsonObject:
+def _remove_json_properties(json: syntax.JsonObject, names: Collection[str]) -> syntax.JsonObject:
     return syntax.JsonObject(tuple(p for p in json.properties if p.name not in names), json.span)

@@ -18,10 +18,10 @@ from nexusform.configuration.declarations.configuration import (
 )
 from nexusform.configuration.declarations.limits import FIXED_LIMITS, NAMES
 from nexusform.configuration.static_arguments import (
-    evaluate_flag,
+    evaluate_bool,
     evaluate_number,
-    evaluate_text,
-    evaluate_texts,
+    evaluate_string,
+    evaluate_string_list,
     find_single_block,
     parse_reference,
 )
@@ -71,7 +71,7 @@ def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, 
     if "required_version" in arguments:
         version = _decode_required_version(arguments["required_version"], problems)
         settings = replace(settings, required_version=version)
-    catalogue = evaluate_text(arguments.get("sku_catalogue"), problems)
+    catalogue = evaluate_string(arguments.get("sku_catalogue"), problems)
     if catalogue is not None:
         span = arguments["sku_catalogue"].expression.span
         if settings.sku_catalogue_span is not None and not is_override:
@@ -83,11 +83,11 @@ def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, 
     if lint is not None:
         inner, new_problems = decode_body(lint.body, _LINT_SCHEMA)
         problems.extend(new_problems)
-        ignored = frozenset(evaluate_texts(inner.attributes.get("ignore"), problems))
+        ignored = frozenset(evaluate_string_list(inner.attributes.get("ignore"), problems))
         settings = replace(settings, ignored_rules=settings.ignored_rules | ignored)
     encryption = find_single_block(parts.blocks, "encryption", problems)
     if encryption is not None:
-        settings = replace(settings, encryption=decode_encryption(encryption.body, problems))
+        settings = replace(settings, encryption=decode_encryption_block(encryption.body, problems))
     limits = find_single_block(parts.blocks, "limits", problems)
     if limits is not None:
         settings = replace(settings, limits={**settings.limits, **_decode_limits(limits, problems)})
@@ -130,7 +130,7 @@ def _report_duplicate_setting(name: str, earlier: Span, attribute: Attribute) ->
 
 def _decode_required_version(attribute: Attribute, problems: list[Diagnostic]) -> str:
     """Decode the version constraint, and report a violation."""
-    constraint = evaluate_text(attribute, problems)
+    constraint = evaluate_string(attribute, problems)
     if constraint is None:
         return ""
     is_satisfied = is_version_allowed(__version__, constraint)
@@ -171,20 +171,20 @@ def is_version_allowed(version: str, constraint: str) -> bool | None:
     Pre-release and build suffixes are ignored.
     """
     terms = [_CONSTRAINT_TERM.fullmatch(part) for part in constraint.split(",")]
-    actual = _parse_version(re.split(r"[^0-9.]", version, maxsplit=1)[0])
+    actual = _parse_version_triple(re.split(r"[^0-9.]", version, maxsplit=1)[0])
     is_satisfied = True
     for term in terms:
         if term is None:
             return None
         operator, required = term.group(1) or "", term.group(2)
         if operator == "~>":
-            is_satisfied = is_satisfied and _parse_version(required) <= actual < _compute_upper_bound(required)
+            is_satisfied = is_satisfied and _parse_version_triple(required) <= actual < _compute_upper_bound(required)
         else:
-            is_satisfied = is_satisfied and _COMPARE[operator](actual, _parse_version(required))
+            is_satisfied = is_satisfied and _COMPARE[operator](actual, _parse_version_triple(required))
     return is_satisfied
 
 
-def _parse_version(text: str) -> _Version:
+def _parse_version_triple(text: str) -> _Version:
     parts = [int(part) for part in text.split(".") if part]
     first, second, third = [*parts, 0, 0, 0][:3]
     return first, second, third
@@ -217,7 +217,7 @@ _TARGET_SCHEMA: Final = BodySchema(attributes={"method": True, "enforced": False
 _FALLBACK_SCHEMA: Final = BodySchema(attributes={"method": True}, blocks={"fallback": ()})
 
 
-def decode_encryption(body: Body | JsonBody, problems: list[Diagnostic]) -> Encryption:
+def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -> Encryption:
     """Decode the body of an `encryption` block; errors are added to `problems`."""
     parts, new_problems = decode_body(body, _ENCRYPTION_SCHEMA)
     problems.extend(new_problems)
@@ -229,7 +229,7 @@ def decode_encryption(body: Body | JsonBody, problems: list[Diagnostic]) -> Encr
         if block.type == "key_provider":
             attributes, new_problems = arguments_of(block.body)
             problems.extend(new_problems)
-            values = {name: evaluate_text(attribute, problems) for name, attribute in attributes.items()}
+            values = {name: evaluate_string(attribute, problems) for name, attribute in attributes.items()}
             settings = {name: value for name, value in values.items() if value is not None}
             providers[_get_method_name(block)] = KeyProviderBlock(*_get_method_name(block), settings, block.header_span)
         elif block.type == "method":
@@ -277,7 +277,7 @@ def _decode_encryption_target(
     parts, new_problems = decode_body(block.body, _TARGET_SCHEMA)
     problems.extend(new_problems)
     method = _decode_method_reference(parts.attributes.get("method"), methods, problems)
-    enforced = evaluate_flag(parts.attributes.get("enforced"), problems, default=False)
+    enforced = evaluate_bool(parts.attributes.get("enforced"), problems, default=False)
     fallbacks: list[MethodName] = []
     nested_blocks = parts.blocks
     while nested_blocks:

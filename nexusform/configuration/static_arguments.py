@@ -79,7 +79,7 @@ def parse_reference(expression: syntax.Expression, problems: list[Diagnostic]) -
     return None
 
 
-def list_expressions(attribute: syntax.Attribute, problems: list[Diagnostic]) -> tuple[syntax.Expression, ...]:
+def list_static_items(attribute: syntax.Attribute, problems: list[Diagnostic]) -> tuple[syntax.Expression, ...]:
     """Return the items of a static list expression."""
     if isinstance(attribute.expression, syntax.TupleCons):
         return attribute.expression.items
@@ -97,7 +97,7 @@ def parse_references(attribute: syntax.Attribute | None, problems: list[Diagnost
     """Parse the references of `depends_on` and similar arguments."""
     if attribute is None:
         return ()
-    traversals = [parse_reference(expression, problems) for expression in list_expressions(attribute, problems)]
+    traversals = [parse_reference(expression, problems) for expression in list_static_items(attribute, problems)]
     return tuple(traversal for traversal in traversals if traversal is not None)
 
 
@@ -164,18 +164,18 @@ class _EmptyScope:
 EMPTY_SCOPE: Final = _EmptyScope()
 
 
-def is_constant(expression: syntax.Expression) -> bool:
+def is_constant_value(expression: syntax.Expression) -> bool:
     """Check whether the expression consists of literals alone."""
     kind = expression.__class__
     if kind is syntax.StringLiteral or kind is syntax.Literal:
         return True
     if isinstance(expression, syntax.TupleCons):
-        return all(is_constant(item) for item in expression.items)
+        return all(is_constant_value(item) for item in expression.items)
     if isinstance(expression, syntax.ObjectCons):
-        return all((k.bare or is_constant(k.expression)) and is_constant(v) for k, v in expression.items)
+        return all((k.bare or is_constant_value(k.expression)) and is_constant_value(v) for k, v in expression.items)
     if isinstance(expression, syntax.Parentheses):
-        return is_constant(expression.inner)
-    return isinstance(expression, syntax.Unary) and is_constant(expression.operand)
+        return is_constant_value(expression.inner)
+    return isinstance(expression, syntax.Unary) and is_constant_value(expression.operand)
 
 
 def evaluate_constant(expression: syntax.Expression, scope: Scope = EMPTY_SCOPE) -> tuple[Value, list[Diagnostic]]:
@@ -212,7 +212,7 @@ def evaluate_number(attribute: syntax.Attribute | None, problems: list[Diagnosti
     return number
 
 
-def evaluate_text(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str | None:
+def evaluate_string(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str | None:
     """Evaluate a constant string argument; None if it is absent or invalid."""
     text = _evaluate_as_type(attribute, STRING, problems)
     return text if isinstance(text, str) else None
@@ -232,13 +232,13 @@ def evaluate_required_text(
     return None
 
 
-def evaluate_flag(attribute: syntax.Attribute | None, problems: list[Diagnostic], *, default: bool) -> bool:
+def evaluate_bool(attribute: syntax.Attribute | None, problems: list[Diagnostic], *, default: bool) -> bool:
     """Evaluate a constant bool argument."""
     flag = _evaluate_as_type(attribute, BOOL, problems)
     return flag if isinstance(flag, bool) else default
 
 
-def evaluate_texts(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
+def evaluate_string_list(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
     """Evaluate a constant list of strings, without nulls."""
     values = _evaluate_as_type(attribute, ListType(STRING), problems)
     return tuple(v.raw for v in values or () if isinstance(v.raw, str))

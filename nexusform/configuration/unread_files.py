@@ -39,7 +39,7 @@ def describe_foreign_configuration(names: Collection[str]) -> str:
     renames = [
         f'"{name}" to "{new_name}"'
         for name in names
-        if not name.endswith(_OTHER_KINDS) and (new_name := _convert_file_suffix(name, _CONFIGURATION))
+        if not name.endswith(_OTHER_KINDS) and (new_name := _suggest_nexusform_file_name(name, _CONFIGURATION))
     ]
     if _FLEET in names:
         return f" {_FLEET} lists several sites. Run `nexusform sites plan` to plan them."
@@ -64,7 +64,7 @@ def describe_intended_value_source(
         return f" TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}."
     read_set = set(read_files)
     for file in names:
-        new_name = _convert_file_suffix(file, _VARIABLES)
+        new_name = _suggest_nexusform_file_name(file, _VARIABLES)
         if new_name:
             return f' "{file}" is not read: its name would have to be "{new_name}".'
         if file.endswith(_VARIABLE_FILE_ENDINGS) and file not in read_set:
@@ -88,13 +88,13 @@ def list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str],
     if not variables or any(file.endswith(_FOREIGN_ENDINGS) for file in files):
         return sentences
     for file in files:
-        new_name = _convert_file_suffix(file, _AUTOMATIC_ENDINGS)
+        new_name = _suggest_nexusform_file_name(file, _AUTOMATIC_ENDINGS)
         if new_name:
             sentences.append(f'"{file}" is not read: its name would have to be "{new_name}".')
     return sentences
 
 
-def _convert_file_suffix(name: str, endings: Mapping[str, str]) -> str:
+def _suggest_nexusform_file_name(name: str, endings: Mapping[str, str]) -> str:
     """Return the name with our ending in place of another tool's; "" without such an ending."""
     if name.startswith("."):
         return ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nexusform.configuration.declarations.configuration import Condition, Local, Output, Variable
+from nexusform.configuration.declarations.configuration import Condition, LocalValue, Output, Variable
 from nexusform.configuration.static_arguments import (
     NAME_RULE,
     check_name,
+    evaluate_bool,
     evaluate_constant,
-    evaluate_flag,
-    evaluate_text,
+    evaluate_string,
     is_valid_name,
     parse_references,
     parse_static_expression,
@@ -41,7 +41,7 @@ OUTPUT_SCHEMA = BodySchema(
 _RESERVED = ("source", "version", "providers", "count", "for_each", "lifecycle", "depends_on", "locals")
 
 
-def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None:
+def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable | None:
     """Decode a `variable` block; None if its name is invalid."""
     label = block.labels[0]
     if not check_name(label, "invalid-variable-name", problems):
@@ -59,20 +59,20 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
     problems.extend(new_problems)
     arguments = parts.attributes
     variable_type = _decode_type(arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody))
-    nullable = evaluate_flag(arguments.get("nullable"), problems, default=True)
+    nullable = evaluate_bool(arguments.get("nullable"), problems, default=True)
     return Variable(
         name=label.value,
         type=variable_type,
         default=_decode_default(arguments.get("default"), variable_type, problems, nullable=nullable),
-        description=evaluate_text(arguments.get("description"), problems) or "",
-        sensitive=evaluate_flag(arguments.get("sensitive"), problems, default=False),
+        description=evaluate_string(arguments.get("description"), problems) or "",
+        sensitive=evaluate_bool(arguments.get("sensitive"), problems, default=False),
         nullable=nullable,
         validations=_decode_validations(parts.blocks, label.value, problems),
         span=block.header_span,
         is_typed="type" in arguments,
-        deprecated=evaluate_text(arguments.get("deprecated"), problems) or "",
-        ephemeral=evaluate_flag(arguments.get("ephemeral"), problems, default=False),
-        const=evaluate_flag(arguments.get("const"), problems, default=False),
+        deprecated=evaluate_string(arguments.get("deprecated"), problems) or "",
+        ephemeral=evaluate_bool(arguments.get("ephemeral"), problems, default=False),
+        const=evaluate_bool(arguments.get("const"), problems, default=False),
     )
 
 
@@ -128,20 +128,20 @@ def _decode_default(
     return value
 
 
-def decode_locals(block: Block, problems: list[Diagnostic]) -> list[Local]:
+def decode_locals_block(block: Block, problems: list[Diagnostic]) -> list[LocalValue]:
     """Decode the names of a `locals` block."""
     attributes, new_problems = decode_attributes(block.body)
     problems.extend(new_problems)
-    names: list[Local] = []
+    names: list[LocalValue] = []
     for name, attribute in attributes.items():
         if is_valid_name(name):
-            names.append(Local(name, attribute.expression, attribute.span))
+            names.append(LocalValue(name, attribute.expression, attribute.span))
         else:
             problems.append(build_error("invalid-local-value-name", NAME_RULE, attribute.name_span))
     return names
 
 
-def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
+def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | None:
     """Decode an `output` block; None if its name is invalid or it has no value."""
     label = block.labels[0]
     has_valid_name = check_name(label, "invalid-output-name", problems)
@@ -149,11 +149,11 @@ def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
     problems.extend(new_problems)
     arguments = parts.attributes
     value = arguments.get("value")
-    sensitive = evaluate_flag(arguments.get("sensitive"), problems, default=False)
-    text = evaluate_text(arguments.get("description"), problems) or ""
-    deprecated = evaluate_text(arguments.get("deprecated"), problems) or ""
+    sensitive = evaluate_bool(arguments.get("sensitive"), problems, default=False)
+    text = evaluate_string(arguments.get("description"), problems) or ""
+    deprecated = evaluate_string(arguments.get("deprecated"), problems) or ""
     depends_on = parse_references(arguments.get("depends_on"), problems)
-    preconditions = decode_conditions(parts.blocks, "precondition", problems)
+    preconditions = decode_condition_blocks(parts.blocks, "precondition", problems)
     if value is None or not has_valid_name:
         return None
     return Output(
@@ -165,24 +165,24 @@ def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
         preconditions=preconditions,
         span=block.header_span,
         deprecated=deprecated,
-        ephemeral=evaluate_flag(arguments.get("ephemeral"), problems, default=False),
+        ephemeral=evaluate_bool(arguments.get("ephemeral"), problems, default=False),
         type=_decode_type(arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody)),
     )
 
 
 def _decode_validations(blocks: Iterable[Block], name: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
     # Each must refer to the variable, besides other references.
-    validations = decode_conditions(blocks, "validation", problems)
+    validations = decode_condition_blocks(blocks, "validation", problems)
     for validation in validations:
         references = list_traversals(validation.condition)
-        if references and not any(_is_reference_to(reference, name) for reference in references):
+        if references and not any(_is_reference_to_variable(reference, name) for reference in references):
             detail = f'The condition for variable "{name}" must refer to var.{name}, the value to check.'
             span = validation.condition.span
             problems.append(build_error("invalid-variable-validation-condition", detail, span))
     return validations
 
 
-def _is_reference_to(traversal: Traversal, name: str) -> bool:
+def _is_reference_to_variable(traversal: Traversal, name: str) -> bool:
     first = traversal.steps[0] if traversal.steps else None
     return traversal.root.name == "var" and isinstance(first, TraverseAttribute) and first.name == name
 
@@ -190,7 +190,7 @@ def _is_reference_to(traversal: Traversal, name: str) -> bool:
 _CONDITION_SCHEMA = BodySchema(attributes={"condition": True, "error_message": True})
 
 
-def decode_conditions(blocks: Iterable[Block], kind: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
+def decode_condition_blocks(blocks: Iterable[Block], kind: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
     """Decode the conditions of all blocks of one type; adds to `problems`."""
     conditions: list[Condition] = []
     for block in blocks:

@@ -33,7 +33,7 @@ ENVIRONMENT_PREFIX = "NF_VAR_"
 DEFAULT: Final = "default"
 
 
-class ValueOrigin(Struct, frozen=True):
+class VariableValueSource(Struct, frozen=True):
     """Origin of a value: "default", "-var", "environment variable NF_VAR_x" or a file's name.
 
     `span` is the span of its text if there is one.
@@ -53,13 +53,13 @@ class Assignment(Struct, frozen=True):
 
     name: str
     value: str | Expression
-    origin: ValueOrigin
+    origin: VariableValueSource
 
 
 def parse_environment_variables(environment: Mapping[str, str]) -> list[Assignment]:
     """Return the assignments of the NF_VAR_ variables, sorted."""
     return [
-        Assignment(key.removeprefix(ENVIRONMENT_PREFIX), text, ValueOrigin(f"environment variable {key}"))
+        Assignment(key.removeprefix(ENVIRONMENT_PREFIX), text, VariableValueSource(f"environment variable {key}"))
         for key, text in sorted(environment.items())
         if key.startswith(ENVIRONMENT_PREFIX)
     ]
@@ -80,7 +80,7 @@ def parse_variable_option(text: str) -> tuple[Assignment | None, list[Diagnostic
             "with spaces, quote the whole option."
         )
         return None, [build_error("invalid-variable-name", detail)]
-    return Assignment(name, value, ValueOrigin("-var")), []
+    return Assignment(name, value, VariableValueSource("-var")), []
 
 
 def parse_variable_file(source: SourceFile) -> tuple[list[Assignment], list[Diagnostic]]:
@@ -94,7 +94,7 @@ def parse_variable_file(source: SourceFile) -> tuple[list[Assignment], list[Diag
         body, problems = parse_file(source)
         attributes, new_problems = decode_attributes(body)
     assignments = [
-        Assignment(name, attribute.expression, ValueOrigin(source.name, attribute.span))
+        Assignment(name, attribute.expression, VariableValueSource(source.name, attribute.span))
         for name, attribute in attributes.items()
     ]
     return assignments, [_redact_syntax_problem(problem) for problem in (*problems, *new_problems)]
@@ -150,9 +150,9 @@ def _redact_syntax_problem(problem: Diagnostic) -> Diagnostic:
     return build_diagnostic(problem.severity, problem.id, detail, problem.subject)
 
 
-def resolve_variables(
+def resolve_variable_values(
     variables: Mapping[str, Variable], assignments: Iterable[Assignment], hint: Callable[[str], str]
-) -> tuple[dict[str, tuple[Value, ValueOrigin]], list[Diagnostic]]:
+) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Return the value and origin of every declared variable; the last of several assignments counts.
 
     `hint` returns the possible intended source of a missing value.
@@ -163,14 +163,14 @@ def resolve_variables(
         if assignment.name in variables:
             last_assignments[assignment.name] = assignment
         else:
-            problems.extend(_report_undeclared(assignment, variables))
-    values: dict[str, tuple[Value, ValueOrigin]] = {}
+            problems.extend(_report_undeclared_variable(assignment, variables))
+    values: dict[str, tuple[Value, VariableValueSource]] = {}
     for name, variable in variables.items():
         values[name] = _resolve_variable(variable, last_assignments.get(name), hint, problems)
     return values, problems
 
 
-def _report_undeclared(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
+def _report_undeclared_variable(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
     hint = suggest_name(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
     if assignment.origin.text == "-var":
@@ -189,9 +189,9 @@ def _report_undeclared(assignment: Assignment, variables: Mapping[str, Variable]
 
 def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
-) -> tuple[Value, ValueOrigin]:
+) -> tuple[Value, VariableValueSource]:
     """Return the value of a variable and its origin; the default replaces a null that is not allowed."""
-    origin = ValueOrigin(DEFAULT, variable.span)
+    origin = VariableValueSource(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:
         origin = assignment.origin
@@ -199,14 +199,14 @@ def _resolve_variable(
             from nexusform.configuration.value_blocks import report_deprecated_variable
 
             problems.append(report_deprecated_variable(variable, origin.span))
-        value, new_problems = _convert_assignment(variable, assignment)
+        value, new_problems = _convert_assigned_value_to_type(variable, assignment)
         problems.extend(
             _redact_sensitive_problems(variable, assignment, new_problems) if variable.marks else new_problems
         )
         if not has_errors(new_problems) and value.is_null and not variable.nullable:
-            value, origin = variable.default, ValueOrigin(DEFAULT, variable.span)
+            value, origin = variable.default, VariableValueSource(DEFAULT, variable.span)
             if value is None:
-                problems.append(_report_null(variable, assignment))
+                problems.append(_report_null_not_allowed(variable, assignment))
                 value = build_unknown(variable.type)
     if value is None:
         detail = (
@@ -235,7 +235,7 @@ def _redact_sensitive_problems(
     return [build_error("invalid-value-for-input-variable", detail, variable.span)]
 
 
-def _convert_assignment(variable: Variable, assignment: Assignment) -> tuple[Value, list[Diagnostic]]:
+def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) -> tuple[Value, list[Diagnostic]]:
     """Convert a value to the type of its variable; unknown if it does not fit."""
     if isinstance(assignment.value, str):
         value, problems = _parse_text(variable, assignment.value)
@@ -280,7 +280,7 @@ def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]
 _LITERAL_TYPES: Final = (STRING, PrimitiveType("number"), PrimitiveType("bool"))
 
 
-def _report_null(variable: Variable, assignment: Assignment) -> Diagnostic:
+def _report_null_not_allowed(variable: Variable, assignment: Assignment) -> Diagnostic:
     detail = (
         f"The given value (from {assignment.origin.text}) is not suitable for var.{variable.name} declared "
         f"at {place_of(variable.span)}: required variable may not be set to null."

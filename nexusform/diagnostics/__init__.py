@@ -4,10 +4,10 @@
 PUBLIC = {
     "diagnostic": (
         "build_diagnostic build_error build_warning convert_problem build_development_file_error Diagnostic "
-        "DiagnosticsError extract_suggestion find_nearest_name find_nearest_names get_text_line has_errors "
+        "DiagnosticsError extract_suggested_name find_nearest_name find_nearest_names get_text_line has_errors "
         "locate_line_in_text Position Problem Severity SourceFile Span suggest_name ValueNote"
     ),
-    "levels": "get_level get_warning_level Impact Level UNKNOWN_CAPACITY_IDS",
+    "levels": "get_diagnostic_level get_warning_level PlacementImpact Level UNKNOWN_CAPACITY_IDS",
     "phrases": (
         "compute_natural_sort_key format_count format_duration format_first_items format_installation format_list "
         "group_ranges select_word_form"

@@ -58,17 +58,17 @@ class ValueNote(Struct, frozen=True):
     statement: str
 
 
-class TextLine(Struct, frozen=True):
+class LiteralTextLine(Struct, frozen=True):
     """Line (from 1) of a literal text of the configuration, with its content."""
 
     number: int
     text: str
 
 
-def get_text_line(text: object, number: int) -> TextLine | None:
+def get_text_line(text: object, number: int) -> LiteralTextLine | None:
     """Return a line of a text; None if it does not exist."""
     lines = text.split("\n") if isinstance(text, str) else []
-    return TextLine(number, lines[number - 1]) if 1 <= number <= len(lines) > 1 else None
+    return LiteralTextLine(number, lines[number - 1]) if 1 <= number <= len(lines) > 1 else None
 
 
 class Diagnostic(Struct, frozen=True):
@@ -98,7 +98,7 @@ class Diagnostic(Struct, frozen=True):
     brief: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
     is_preexisting: bool = False
-    line: TextLine | None = None
+    line: LiteralTextLine | None = None
 
 
 class DiagnosticsError(Exception):
@@ -195,17 +195,17 @@ def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
     return replace(unchanged, subject=Span(subject.filename, start, end), context=None)
 
 
-def _find_source_line(source_lines: Sequence[str], line: TextLine) -> int | None:
+def _find_source_line(source_lines: Sequence[str], line: LiteralTextLine) -> int | None:
     """Find the source line of a heredoc for a line of its text; None if uncertain."""
     expected = line.text.strip()
-    if line.number < len(source_lines) and _is_source_of_line(source_lines[line.number], expected):
+    if line.number < len(source_lines) and _is_heredoc_source_of_line(source_lines[line.number], expected):
         return line.number
     # Earlier sequences may produce several lines or none.
     candidates = [index for index, source_line in enumerate(source_lines[1:], 1) if source_line.strip() == expected]
     return candidates[0] if len(candidates) == 1 and expected else None
 
 
-def _is_source_of_line(source: str, expected: str) -> bool:
+def _is_heredoc_source_of_line(source: str, expected: str) -> bool:
     """Check whether a source line produces a line of text; with sequences, compare plain parts."""
     source = source.strip()
     head, sequence, after_sequence = source.partition("${")
@@ -245,7 +245,7 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     return f' Did you mean "{nearest_name}"?' if nearest_name else ""
 
 
-def extract_suggestion(text: str) -> str:
+def extract_suggested_name(text: str) -> str:
     """Extract the name suggested by `suggest_name` in a text; "" if there is none, or several."""
     before, _, after = text.partition(' Did you mean "')
     name, quote, remainder = after.partition('"?')

@@ -30,7 +30,7 @@ class Level(StrEnum):
 _SCALE: Final = tuple(Level)
 
 
-class Impact(StrEnum):
+class PlacementImpact(StrEnum):
     """Impact on running objects: none; something moves, or is uncertain; something loses its machine, or its
     protection.
 
@@ -47,7 +47,7 @@ class Impact(StrEnum):
         return _IMPACTS.index(self)
 
 
-_IMPACTS: Final = tuple(Impact)
+_IMPACTS: Final = tuple(PlacementImpact)
 
 # All other diagnostics that are not errors are warnings. Domains define the levels of theirs
 # (domain_table.py).
@@ -81,7 +81,7 @@ LEVELS_BY_ID: Final = {
 UNKNOWN_CAPACITY_IDS: Final = frozenset(kind for kind, traits in _TRAITS.items() if traits.hides_capacity)
 
 
-def get_level(diagnostic: Diagnostic) -> Level:
+def get_diagnostic_level(diagnostic: Diagnostic) -> Level:
     """Return the level of a diagnostic."""
     return Level.ERROR if diagnostic.severity is Severity.ERROR else get_warning_level(diagnostic.id)
 

@@ -4,8 +4,8 @@
 PUBLIC = {
     "scalars": "list_scalars OMITTED replace_scalars",
     "field_validation": (
-        "ShapeViolation validate_value FieldKind get_list get_mapping list_mappings RuleViolation "
-        "list_objects Rule FieldShape validate_value_size get_text list_texts get_value"
+        "SchemaViolation validate_value FieldKind get_list get_mapping list_mappings RuleViolation "
+        "list_objects Rule FieldShape validate_value_size get_text list_texts get_value_at_path"
     ),
     "text_positions": "TextPosition",
     "times": "parse_duration parse_time format_time",

@@ -93,7 +93,7 @@ class FieldShape(Struct, frozen=True, eq=False):
     rules: tuple[Rule, ...] = ()
 
 
-class ShapeViolation(Struct, frozen=True):
+class SchemaViolation(Struct, frozen=True):
     """Violation of a shape by a value, as the end of a sentence that starts with its name.
 
     `intended_text` is the text of a scalar without quotes, if a text is required.
@@ -106,7 +106,7 @@ class ShapeViolation(Struct, frozen=True):
 # --- strict validation ---------------------------------------------------------------------------
 
 
-def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> ShapeViolation | None:
+def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> SchemaViolation | None:
     """Validate a value against its shape; None if it is valid. Parts of a mapping or a list are not
     validated.
 
@@ -114,22 +114,22 @@ def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> Shape
     """
     if not shape.kind.is_valid(data):
         return _describe_wrong_kind(data, shape.kind, source_text)
-    detail = _validate_text_content(data, shape) or validate_value_size(data, shape)
-    return ShapeViolation(detail) if detail else None
+    detail = _describe_invalid_text(data, shape) or validate_value_size(data, shape)
+    return SchemaViolation(detail) if detail else None
 
 
-def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> ShapeViolation:
+def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> SchemaViolation:
     """Describe a value of another kind; it may be valid with or without quotes."""
     if kind is FieldKind.TEXT and data is None:
-        return ShapeViolation("must be a text; write quotes.")
+        return SchemaViolation("must be a text; write quotes.")
     if kind is FieldKind.TEXT and not isinstance(data, Mapping | list):
         intended_text = str(data).lower() if isinstance(data, bool) else str(data)
-        return ShapeViolation(f'must be a text; write "{source_text or intended_text}", with quotes.', intended_text)
+        return SchemaViolation(f'must be a text; write "{source_text or intended_text}", with quotes.', intended_text)
     if not isinstance(data, str):
-        return ShapeViolation(f"must be {kind.value}.")
+        return SchemaViolation(f"must be {kind.value}.")
     if kind.is_valid(_parse_unquoted_scalar(data)):
-        return ShapeViolation(f"must be {kind.value}; write {data}, without quotes.")
-    return ShapeViolation(f'must be {kind.value}, not "{data}".')
+        return SchemaViolation(f"must be {kind.value}; write {data}, without quotes.")
+    return SchemaViolation(f'must be {kind.value}, not "{data}".')
 
 
 def _parse_unquoted_scalar(text: str) -> bool | int | None:
@@ -162,7 +162,7 @@ def _describe_size_bounds(low: int | None, high: int | None, size: int) -> str:
     return f"at most {high}" if low is None or is_natural else f"{low} to {high}"
 
 
-def _validate_text_content(data: Any, shape: FieldShape) -> str:
+def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
     """Return why a value is not among the choices, does not match, or has an invalid form."""
     if shape.choices and data not in shape.choices:
         choice_list = ", ".join(choice for choice in shape.choices if choice)
@@ -178,20 +178,20 @@ def _validate_text_content(data: Any, shape: FieldShape) -> str:
 # --- lenient access: values of another kind count as absent --------------------------------------
 
 
-def get_value(data: Any, *path: PathStep) -> Any:
+def get_value_at_path(data: Any, *path: PathStep) -> Any:
     """Return the value at a path, or None."""
     return get_part(data, path)
 
 
 def get_mapping(data: Any, *path: PathStep) -> Mapping[str, Any]:
     """Return the mapping at a path."""
-    value = get_value(data, *path)
+    value = get_value_at_path(data, *path)
     return value if isinstance(value, Mapping) else {}
 
 
 def get_list(data: Any, *path: PathStep) -> list[Any]:
     """Return the items of the list at a path."""
-    value = get_value(data, *path)
+    value = get_value_at_path(data, *path)
     return value if isinstance(value, list) else []
 
 
@@ -207,7 +207,7 @@ def list_objects(data: Any, *path: PathStep) -> list[dict[str, Any]]:
 
 def get_text(data: Any, *path: PathStep) -> str:
     """Return the text at a path."""
-    value = get_value(data, *path)
+    value = get_value_at_path(data, *path)
     return value if isinstance(value, str) else ""
 
 

@@ -46,12 +46,12 @@ class _JsonListReader:
         """Parse the whole text. Raises _UnsupportedJson, ValueError or RecursionError."""
         data: dict[str, Any] = {}
         self._skip_blanks()
-        root_position = self._build_position()
-        self._consume_character("{")
+        root_position = self._compute_current_position()
+        self._require_and_skip_character("{")
         while True:
-            key_position = self._build_position()
+            key_position = self._compute_current_position()
             key = self._parse_value()
-            self._consume_character(":")
+            self._require_and_skip_character(":")
             if not isinstance(key, str) or key in data:
                 raise _UnsupportedJson
             if key == _ITEMS and self.text[self.offset] == "[":
@@ -68,12 +68,12 @@ class _JsonListReader:
     def _parse_items(self, list_position: TextPosition) -> tuple[list[Any], TextPosition]:
         """Parse the items up to the end of the list."""
         items: list[Any] = []
-        self._consume_character("[")
+        self._require_and_skip_character("[")
         if self.text[self.offset] == "]":
-            self._consume_character("]")
+            self._require_and_skip_character("]")
             return items, list_position
         while True:
-            list_position.children[len(items)] = self._build_position()
+            list_position.children[len(items)] = self._compute_current_position()
             items.append(self._parse_value())
             if not self._has_next_item("]"):
                 return items, list_position
@@ -81,7 +81,7 @@ class _JsonListReader:
     def _has_next_item(self, end: str) -> bool:
         """Check for a comma instead of the end."""
         has_comma = self.text[self.offset] == ","
-        self._consume_character("," if has_comma else end)
+        self._require_and_skip_character("," if has_comma else end)
         return has_comma
 
     def _parse_value(self) -> Any:
@@ -89,7 +89,7 @@ class _JsonListReader:
         self._skip_blanks()
         return value
 
-    def _consume_character(self, sign: str) -> None:
+    def _require_and_skip_character(self, sign: str) -> None:
         if self.text[self.offset] != sign:
             raise _UnsupportedJson
         self.offset += 1
@@ -99,7 +99,7 @@ class _JsonListReader:
         blank = _SPACE.match(self.text, self.offset)
         self.offset = self.offset if blank is None else blank.end()
 
-    def _build_position(self) -> TextPosition:
+    def _compute_current_position(self) -> TextPosition:
         self.line += self.text.count("\n", self.counted_offset, self.offset)
         self.counted_offset = self.offset
         return TextPosition(self.line, self.offset - self.text.rfind("\n", 0, self.offset))

@@ -78,30 +78,30 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
         )
         return YamlStream((), (build_problem(file, None, "file-too-large", detail),))
     try:
-        text = _decode_content(content) if isinstance(content, bytes) else content.removeprefix("\ufeff")
+        text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content.removeprefix("\ufeff")
     except UnicodeDecodeError as problem:
         valid_bytes = content[: problem.start] if isinstance(content, bytes) else b""
         position = TextPosition(valid_bytes.count(b"\n") + 1, problem.start - valid_bytes.rfind(b"\n"))
         return YamlStream((), (build_problem(file, position, INVALID, "this is not utf-8 text."),))
-    return _parse_text(file, text)
+    return _parse_document_stream(file, text)
 
 
 def _parse_large_list(content: str | bytes) -> YamlDocument | None:
     """Parse a large List in JSON; None for anything else."""
     try:
-        text = _decode_content(content) if isinstance(content, bytes) else content
+        text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content
     except UnicodeDecodeError:
         return None
     parsed = parse_large_list(text) if text[:100].lstrip()[:1] == "{" else None
     return None if parsed is None else YamlDocument(*parsed)
 
 
-def _decode_content(content: bytes) -> str:
+def _decode_utf8_or_utf16(content: bytes) -> str:
     """Decode UTF-8, with or without BOM, or the UTF-16 of PowerShell's `>`. Raises UnicodeDecodeError."""
     return content.decode("utf-16" if content[:2] in _UTF_16 else "utf-8-sig")
 
 
-def _parse_text(file: str, text: str) -> YamlStream:
+def _parse_document_stream(file: str, text: str) -> YamlStream:
     """Parse the documents of a text, up to the first error."""
     import yaml
 
@@ -163,23 +163,23 @@ class _DocumentReader:
         if isinstance(event, alias):
             return self._resolve_alias(event.anchor or "", position)
         previous_count = self.nodes
-        self._count_nodes(1, position)
+        self._count_nodes_toward_limit(1, position)
         data: Any
         if isinstance(event, scalar):
             data = _parse_scalar(event, position)
             if data is not None and not isinstance(data, str):
                 position = TextPosition(position.line, position.column, source_text=event.value)
         elif isinstance(event, sequence):
-            _check_tag_kind(event.tag, "seq", position)
+            _require_matching_yaml_tag(event.tag, "seq", position)
             data = self._parse_sequence(position, depth)
         else:
-            _check_tag_kind(event.tag, "map", position)
+            _require_matching_yaml_tag(event.tag, "map", position)
             data = self._parse_mapping(position, depth)
         if event.anchor:
             self.anchors[event.anchor] = (data, position, self.nodes - previous_count)
         return data, position
 
-    def _count_nodes(self, nodes: int, position: TextPosition) -> None:
+    def _count_nodes_toward_limit(self, nodes: int, position: TextPosition) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
             raise _InvalidDocument(
@@ -190,7 +190,7 @@ class _DocumentReader:
         if anchor not in self.anchors:
             raise _InvalidDocument(position, f'the alias "*{anchor}" is not defined; write "&{anchor}" before it.')
         data, anchor_position, size = self.anchors[anchor]
-        self._count_nodes(size, position)
+        self._count_nodes_toward_limit(size, position)
         return data, anchor_position
 
     def _parse_sequence(self, position: TextPosition, depth: int) -> list[Any]:
@@ -217,7 +217,7 @@ class _DocumentReader:
             if is_merge:
                 merged_sources += _list_merge_sources(data, value_position)
                 continue
-            key = _convert_key(name, key_position)
+            key = _convert_mapping_key_to_text(name, key_position)
             if key in items:
                 detail = f'the key "{key}" occurs twice in one mapping; the last value is used.'
                 self.findings.append(build_problem(self.file, key_position, DUPLICATE, detail, Severity.WARNING))
@@ -242,7 +242,7 @@ def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dic
     raise _InvalidDocument(position, "only a mapping, or a list of mappings, can be merged with <<.")
 
 
-def _convert_key(name: Any, position: TextPosition) -> str:
+def _convert_mapping_key_to_text(name: Any, position: TextPosition) -> str:
     if isinstance(name, str):
         return name
     if isinstance(name, bool):
@@ -267,7 +267,7 @@ _BOOLS: Final = {
 _MAX_NUMBER_LENGTH: Final = 400
 
 
-def _check_tag_kind(tag: str | None, kind: str, position: TextPosition) -> None:
+def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPosition) -> None:
     if tag not in {None, "!", _TAG + kind}:
         raise _InvalidDocument(position, f'the tag "{(tag or "").replace(_TAG, "!!")}" is not supported.')
 

@@ -28,12 +28,12 @@ _VERSION: Final = 1
 _NONCE_BYTES: Final = 12
 
 
-def read_purpose(document: bytes) -> str:
+def read_encryption_purpose(document: bytes) -> str:
     """Return the purpose of an encrypted document; "" for an unencrypted one."""
     if not is_encrypted(document):
         return ""
     try:
-        header, _ = _split_document(document, "")
+        header, _ = _split_encrypted_document(document, "")
     except EncryptionProblem:
         return STATE  # damaged: decryption reports it
     return str(header.get("purpose", ""))
@@ -59,7 +59,7 @@ class DocumentCipher:
         keys = self._encryption.methods[self._target.method]
         if keys is None or not is_encrypted(document):
             return keys is None and not is_encrypted(document)
-        header, _ = _split_document(document, "")
+        header, _ = _split_encrypted_document(document, "")
         return bool(header.get("keys") == ".".join(keys))
 
     def encrypt(self, document: bytes, purpose: str) -> bytes:
@@ -93,7 +93,7 @@ class DocumentCipher:
                 f"{name} is not encrypted, but the configuration requires encryption. To encrypt it, add a "
                 '`fallback` with a method "unencrypted". Remove the fallback after the next apply.'
             )
-        header, data = _split_document(document, name)
+        header, data = _split_encrypted_document(document, name)
         if header.get("purpose") != purpose:
             raise EncryptionProblem(f"{name} is encrypted as a {header.get('purpose')}, not as a {purpose}.")
         reasons: list[str] = []
@@ -143,7 +143,7 @@ def _serialize_header(header: Mapping[str, Any]) -> bytes:
     return json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
 
 
-def _split_document(document: bytes, name: str) -> tuple[dict[str, Any], bytes]:
+def _split_encrypted_document(document: bytes, name: str) -> tuple[dict[str, Any], bytes]:
     """Return header and data of an encrypted document. Raises EncryptionProblem."""
     try:
         members = json.loads(document)

@@ -80,8 +80,8 @@ def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> Encryp
     with require_cryptography("Encryption needs"):
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
-    _check_key_settings(settings, "passphrase", "passphrase_variable", "iterations", "hash_function")
-    passphrase = settings.get("passphrase") or _read_variable(settings, "passphrase_variable")
+    _reject_unknown_key_settings(settings, "passphrase", "passphrase_variable", "iterations", "hash_function")
+    passphrase = settings.get("passphrase") or _read_environment_variable_of_setting(settings, "passphrase_variable")
     if len(passphrase) < _MINIMUM_PASSPHRASE:
         raise EncryptionProblem(f"the passphrase must have at least {_MINIMUM_PASSPHRASE} characters.")
     if meta is None:
@@ -102,8 +102,8 @@ def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> Encryp
 
 def _read_environment_key(settings: Mapping[str, str], _meta: Meta | None) -> EncryptionKey:
     """Read a key from a variable, as base64 or hexadecimal digits."""
-    _check_key_settings(settings, "variable")
-    text = _read_variable(settings, "variable")
+    _reject_unknown_key_settings(settings, "variable")
+    text = _read_environment_variable_of_setting(settings, "variable")
     if len(text) == 2 * KEY_BYTES:
         # base64 of 48 bytes has this length, too; its length is reported as an error
         with suppress(ValueError):
@@ -111,9 +111,9 @@ def _read_environment_key(settings: Mapping[str, str], _meta: Meta | None) -> En
     return EncryptionKey(_decode_base64(text), {})
 
 
-def _unwrap_vault_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
+def _get_vault_wrapped_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
     """Return a separate key for each run, wrapped by a key that never leaves Azure Key Vault."""
-    _check_key_settings(settings, "vault_uri", "key_name", "key_version")
+    _reject_unknown_key_settings(settings, "vault_uri", "key_name", "key_version")
     for name in ("vault_uri", "key_name"):
         if not settings.get(name):
             raise EncryptionProblem(f'the setting "{name}" is required.')
@@ -166,7 +166,7 @@ def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> En
     import shlex
     import subprocess
 
-    _check_key_settings(settings)
+    _reject_unknown_key_settings(settings)
     command = shlex.split(read_variable(EXTERNAL_VARIABLE))
     if not command:
         raise EncryptionProblem(f"the variable {EXTERNAL_VARIABLE} must name the program.")
@@ -189,18 +189,18 @@ def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> En
 KEY_PROVIDERS: Final[Mapping[str, KeyProvider]] = {
     "pbkdf2": _derive_pbkdf2_key,
     "environment": _read_environment_key,
-    "azure_vault": _unwrap_vault_key,
+    "azure_vault": _get_vault_wrapped_key,
     "external": _run_external_provider,
 }
 
 
-def _check_key_settings(settings: Mapping[str, str], *known: str) -> None:
+def _reject_unknown_key_settings(settings: Mapping[str, str], *known: str) -> None:
     unknown = [name for name in settings if name not in known]
     if unknown:
         raise EncryptionProblem(f'unknown setting "{unknown[0]}". Known settings: {", ".join(known) or "none"}.')
 
 
-def _read_variable(settings: Mapping[str, str], setting: str) -> str:
+def _read_environment_variable_of_setting(settings: Mapping[str, str], setting: str) -> str:
     variable = settings.get(setting, "")
     if not variable:
         raise EncryptionProblem(f'the setting "{setting}" is required.')

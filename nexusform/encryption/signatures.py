@@ -65,7 +65,7 @@ def sign_statement(payload_type: str, payload: bytes, key: bytes, name: str) -> 
     """Return the DSSE signature of a payload by a private key. Raises EncryptionProblem."""
     with require_cryptography("Signatures need"):
         private_key = _load_private_key(key, name)
-        signature = private_key.sign(_encode_envelope(payload_type, payload))
+        signature = private_key.sign(_encode_dsse_signed_bytes(payload_type, payload))
         fingerprint = _compute_fingerprint(private_key.public_key())
     return {"keyid": fingerprint, "sig": base64.b64encode(signature).decode()}
 
@@ -81,14 +81,14 @@ def check_statement(
         for signature in signatures:
             try:
                 content = base64.b64decode(str(signature.get("sig")), validate=True)
-                public_key.verify(content, _encode_envelope(payload_type, payload))
+                public_key.verify(content, _encode_dsse_signed_bytes(payload_type, payload))
             except (InvalidSignature, binascii.Error):
                 continue
             return
     raise EncryptionProblem(f"It has no valid signature of {name}")
 
 
-def _encode_envelope(payload_type: str, payload: bytes) -> bytes:
+def _encode_dsse_signed_bytes(payload_type: str, payload: bytes) -> bytes:
     """Return the signed bytes of an envelope: the pre-authentication encoding of DSSE."""
     return b"DSSEv1 %d %s %d %s" % (len(payload_type), payload_type.encode(), len(payload), payload)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 
-class ExternalAccesses(Struct):
+class ExternalAccessRecord(Struct):
     """Digests of settings files by absolute path, origins of servers, names of programs and of set variables."""
 
     files: dict[str, str] = field(default_factory=dict)
@@ -21,11 +21,11 @@ class ExternalAccesses(Struct):
     is_watching: bool = False
 
 
-_ACCESSES: Final = ExternalAccesses()
+_ACCESSES: Final = ExternalAccessRecord()
 _HTTPS_PORT: Final = 443
 
 
-def get_recorded_accesses() -> ExternalAccesses:
+def get_recorded_accesses() -> ExternalAccessRecord:
     """Return the accesses since `start_access_record`."""
     return _ACCESSES
 
@@ -36,7 +36,7 @@ def start_access_record() -> None:
         names.clear()
     if not _ACCESSES.is_watching:
         _ACCESSES.is_watching = True
-        sys.addaudithook(_record_event)  # also sees the programs and servers of SDKs
+        sys.addaudithook(_record_audit_event)  # also sees the programs and servers of SDKs
 
 
 def record_file_access(path: str, text: str) -> None:
@@ -57,17 +57,17 @@ def read_variable(name: str) -> str:
     return value
 
 
-def _record_event(event: str, details: tuple[Any, ...]) -> None:
+def _record_audit_event(event: str, details: tuple[Any, ...]) -> None:
     """Record an event of Python: a started program, or a connection of http.client or urllib3."""
     if event == "subprocess.Popen":
         words = details[1]
-        _record_program(details[0] or (words if isinstance(words, str | bytes | os.PathLike) else words[0]))
+        _record_started_program(details[0] or (words if isinstance(words, str | bytes | os.PathLike) else words[0]))
     elif event in ("os.exec", "os.posix_spawn"):
-        _record_program(details[0])
+        _record_started_program(details[0])
     elif event == "os.spawn":
-        _record_program(details[1])
+        _record_started_program(details[1])
     elif event == "os.system":
-        _record_program("sh")  # the command may contain secrets
+        _record_started_program("sh")  # the command may contain secrets
     elif event == "http.client.connect":
         connection, host, port = details
         scheme = "https" if connection.default_port == _HTTPS_PORT else "http"
@@ -77,5 +77,5 @@ def _record_event(event: str, details: tuple[Any, ...]) -> None:
         record_server_access(f"{scheme}://{host}:{port}")
 
 
-def _record_program(program: str | bytes | os.PathLike[str]) -> None:
+def _record_started_program(program: str | bytes | os.PathLike[str]) -> None:
     _ACCESSES.programs.add(PurePath(os.fsdecode(program)).name)

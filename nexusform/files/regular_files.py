@@ -119,7 +119,7 @@ def _is_path_below(path: str, directory: str) -> bool:
 UNCONFINED: Final = Confinement()
 
 
-def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
+def open_regular_file(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
     """Open an existing regular file; without `follow` no link. Raises OSError, NotRegularFile."""
     try:
         descriptor = os.open(path, flags | _OPEN_FLAGS | (0 if follow else _NO_FOLLOW), PRIVATE)
@@ -136,7 +136,7 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = T
 
 def read_regular(path: str | Path, max_bytes: int, *, follow: bool = True) -> bytes:
     """Read a whole regular file. Raises OSError, NotRegularFile, FileTooLarge (more than `max_bytes`)."""
-    with os.fdopen(open_regular(path, follow=follow), "rb") as file:
+    with os.fdopen(open_regular_file(path, follow=follow), "rb") as file:
         # A read allocates its full size, so do not read the maximum at once.
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
@@ -151,7 +151,7 @@ def read_regular(path: str | Path, max_bytes: int, *, follow: bool = True) -> by
 
 def open_regular_to_read(path: str | Path, max_bytes: int) -> BinaryIO:
     """Open a regular file of at most this size, to be read in pieces. Raises as `read_regular`."""
-    file = os.fdopen(open_regular(path), "rb")
+    file = os.fdopen(open_regular_file(path), "rb")
     if os.fstat(file.fileno()).st_size > max_bytes:
         file.close()
         raise FileTooLarge(max_bytes)
@@ -163,7 +163,7 @@ def create_file(path: str | Path, mode: int = PRIVATE) -> int:
     return os.open(path, _CREATE_FLAGS, mode)
 
 
-def write_file(
+def write_file_atomically(
     path: Path, content: bytes | Iterable[bytes], mode: int, *, backup: Path | None = None, durable: bool = True
 ) -> None:
     """Write a file atomically, replacing a file or link at the path. The content may be in pieces.
@@ -173,7 +173,7 @@ def write_file(
     """
     temporary = _build_temporary_path(path)
     if durable:  # caches need no durability, and their folders take long to scan
-        _remove_leftovers(path)
+        _remove_abandoned_temporary_files(path)
     old_file: Path | None = None
     try:
         descriptor = create_file(temporary, mode)
@@ -184,13 +184,13 @@ def write_file(
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        _keep_file_mode(path, temporary)
+        _copy_file_mode(path, temporary)
         if backup is not None:
-            _remove_leftovers(backup)
+            _remove_abandoned_temporary_files(backup)
             old_file = _link_old_file(path, backup)
         temporary.replace(path)
         if backup is not None and old_file is not None:
-            _store_backup(old_file, path, backup)
+            _replace_backup_file(old_file, path, backup)
     except BaseException:
         for leftover in (temporary, old_file):
             with suppress(OSError):
@@ -228,7 +228,7 @@ def _build_temporary_path(path: Path) -> Path:
 _LEFTOVER_SECONDS: Final = 60  # seconds; files being written by another machine are younger
 
 
-def _remove_leftovers(path: Path) -> None:
+def _remove_abandoned_temporary_files(path: Path) -> None:
     """Remove partial files of terminated processes for this path."""
     prefix = f".{path.name}."
     name = re.compile(r"([0-9]+)-[0-9a-f]{16}\.tmp")
@@ -257,7 +257,7 @@ def is_process_alive(process: int) -> bool:
     return True
 
 
-def _keep_file_mode(old: Path, new: Path) -> None:
+def _copy_file_mode(old: Path, new: Path) -> None:
     with suppress(FileNotFoundError):
         status = old.lstat()
         if stat.S_ISREG(status.st_mode):
@@ -281,7 +281,7 @@ def _link_old_file(path: Path, backup: Path) -> Path | None:
     return temporary
 
 
-def _store_backup(old_file: Path, path: Path, backup: Path) -> None:
+def _replace_backup_file(old_file: Path, path: Path, backup: Path) -> None:
     """Rename the old file to the backup, or restore it.
 
     This is the last step: the backup may be the file to be written, and an earlier kill must not remove it.

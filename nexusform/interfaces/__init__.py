@@ -3,16 +3,16 @@
 # Public names of the package, by module.
 PUBLIC = {
     "plugins": (
-        "CaptureProvider ChangeRequest ChangeResult ChangeValidator Clock DataResult "
-        "DryRunReporter "
-        "ExternalProblem FileProblem Files FORGOTTEN_KEY ManualStepPending ObjectKey PermissionUser "
+        "CaptureProvider ChangeRequest ChangeResult ChangeValidatingProvider Clock DataResult "
+        "DryRunProvider "
+        "ExternalQueryProblem FileProblem Files FORGOTTEN_KEY ManualStepPending ObjectKey PermissionedProvider "
         "PlanAwareProvider PlanningKind Provider ProviderProblem ReadContext ReadRequest ReadResult "
         "PluginRegistries "
-        "ResourceContext ResourceType ServerQuery ServerReader StateQuery StateReader StateUser "
+        "ResourceContext ResourceType ServerQuery ServerReader RemoteStateQuery StateReader StateUser "
         "StepPending StepProgress UNFINISHED_KEY UNMANAGED_KEY UnplacedVms VmHandlers"
     ),
     "state_storage": (
-        "BackendProblem BatchJournal CheckpointBackend ENCRYPTED_PREFIX EncryptedStorage is_encrypted "
-        "LockInfo StateBackend StateLocked StoredVersion VersionedBackend"
+        "BackendProblem BatchJournalBackend CheckpointBackend ENCRYPTED_PREFIX EncryptingBackend is_encrypted "
+        "LockInfo StateBackend StateLocked StoredStateVersion VersionedBackend"
     ),
 }

@@ -19,7 +19,7 @@ from nexusform.placements.prediction_scores import VerifiedPrediction
 from nexusform.placements.vm_demands import PlacedVm, VmDemand
 from nexusform.resources.address import Address, Mode
 from nexusform.scheduling.racks.vms import Machine, VmSku
-from nexusform.scheduling.site_inventory import Inventory
+from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import Type
 from nexusform.state.objects import State
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 __all__ = [
     "ChangeRequest",
     "ChangeResult",
-    "ChangeValidator",
+    "ChangeValidatingProvider",
     "Clock",
     "DataResult",
-    "DryRunReporter",
-    "ExternalProblem",
+    "DryRunProvider",
+    "ExternalQueryProblem",
     "FileProblem",
     "Files",
     "ManualStepPending",
     "ObjectKey",
-    "PermissionUser",
+    "PermissionedProvider",
     "PlanAwareProvider",
     "PlanningKind",
     "PluginRegistries",
@@ -48,11 +48,11 @@ __all__ = [
     "ReadContext",
     "ReadRequest",
     "ReadResult",
+    "RemoteStateQuery",
     "ResourceContext",
     "ResourceType",
     "ServerQuery",
     "ServerReader",
-    "StateQuery",
     "StateReader",
     "StateUser",
     "StepPending",
@@ -124,7 +124,7 @@ class VmHandlers(Struct, frozen=True):
     list_unplaced_vms: Callable[[Mapping[str, Any]], UnplacedVms] = lambda _values: {}
 
 
-class StateQuery(Struct, frozen=True):
+class RemoteStateQuery(Struct, frozen=True):
     """Query for a state: the kind of its backend, that backend's settings, and the workspace.
 
     `reader` is the name of the requesting data block.
@@ -137,10 +137,10 @@ class StateQuery(Struct, frozen=True):
 
 
 # Returns the state, None with problems if it cannot be read. Their paths are in the query.
-StateReader: TypeAlias = Callable[[StateQuery], tuple[State | None, list[Problem]]]
+StateReader: TypeAlias = Callable[[RemoteStateQuery], tuple[State | None, list[Problem]]]
 
 
-def _reject_query_of_state(_query: StateQuery) -> tuple[State | None, list[Problem]]:
+def _reject_query_of_state(_query: RemoteStateQuery) -> tuple[State | None, list[Problem]]:
     return None, [Problem((), "unreadable-state", "Other states cannot be read here.")]
 
 
@@ -157,7 +157,7 @@ class ServerQuery(Struct, frozen=True):
 ServerReader: TypeAlias = Callable[[ServerQuery], str]
 
 
-class ExternalProblem(Exception):
+class ExternalQueryProblem(Exception):
     """Failure of an external query, or an unusable response, with the problem."""
 
     def __init__(self, problem: Problem) -> None:
@@ -166,7 +166,7 @@ class ExternalProblem(Exception):
 
 
 def _reject_server_query(_question: ServerQuery) -> str:
-    raise ExternalProblem(Problem((), "unreadable-hub", "Servers cannot be queried here."))
+    raise ExternalQueryProblem(Problem((), "unreadable-hub", "Servers cannot be queried here."))
 
 
 class ReadContext(Struct, frozen=True):
@@ -251,7 +251,7 @@ class ResourceType(Struct, frozen=True):
     mode: Mode = "managed"
     derive: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     check: Callable[[Mapping[str, Any]], list[Problem]] | None = None
-    add_to_inventory: Callable[[Mapping[str, Any], str, Inventory], list[Problem]] | None = None
+    add_to_inventory: Callable[[Mapping[str, Any], str, PlanInventory], list[Problem]] | None = None
     vms: VmHandlers | None = None
     read: Callable[[Mapping[str, Any], ReadContext], DataResult] | None = None
     present: Callable[[Mapping[str, Any], str], Any] | None = None
@@ -472,7 +472,7 @@ class Provider(Protocol):
 
 
 @runtime_checkable
-class ChangeValidator(Protocol):
+class ChangeValidatingProvider(Protocol):
     """Provider that reports unsupported changes and manual actions before an apply."""
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
@@ -483,7 +483,7 @@ class ChangeValidator(Protocol):
 
 
 @runtime_checkable
-class DryRunReporter(Protocol):
+class DryRunProvider(Protocol):
     """Provider with a server-side dry run of a plan.
 
     It also gets deletions (without `planned`), and changes with errors (`skip_reason`), and reports that
@@ -509,7 +509,7 @@ class PlanAwareProvider(Protocol):
 
 
 @runtime_checkable
-class PermissionUser(Protocol):
+class PermissionedProvider(Protocol):
     """Provider with operator permissions for a run."""
 
     def set_permissions(self, is_url_allowed: Callable[[str], bool], *, take_ownership: bool) -> None:

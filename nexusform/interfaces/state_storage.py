@@ -96,7 +96,7 @@ class StateBackend(Protocol):
 
 
 @runtime_checkable
-class BatchJournal(Protocol):
+class BatchJournalBackend(Protocol):
     """Backend that can append several journal records with one flush; a kill keeps a prefix."""
 
     def append_all(self, records: Sequence[bytes]) -> None:
@@ -104,7 +104,7 @@ class BatchJournal(Protocol):
         ...
 
 
-class StoredVersion(Struct, frozen=True):
+class StoredStateVersion(Struct, frozen=True):
     """Earlier state document: its id at the backend, and its time."""
 
     id: str
@@ -115,7 +115,7 @@ class StoredVersion(Struct, frozen=True):
 class VersionedBackend(Protocol):
     """Backend that keeps earlier documents."""
 
-    def list_versions(self) -> list[StoredVersion]:
+    def list_versions(self) -> list[StoredStateVersion]:
         """List the earlier documents, newest first, without the current one."""
         ...
 
@@ -149,7 +149,7 @@ def is_encrypted(document: bytes) -> bool:
 
 
 @runtime_checkable
-class EncryptedStorage(Protocol):
+class EncryptingBackend(Protocol):
     """Backend that encrypts the documents of another one, `inner`."""
 
     inner: StateBackend

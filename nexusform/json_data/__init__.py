@@ -5,8 +5,8 @@ PUBLIC = {
     "json_errors": "unify_json_error",
     "plain_data": (
         "ConversionProblem convert_number convert_to_plain convert_to_value format_path get_part "
-        "has_unknown is_fraction list_refinements list_unknown_paths Path PathStep Refinements "
-        "replace_part replace_unknown"
+        "has_unknown_part is_fraction list_refinements list_unknown_paths Path PathStep Refinements "
+        "replace_part_at_path replace_unknown"
     ),
     "record_forms": "build_row_form RecordForm round_to_significant_digits",
 }

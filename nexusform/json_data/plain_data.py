@@ -79,7 +79,7 @@ def convert_to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
     if not value.has_marks:
         return _convert_raw_value(value), ()
     sensitive: list[Path] = []
-    _collect_sensitive(value, (), sensitive)
+    _collect_sensitive_paths(value, (), sensitive)
     return _convert_raw_value(value), tuple(sensitive)
 
 
@@ -100,11 +100,11 @@ def list_refinements(value: Value) -> Refinements:
     if value.is_wholly_known:
         return ()
     parts: list[tuple[Path, Refinement]] = []
-    _collect_refinements(value, (), parts)
+    _collect_refinements_of_unknowns(value, (), parts)
     return tuple(parts)
 
 
-def _collect_refinements(value: Value, path: Path, refinements: list[tuple[Path, Refinement]]) -> None:
+def _collect_refinements_of_unknowns(value: Value, path: Path, refinements: list[tuple[Path, Refinement]]) -> None:
     """Collect the refinements of the unknown parts of a value."""
     if value.raw is UNKNOWN:
         refinement = value.refinement
@@ -114,7 +114,7 @@ def _collect_refinements(value: Value, path: Path, refinements: list[tuple[Path,
     elif not value.is_wholly_known and not isinstance(value.type, SetType):
         parts = value.raw.items() if isinstance(value.raw, dict) else enumerate(value.raw)
         for step, part in parts:
-            _collect_refinements(part, (*path, step), refinements)
+            _collect_refinements_of_unknowns(part, (*path, step), refinements)
 
 
 def convert_number(raw: int | Fraction) -> int | float | Fraction:
@@ -128,13 +128,13 @@ def convert_number(raw: int | Fraction) -> int | float | Fraction:
     return nearest if convert_decimal(nearest) == raw else raw
 
 
-def _collect_sensitive(value: Value, path: Path, paths: list[Path]) -> None:
+def _collect_sensitive_paths(value: Value, path: Path, paths: list[Path]) -> None:
     if value.marks:
         paths.append(path)
     elif value.has_marks:
         parts = value.raw.items() if isinstance(value.raw, dict) else enumerate(value.raw)
         for step, part in parts:
-            _collect_sensitive(part, (*path, step), paths)
+            _collect_sensitive_paths(part, (*path, step), paths)
 
 
 def convert_to_value(
@@ -147,9 +147,9 @@ def convert_to_value(
     """
     value = _build_value(plain, target)
     for path, refinement in refinements:
-        value = _replace_nested_part(value, path, partial(_add_refinement, refinement=refinement))
+        value = _change_value_at_path(value, path, partial(_add_refinement_to_value, refinement=refinement))
     for path in sensitive:
-        value = _replace_nested_part(value, path, _mark_sensitive)
+        value = _change_value_at_path(value, path, _mark_sensitive)
     return value
 
 
@@ -187,7 +187,7 @@ def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
 
 def _build_primitive_value(plain: Any, target: PrimitiveType) -> Value:
     if target is DYNAMIC:
-        return _infer_value(plain)
+        return _build_value_of_inferred_type(plain)
     if target is NUMBER and plain.__class__ is not bool:
         return _build_number(plain)
     if plain.__class__ is _PRIMITIVE_CLASSES.get(target.name):
@@ -218,7 +218,7 @@ def _build_object(plain: Any, target: ObjectType) -> Value:
     return Value(target, {name: _build_part(name, plain.get(name), t) for name, t in target.attributes})
 
 
-def _infer_value(plain: Any) -> Value:
+def _build_value_of_inferred_type(plain: Any) -> Value:
     """Build a value of the type inferred from plain data."""
     kind = plain.__class__
     if kind is str:
@@ -238,23 +238,23 @@ def _mark_sensitive(value: Value) -> Value:
     return value.add_marks(SENSITIVE)
 
 
-def _add_refinement(value: Value, refinement: Refinement) -> Value:
+def _add_refinement_to_value(value: Value, refinement: Refinement) -> Value:
     if value.raw is not UNKNOWN:
         return value
     bounds = [None if b is None else build_number(b).raw for b in (refinement.lowest, refinement.highest)]
     return add_refinement(value, replace(refinement, lowest=bounds[0], highest=bounds[1]))
 
 
-def _replace_nested_part(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
+def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
     """Change the part at a path, or the set that contains it."""
     raw = value.raw
     if not path or isinstance(value.type, SetType):
         return change(value)
     step, remaining_path = path[0], path[1:]
     if isinstance(raw, dict) and isinstance(step, str) and step in raw:
-        return Value(value.type, raw | {step: _replace_nested_part(raw[step], remaining_path, change)}, value.marks)
+        return Value(value.type, raw | {step: _change_value_at_path(raw[step], remaining_path, change)}, value.marks)
     if isinstance(raw, tuple) and isinstance(step, int) and step < len(raw):
-        changed = (*raw[:step], _replace_nested_part(raw[step], remaining_path, change), *raw[step + 1 :])
+        changed = (*raw[:step], _change_value_at_path(raw[step], remaining_path, change), *raw[step + 1 :])
         return Value(value.type, changed, value.marks)
     return value
 
@@ -271,15 +271,15 @@ def get_part(value: Any, path: Path) -> Any:
     return value
 
 
-def replace_part(value: Any, path: Path, part: Any) -> Any:
+def replace_part_at_path(value: Any, path: Path, part: Any) -> Any:
     """Replace the part of plain data at an existing path; other parts are shared."""
     if not path:
         return part
     step, remaining_path = path[0], path[1:]
     if isinstance(value, Mapping) and step in value:
-        return {**value, step: replace_part(value[step], remaining_path, part)}
+        return {**value, step: replace_part_at_path(value[step], remaining_path, part)}
     if isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
-        return [*value[:step], replace_part(value[step], remaining_path, part), *value[step + 1 :]]
+        return [*value[:step], replace_part_at_path(value[step], remaining_path, part), *value[step + 1 :]]
     return value
 
 
@@ -295,7 +295,7 @@ def list_unknown_paths(value: Any, path: Path = ()) -> Iterator[Path]:
             yield from list_unknown_paths(part, (*path, index))
 
 
-def has_unknown(value: Any) -> bool:
+def has_unknown_part(value: Any) -> bool:
     """Check whether any part of a plain value is unknown."""
     return next(iter(list_unknown_paths(value)), None) is not None
 

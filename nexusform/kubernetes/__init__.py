@@ -4,9 +4,9 @@
 PUBLIC = {
     "dump_script": "build_dump_script CLUSTER_KINDS FLEET_KINDS NO_SUCH_KIND",
     "matching": (
-        "validate_dns_label validate_dns_subdomain DOES_NOT_EXIST EQUAL EXISTS GREATER is_requirement_met "
-        "IN is_tolerated build_label_selector validate_label_value LabelSelector LESS MAX_NAME_LENGTH "
-        "is_selected NO_SCHEDULE NodeTerm NOT_IN validate_qualified_name Requirement validate_requirement "
+        "validate_dns_label validate_dns_subdomain DOES_NOT_EXIST EQUAL EXISTS GREATER is_requirement_met IN "
+        "is_tolerated build_label_selector validate_label_value LabelSelector LESS MAX_NAME_LENGTH is_selected "
+        "NO_SCHEDULE NodeSelectorTerm NOT_IN validate_qualified_name Requirement validate_selector_requirement "
         "validate_selector Taint is_matching_toleration Toleration select_untolerated_taint"
     ),
     "quantity": (

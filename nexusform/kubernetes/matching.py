@@ -35,7 +35,7 @@ class Requirement(Struct, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class NodeTerm(Struct, frozen=True):
+class NodeSelectorTerm(Struct, frozen=True):
     """Expressions over a node's labels and its name; all must match. A term without any matches no node."""
 
     labels: tuple[Requirement, ...] = ()
@@ -157,11 +157,11 @@ def validate_selector(selector: LabelSelector) -> tuple[str, ...]:
         problems += [f"key: {problem}" for problem in validate_qualified_name(key)]
         problems += [f"value of {key!r}: {problem}" for problem in validate_label_value(value)]
     for requirement in selector.match_expressions:
-        problems += validate_requirement(requirement)
+        problems += validate_selector_requirement(requirement)
     return tuple(problems)
 
 
-def validate_requirement(requirement: Requirement) -> tuple[str, ...]:
+def validate_selector_requirement(requirement: Requirement) -> tuple[str, ...]:
     """Return why Kubernetes rejects an expression of a label selector; empty if it is valid."""
     problems = [f"key: {problem}" for problem in validate_qualified_name(requirement.key)]
     operator = requirement.operator

@@ -102,7 +102,7 @@ class Quantity(Struct, frozen=True, eq=False):
 
     def round_to_power(self, exponent: int) -> int:
         """Round the quantity to units of 10**exponent (at least -9), away from zero."""
-        return _round_quotient(self.nano, int(10 ** (exponent - _NANO)))
+        return _compute_quotient_rounded_away(self.nano, int(10 ** (exponent - _NANO)))
 
 
 def build_quantity(units: int, quantity_format: QuantityFormat = QuantityFormat.DECIMAL, scale: int = 0) -> Quantity:
@@ -192,7 +192,7 @@ def _parse_large_quantity(
     if quantity_format is QuantityFormat.BINARY:
         digits, exponent = digits << exponent, 0
     places = exponent - len(number.fraction) - _NANO
-    nano = digits * int(10**places) if places >= 0 else _round_digits(digits, -places)
+    nano = digits * int(10**places) if places >= 0 else _drop_digits_rounding_away(digits, -places)
     unscaled, scale = nano, _NANO
     if quantity_format is QuantityFormat.BINARY and nano > MAX_INT64 * 10**9:
         unscaled, scale, nano = MAX_INT64, 0, MAX_INT64 * 10**9
@@ -201,14 +201,14 @@ def _parse_large_quantity(
     return Quantity(number.sign * unscaled, scale, quantity_format, number.sign * nano)
 
 
-def _round_digits(digits: int, places: int) -> int:
+def _drop_digits_rounding_away(digits: int, places: int) -> int:
     """Round the digits without their last `places` away from zero."""
     if places > len(str(digits)):
         return 1 if digits else 0
-    return _round_quotient(digits, int(10**places))
+    return _compute_quotient_rounded_away(digits, int(10**places))
 
 
-def _round_quotient(value: int, divisor: int) -> int:
+def _compute_quotient_rounded_away(value: int, divisor: int) -> int:
     """Round the quotient to a whole number, away from zero."""
     return -(-value // divisor) if value >= 0 else value // divisor
 

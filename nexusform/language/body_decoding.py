@@ -72,7 +72,7 @@ def decode_body(
             if block.type in schema.attributes or not partial:
                 diagnostics.append(_report_unsupported_block(block, schema))
             continue
-        problem = _check_labels(block, labels)
+        problem = _check_label_count(block, labels)
         if problem is None:
             blocks.append(block)
         else:
@@ -81,7 +81,7 @@ def decode_body(
     if body.span.start.line == 1 and body.span.start.column == 1:
         missing_span = body.end_span
     else:
-        missing_span = _get_first_character(body.span)
+        missing_span = _get_first_character_span(body.span)
     diagnostics += _report_missing_arguments(schema, attributes, missing_span)
     return BodyContent(attributes, tuple(blocks), body.end_span), diagnostics
 
@@ -92,8 +92,8 @@ def decode_attributes(body: syntax.Body | syntax.JsonBody) -> tuple[dict[str, sy
         # Decode every property of a JSON body as an argument.
         diagnostics: list[Diagnostic] = []
         attributes: dict[str, syntax.Attribute] = {}
-        for json_property in _list_properties(body):
-            _add_attribute(json_property, attributes, diagnostics)
+        for json_property in _list_json_properties(body):
+            _add_json_property_as_attribute(json_property, attributes, diagnostics)
         return attributes, diagnostics
     problems = [
         build_error(
@@ -141,16 +141,16 @@ def _report_unsupported_block(block: syntax.Block, schema: BodySchema) -> Diagno
     )
 
 
-def _check_labels(block: syntax.Block, labels: tuple[str, ...]) -> Diagnostic | None:
+def _check_label_count(block: syntax.Block, labels: tuple[str, ...]) -> Diagnostic | None:
     count = len(block.labels)
     if count > len(labels):
         return _report_extraneous_label(block.type, labels, block.labels[len(labels)].span)
     if count < len(labels):
-        return _report_missing_label(block.type, labels, count, _get_first_character(block.body.span))
+        return _report_missing_label(block.type, labels, count, _get_first_character_span(block.body.span))
     return None
 
 
-def _get_first_character(span: Span) -> Span:
+def _get_first_character_span(span: Span) -> Span:
     start = span.start
     return Span(span.filename, start, Position(start.line, start.column + 1, start.byte + 1))
 
@@ -165,13 +165,13 @@ def _decode_json_body(
     diagnostics: list[Diagnostic] = []
     attributes: dict[str, syntax.Attribute] = {}
     blocks: list[syntax.Block] = []
-    for json_property in _list_properties(body):
+    for json_property in _list_json_properties(body):
         if json_property.name in schema.attributes:
-            _add_attribute(json_property, attributes, diagnostics)
+            _add_json_property_as_attribute(json_property, attributes, diagnostics)
         elif json_property.name in schema.blocks:
             blocks += _BlockDecoder(json_property, schema.blocks[json_property.name], diagnostics).decode_blocks()
         elif not partial:
-            diagnostics.append(_report_extraneous(json_property, schema))
+            diagnostics.append(_report_extraneous_json_property(json_property, schema))
     end = _get_end_span(body)
     diagnostics += _report_missing_arguments(schema, attributes, end)
     return BodyContent(attributes, tuple(blocks), end), diagnostics
@@ -186,14 +186,14 @@ def _get_end_span(body: syntax.JsonBody) -> Span:
     return Span(span.filename, Position(end.line, end.column - 1, end.byte - 1), end)
 
 
-def _list_properties(body: syntax.JsonBody) -> Iterator[syntax.JsonProperty]:
+def _list_json_properties(body: syntax.JsonBody) -> Iterator[syntax.JsonProperty]:
     for json_object in body.objects:
         for item in json_object.properties:
             if item.name != _COMMENT_NAME:
                 yield item
 
 
-def _add_attribute(
+def _add_json_property_as_attribute(
     json_property: syntax.JsonProperty, attributes: dict[str, syntax.Attribute], diagnostics: list[Diagnostic]
 ) -> None:
     """Add a JSON property as an argument, unless its name is already set."""
@@ -216,7 +216,7 @@ def _add_attribute(
     attributes[json_property.name] = syntax.Attribute(json_property.name, expression, span, json_property.name_span)
 
 
-def _report_extraneous(json_property: syntax.JsonProperty, schema: BodySchema) -> Diagnostic:
+def _report_extraneous_json_property(json_property: syntax.JsonProperty, schema: BodySchema) -> Diagnostic:
     advice = schema.advise(json_property.name)
     hint = (
         f" {advice}"
@@ -251,7 +251,7 @@ class _BlockDecoder:
     ) -> None:
         """Decode one level of JSON objects for each label, then the bodies."""
         if len(labels) == len(self.label_names):
-            self._decode_bodies(value, labels, blocks)
+            self._decode_json_block_bodies(value, labels, blocks)
             return
         label_name = self.label_names[len(labels)]
         items = _list_array_items(value)
@@ -261,7 +261,7 @@ class _BlockDecoder:
             return
         for item in items:
             if not isinstance(item, syntax.JsonObject):
-                self.diagnostics.append(self._report_label_level(item, len(labels)))
+                self.diagnostics.append(self._report_invalid_label_level(item, len(labels)))
                 continue
             for json_property in item.properties:
                 if json_property.name != _COMMENT_NAME:
@@ -271,7 +271,7 @@ class _BlockDecoder:
                         blocks,
                     )
 
-    def _decode_bodies(
+    def _decode_json_block_bodies(
         self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
     ) -> None:
         """Add a block for every body under one set of labels."""
@@ -292,7 +292,7 @@ class _BlockDecoder:
             body = syntax.JsonBody((item,), item.span)
             blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
 
-    def _report_label_level(self, value: syntax.JsonValue, level: int) -> Diagnostic:
+    def _report_invalid_label_level(self, value: syntax.JsonValue, level: int) -> Diagnostic:
         if isinstance(value, syntax.JsonScalar):
             return build_error(
                 "incorrect-json-value-type",

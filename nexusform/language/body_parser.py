@@ -9,7 +9,7 @@ from nexusform.language.expression_parser import ExpressionParser
 from nexusform.language.syntax import scanner
 from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, Label, Traversal
-from nexusform.language.syntax.token_stream import MalformedError, TokenStream
+from nexusform.language.syntax.token_stream import MalformedSyntaxError, TokenStream
 
 _CLOSERS_OF = {
     "{": "}",
@@ -38,7 +38,7 @@ class _BodyItems(Struct):
     blocks: list[Block] = field(default_factory=list)
 
 
-class _Brackets:
+class _OpenBrackets:
     """Open brackets, as their expected closing marks, innermost last."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class BodyParser:
             )
         else:
             stream.report_error(_REQUIRED, "An argument or block definition is required here.")
-        self._skip_item(first, first)
+        self._skip_malformed_item(first, first)
 
     def _parse_item(self, items: _BodyItems) -> None:
         """Parse one argument or block; after a malformed one parsing continues with the next."""
@@ -132,10 +132,10 @@ class BodyParser:
                     'sign "=" to introduce the argument value.',
                     first + 1 if following in _FOREIGN_QUOTES else first,
                 )
-        except MalformedError:
+        except MalformedSyntaxError:
             stream.skip_newlines = False
             stream.depth, stream.block = depth, block
-            self._skip_item(first, stream.index)
+            self._skip_malformed_item(first, stream.index)
 
     def _parse_attribute(self, first: int, items: _BodyItems) -> None:
         """Parse one argument and the end of its line."""
@@ -226,9 +226,9 @@ class BodyParser:
             elif kind == scanner.OPEN_QUOTE:
                 labels.append(self._parse_quoted_label())
             else:
-                raise self._report_header(kind, first)
+                raise self._report_invalid_block_header(kind, first)
 
-    def _report_header(self, kind: str, first: int) -> MalformedError:
+    def _report_invalid_block_header(self, kind: str, first: int) -> MalformedSyntaxError:
         detail = 'Either a quoted string block label or an opening brace ("{") is expected here.'
         if kind == "=":
             detail = 'The equals sign "=" indicates an argument definition, and must not be used when defining a block.'
@@ -318,7 +318,7 @@ class BodyParser:
             )
         raise stream.report_error("invalid-single-argument-block-definition", detail)
 
-    def _report_invalid_argument(self, first: int, following: str) -> MalformedError:
+    def _report_invalid_argument(self, first: int, following: str) -> MalformedSyntaxError:
         stream = self.stream
         if following not in {scanner.STRING, scanner.OPEN_QUOTE, "{", scanner.IDENT}:
             return stream.report_error(
@@ -334,11 +334,11 @@ class BodyParser:
             "define a nested block, place it on a line of its own within its parent block.",
             stream.build_span(first, first + 1),
         )
-        return MalformedError()
+        return MalformedSyntaxError()
 
     # --- going on after a mistake --------------------------------------------------------------
 
-    def _skip_item(self, first: int, error_index: int) -> None:
+    def _skip_malformed_item(self, first: int, error_index: int) -> None:
         """Skip to the line after the item that begins at `first` and failed at `error_index`.
 
         Brackets opened by the item are closed first, so that their content is not parsed as items. If they
@@ -349,7 +349,7 @@ class BodyParser:
         if len(stream.diagnostics) >= _MAX_PROBLEMS:
             stream.index = len(kinds) - 1
             return
-        brackets = _Brackets()
+        brackets = _OpenBrackets()
         for index in range(first, len(kinds)):
             kind = scanner.CLOSE_QUOTE if kinds[index] == scanner.QUOTED_NEWLINE else kinds[index]
             if kind in _CLOSERS_OF:

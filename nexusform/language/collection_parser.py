@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import END, IDENT, NEWLINE
-from nexusform.language.syntax.token_stream import MalformedError, TokenStream
+from nexusform.language.syntax.token_stream import MalformedSyntaxError, TokenStream
 
 _KEYWORD_NAMES = {True: "true", False: "false", None: "null"}
 _INVALID_FOR = "invalid-for-expression"
@@ -42,7 +42,7 @@ class CollectionParser:
         try:
             opening = stream.read_token()
             if stream.is_next_word("for"):
-                parts = self._parse_for(opening)
+                parts = self._parse_for_expression(opening)
                 closing = self._parse_for_end(opening, "]")
                 return self._build_for_tuple(parts, opening, closing)
             items, closing = self._parse_items(opening)
@@ -66,7 +66,7 @@ class CollectionParser:
                 )
         return items, stream.read_token()
 
-    def _report_unterminated(self, constructor: str, bracket: str, opening: int) -> MalformedError:
+    def _report_unterminated(self, constructor: str, bracket: str, opening: int) -> MalformedSyntaxError:
         return self.stream.report_error(
             "unterminated-constructor",
             f"There is no corresponding closing {bracket} before the end of the file. This may be caused by "
@@ -85,17 +85,17 @@ class CollectionParser:
             opening = stream.read_token()
             after = stream.index
             if stream.is_next_word("for"):
-                parts = self._parse_for(opening)
+                parts = self._parse_for_expression(opening)
                 closing = self._parse_for_end(opening, "}")
                 return self._build_for_object(parts, opening, closing)
             stream.index = after  # peeking went past newlines, which count from here on
             stream.skip_newlines = False
-            items, closing = self._parse_properties(opening)
+            items, closing = self._parse_object_items(opening)
         finally:
             stream.skip_newlines = outer
         return syntax.ObjectCons(tuple(items), stream.build_span(opening, closing))
 
-    def _parse_properties(self, opening: int) -> tuple[list[tuple[syntax.ObjectKey, syntax.Expression]], int]:
+    def _parse_object_items(self, opening: int) -> tuple[list[tuple[syntax.ObjectKey, syntax.Expression]], int]:
         stream = self.stream
         items: list[tuple[syntax.ObjectKey, syntax.Expression]] = []
         while True:
@@ -134,7 +134,7 @@ class CollectionParser:
             return syntax.ObjectKey(syntax.Traversal(name, (), span), bare=True, span=span)
         return syntax.ObjectKey(expression, bare=False, span=span)
 
-    def _report_missing_value(self, opening: int) -> MalformedError:
+    def _report_missing_value(self, opening: int) -> MalformedSyntaxError:
         stream = self.stream
         kind = stream.peek()
         if kind == END:
@@ -155,7 +155,7 @@ class CollectionParser:
 
     # --- for -----------------------------------------------------------------------------------
 
-    def _parse_for(self, opening: int) -> _ForParts:
+    def _parse_for_expression(self, opening: int) -> _ForParts:
         """Parse from the word `for` up to the closing bracket."""
         stream = self.stream
         stream.read_token()

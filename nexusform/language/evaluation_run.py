@@ -203,7 +203,7 @@ class ExpressionRun:
     def apply_steps(self, value: Value, steps: tuple[Step, ...], enclosing: Expression) -> Value:
         """Return the value at literal steps into a value."""
         for step in steps:
-            outcome = apply_step(value, step)
+            outcome = apply_traversal_step(value, step)
             if isinstance(outcome, Problem):
                 return self.report_problem(outcome.id, outcome.detail, step.span, enclosing)
             value = outcome
@@ -232,7 +232,7 @@ class EvaluationTrace:
 MAX_TRACES: Final = 20
 
 
-class TracingRun(ExpressionRun):
+class TracingEvaluator(ExpressionRun):
     """Run that records the value of every part."""
 
     __slots__ = ("current",)
@@ -263,7 +263,7 @@ class TracingRun(ExpressionRun):
         return trace.value
 
 
-def apply_step(value: Value, step: Step) -> Value | Problem:
+def apply_traversal_step(value: Value, step: Step) -> Value | Problem:
     """Apply one literal step to a value; a legacy `.0` is an index."""
     if isinstance(step, TraverseAttribute):
         name = step.name
@@ -359,15 +359,15 @@ def get_attribute(value: Value, name: str) -> Value | Problem:
             return Value(value_type.element, UNKNOWN, value.marks)
         hint = "" if value.marks else suggest_name(name, raw)
         return Problem((), "missing-map-element", f'This map does not have an element with the key "{name}".{hint}')
-    return Problem((), "unsupported-attribute", _describe_unsupported(value_type, name))
+    return Problem((), "unsupported-attribute", _describe_unsupported_attribute_access(value_type, name))
 
 
 def _report_missing_attribute(name: str, names: list[str]) -> Problem:
-    hint = suggest_name(name, names) or _format_list("Its attributes are", names)
+    hint = suggest_name(name, names) or _format_quoted_name_list("Its attributes are", names)
     return Problem((), "unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}')
 
 
-def _describe_unsupported(value_type: Type, name: str) -> str:
+def _describe_unsupported_attribute_access(value_type: Type, name: str) -> str:
     """Return why values of a type have no attribute."""
     if isinstance(value_type, PrimitiveType):
         return f"Can't access attributes on a primitive-typed value ({value_type.name})."
@@ -384,7 +384,7 @@ def _describe_unsupported(value_type: Type, name: str) -> str:
     return "This value does not have any attributes."
 
 
-def _format_list(lead: str, names: list[str]) -> str:
+def _format_quoted_name_list(lead: str, names: list[str]) -> str:
     if not names:
         return ""
     listed_names = ", ".join(f'"{n}"' for n in names[:12])
@@ -481,7 +481,7 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
         names = list(value.raw)
     displayed_key = '"(sensitive)"' if key.marks else f'"{name}"'
     is_sensitive = bool(key.marks or value.marks)
-    hint = "" if is_sensitive else suggest_name(name, names) or _format_list("Its keys are", names)
+    hint = "" if is_sensitive else suggest_name(name, names) or _format_quoted_name_list("Its keys are", names)
     return Problem(
         (), "invalid-index", f"{_NO_ELEMENT}: there is no {displayed_key} in this {describe_type(value_type)}.{hint}"
     )

@@ -15,7 +15,7 @@ from nexusform.language.evaluation_run import (
     ExpressionRun,
     Handler,
     Scope,
-    TracingRun,
+    TracingEvaluator,
     check_value_size,
     get_element,
 )
@@ -61,7 +61,7 @@ def evaluate_expression(expression: syntax.Expression, scope: Scope) -> tuple[Va
 
 def trace_expression(expression: syntax.Expression, scope: Scope) -> tuple[EvaluationTrace, list[Diagnostic]]:
     """Evaluate an expression and return the trace with all problems."""
-    run = TracingRun(scope, _HANDLERS, expression)
+    run = TracingEvaluator(scope, _HANDLERS, expression)
     try:
         run.evaluate(expression)
     except (MemoryError, RecursionError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from nexusform.diagnostics.diagnostic import Span
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import END, IDENT, NUMBER, OPEN_HEREDOC, OPEN_QUOTE, STRING
-from nexusform.language.syntax.token_stream import MalformedError, TokenStream
+from nexusform.language.syntax.token_stream import MalformedSyntaxError, TokenStream
 from nexusform.language.template_parser import TemplateParser
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ExpressionParser:
         stream = self.stream
         reach, stream.reach = stream.reach, 0
         stream.enter_level()
-        condition = self._parse_binary(1)
+        condition = self._parse_binary_operation(1)
         result = condition
         if stream.peek() == "?":
             result = self._parse_conditional(condition)
@@ -82,10 +82,10 @@ class ExpressionParser:
         otherwise = self.parse_expression()
         return syntax.Conditional(condition, then, otherwise, condition.span.extend_to(otherwise.span))
 
-    def _parse_binary(self, minimum: int) -> syntax.Expression:
+    def _parse_binary_operation(self, minimum: int) -> syntax.Expression:
         """Parse operands joined by operators of at least this precedence."""
         stream = self.stream
-        left = self._parse_term()
+        left = self._parse_operand_with_steps()
         while True:
             operator = stream.peek()
             precedence = _PRECEDENCE.get(operator, 0)
@@ -93,36 +93,36 @@ class ExpressionParser:
                 return left
             stream.read_token()
             stream.add_nesting_levels()
-            right = self._parse_binary(precedence + 1)
+            right = self._parse_binary_operation(precedence + 1)
             left = syntax.Binary(operator, left, right, left.span.extend_to(right.span))
 
     # --- terms ---------------------------------------------------------------------------------
 
-    def _parse_term(self) -> syntax.Expression:
+    def _parse_operand_with_steps(self) -> syntax.Expression:
         """Parse one operand with everything that follows it: `a.b[0]`, `f(x).y`, `-z`."""
         stream = self.stream
         kind = stream.peek()
         if kind == IDENT:
-            return self._parse_name()
+            return self._parse_keyword_call_or_traversal()
         if kind == STRING:
             index = stream.read_token()
             text = syntax.StringLiteral(self.templates.decode_string(index), stream.build_span(index, index))
-            return self._parse_steps(text, stream.index)
+            return self._parse_traversal_steps(text, stream.index)
         if kind == NUMBER:
-            return self._parse_steps(self._parse_number(), stream.index)
+            return self._parse_traversal_steps(self._parse_number(), stream.index)
         if kind in {OPEN_QUOTE, OPEN_HEREDOC}:
-            return self._parse_steps(self.templates.parse_quoted(), stream.index)
+            return self._parse_traversal_steps(self.templates.parse_quoted(), stream.index)
         if kind == "[":
-            return self._parse_steps(self.collections.parse_tuple(), stream.index)
+            return self._parse_traversal_steps(self.collections.parse_tuple(), stream.index)
         if kind == "{":
-            return self._parse_steps(self.collections.parse_object(), stream.index)
+            return self._parse_traversal_steps(self.collections.parse_object(), stream.index)
         if kind == "(":
-            return self._parse_steps(self._parse_parentheses(), stream.index)
+            return self._parse_traversal_steps(self._parse_parentheses(), stream.index)
         if kind in {"-", "!"}:
             stream = self.stream
             index = stream.read_token()
             stream.enter_level()
-            operand = self._parse_term()
+            operand = self._parse_operand_with_steps()
             stream.depth -= 1
             return syntax.Unary(kind, operand, stream.build_span(index, index).extend_to(operand.span))
         raise self._report_missing_term(kind)
@@ -168,7 +168,7 @@ class ExpressionParser:
             "invalid-number-literal", "Failed to recognize the value of this number literal.", index
         )
 
-    def _parse_name(self) -> syntax.Expression:
+    def _parse_keyword_call_or_traversal(self) -> syntax.Expression:
         """Parse a keyword, a function call, or a traversal that starts with a name."""
         stream = self.stream
         index = stream.read_token()
@@ -176,17 +176,17 @@ class ExpressionParser:
         following = stream.peek()
         span = stream.build_span(index, index)
         if following in {"(", "::"}:
-            return self._parse_steps(self._parse_call(index), stream.index)
+            return self._parse_traversal_steps(self._parse_function_call(index), stream.index)
         if name in _KEYWORDS:
-            return self._parse_steps(syntax.Literal(_KEYWORDS[name], span), stream.index)
+            return self._parse_traversal_steps(syntax.Literal(_KEYWORDS[name], span), stream.index)
         root = syntax.Traversal(syntax.TraverseRoot(name, span), (), span)
         if following in {".", "["}:
-            return self._parse_steps(root, stream.index)
+            return self._parse_traversal_steps(root, stream.index)
         return root
 
     # --- calls ---------------------------------------------------------------------------------
 
-    def _parse_call(self, first: int) -> syntax.Expression:
+    def _parse_function_call(self, first: int) -> syntax.Expression:
         stream = self.stream
         last = first
         name = stream.tokens.get_text(first)
@@ -209,13 +209,13 @@ class ExpressionParser:
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
             stream.read_token()
-            arguments, expand = self._parse_arguments(first)
+            arguments, expand = self._parse_call_arguments(first)
             closing = stream.read_token()
         finally:
             stream.skip_newlines = outer
         return syntax.Call(name, arguments, expand, stream.build_span(first, closing), stream.build_span(first, last))
 
-    def _parse_arguments(self, first: int) -> tuple[tuple[syntax.Expression, ...], bool]:
+    def _parse_call_arguments(self, first: int) -> tuple[tuple[syntax.Expression, ...], bool]:
         """Parse the arguments up to the closing parenthesis. Return them and whether the last is expanded."""
         stream = self.stream
         arguments: list[syntax.Expression] = []
@@ -249,7 +249,7 @@ class ExpressionParser:
                 "may be caused by incorrect parenthesis nesting elsewhere in this file.",
                 self.stream.build_span(first, opening),
             )
-            return MalformedError()
+            return MalformedSyntaxError()
         return self.stream.report_error(
             "missing-argument-separator",
             "A comma is required to separate each function argument from the next.",
@@ -258,7 +258,7 @@ class ExpressionParser:
 
     # --- steps after a term --------------------------------------------------------------------
 
-    def _parse_steps(self, source: syntax.Expression, index: int) -> syntax.Expression:
+    def _parse_traversal_steps(self, source: syntax.Expression, index: int) -> syntax.Expression:
         """Parse the traversal steps, indexes and splats after a term."""
         stream = self.stream
         if stream.tokens.kinds[index] not in {".", "["} and not stream.skip_newlines:
@@ -275,7 +275,7 @@ class ExpressionParser:
                 else:
                     steps.append(self._parse_attribute(dot))
             elif kind == "[":
-                source, steps = self._parse_bracket(source, steps)
+                source, steps = self._parse_index_or_full_splat(source, steps)
             else:
                 return _append_traversal_steps(source, steps)
 
@@ -318,7 +318,7 @@ class ExpressionParser:
         element = _append_traversal_steps(syntax.SplatElement(marker), steps)
         return syntax.Splat(source, element, legacy=True, span=source.span.extend_to(element.span))
 
-    def _parse_bracket(
+    def _parse_index_or_full_splat(
         self, source: syntax.Expression, steps: list[syntax.Step]
     ) -> tuple[syntax.Expression, list[syntax.Step]]:
         """Parse `[key]` or `[*]`. Return the new source and the steps after it so far."""
@@ -361,7 +361,7 @@ class ExpressionParser:
             )
         marker: Span = stream.build_span(opening, stream.read_token())
         stream.enter_level()
-        element = self._parse_steps(syntax.SplatElement(marker), stream.index)
+        element = self._parse_traversal_steps(syntax.SplatElement(marker), stream.index)
         stream.depth -= 1
         stream.add_nesting_levels()
         return syntax.Splat(source, element, legacy=False, span=source.span.extend_to(element.span))

@@ -40,7 +40,7 @@ from nexusform.values.typed_value import (
 _Pairs = Iterator[tuple[Value, Value]]
 
 
-def _evaluate_collection(node: ForTuple | ForObject | TemplateFor, run: ExpressionRun) -> Value | None:
+def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run: ExpressionRun) -> Value | None:
     # Returns the collection with its own marks; None after a diagnostic.
     collection = run.evaluate(node.collection)
     if collection.raw is None:
@@ -153,7 +153,7 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
 
 def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
     """Evaluate `[for k, v in c : value if condition]` to a tuple."""
-    collection = _evaluate_collection(node, run)
+    collection = _evaluate_iterated_collection(node, run)
     if collection is None:
         return DYNAMIC_UNKNOWN
     if collection.raw is UNKNOWN:
@@ -170,7 +170,7 @@ def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
 
 def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
     """Evaluate `{for k, v in c : key => value}` to an object; with `...` to a tuple for every key."""
-    collection = _evaluate_collection(node, run)
+    collection = _evaluate_iterated_collection(node, run)
     if collection is None:
         return DYNAMIC_UNKNOWN
     if collection.raw is UNKNOWN:
@@ -203,7 +203,7 @@ class _ObjectBuilder:
             self.is_known = False
             return
         self.marks |= key.marks
-        name = self._evaluate_name(key)
+        name = self._evaluate_key_to_text(key)
         if name is None:
             self.is_known = False
             return
@@ -223,7 +223,7 @@ class _ObjectBuilder:
         else:
             self.items[name] = value
 
-    def _evaluate_name(self, key: Value) -> str | None:
+    def _evaluate_key_to_text(self, key: Value) -> str | None:
         if key.raw is None:
             detail = "Key expression in 'for' expression must not produce a null value."
             self.run.report_problem("invalid-object-key", detail, self.node.key, self.node)
@@ -244,7 +244,7 @@ class _ObjectBuilder:
 
 def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
     """Evaluate `%{ for }` to its bodies, one after the other."""
-    collection = _evaluate_collection(node, run)
+    collection = _evaluate_iterated_collection(node, run)
     if collection is None:
         return UNKNOWN_STRING
     if collection.raw is UNKNOWN:
@@ -285,12 +285,12 @@ def evaluate_splat(node: Splat, run: ExpressionRun) -> Value:
     if source.type is DYNAMIC:
         return DYNAMIC_UNKNOWN.add_marks(source.marks)
     if not is_sequence:
-        single = build_tuple([_evaluate_element(node, source, run)])
+        single = build_tuple([_evaluate_splat_element(node, source, run)])
         # As null it has no element.
         is_not_null = get_refinement(source).not_null
         return (single if is_not_null else DYNAMIC_UNKNOWN).add_marks(source.marks)
     if source.raw is UNKNOWN and isinstance(source.type, TupleType):
-        results = [_evaluate_element(node, Value(t, UNKNOWN), run) for t in source.type.elements]
+        results = [_evaluate_splat_element(node, Value(t, UNKNOWN), run) for t in source.type.elements]
         return Value(build_tuple(results).type, UNKNOWN, source.marks, NOT_NULL)
     return check_value_size(_evaluate_splat_sequence(node, source, run)).add_marks(source.marks)
 
@@ -302,7 +302,7 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
         before = len(run.diagnostics)
         for element in source.raw:
             run.count_work(1)
-            results.append(_evaluate_element(node, element, run))
+            results.append(_evaluate_splat_element(node, element, run))
             # The first element with an error ends the loop: the others would repeat it.
             if run.has_failed_since(before):
                 return DYNAMIC_UNKNOWN
@@ -322,7 +322,7 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
             node.element,
             node,
         )
-    element_type = _evaluate_element(node, Value(source.type.element, UNKNOWN), run).type
+    element_type = _evaluate_splat_element(node, Value(source.type.element, UNKNOWN), run).type
     if source.raw is not UNKNOWN:
         return Value(ListType(element_type), ())
     length = get_refinement(source)
@@ -330,7 +330,7 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
     return add_refinement(Value(ListType(element_type), UNKNOWN), bounds)
 
 
-def _evaluate_element(node: Splat, element: Value, run: ExpressionRun) -> Value:
+def _evaluate_splat_element(node: Splat, element: Value, run: ExpressionRun) -> Value:
     if isinstance(node.element, SplatElement):
         return element
     outer, run.element = run.element, element

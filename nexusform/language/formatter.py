@@ -61,34 +61,34 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
     body, diagnostics = parse_file(source)
     if diagnostics:
         return source.text, diagnostics
-    tokens = _list_tokens(scanner.scan_text(source.text, with_comments=True))
+    tokens = _list_tokens_with_merged_heredocs(scanner.scan_text(source.text, with_comments=True))
     old_style = _OldStylePositions()
     _collect_old_style(body, source.text, old_style)
     for token in tokens:
         if token.start in old_style.bare_labels:
             token.text = f'"{token.text}"'
             token.kind = scanner.STRING
-    lines = _split_lines(_unwrap_interpolations(tokens, old_style.wrapped))
+    lines = _split_tokens_into_lines(_unwrap_interpolation_only_strings(tokens, old_style.wrapped))
     for line in lines:
-        _split_line_cells(line)
+        _split_line_into_alignment_cells(line)
         _set_token_spacing(line.lead)
         _set_token_spacing(line.assign)
     _set_indentation(lines)
     for chain in _group_adjacent_lines(lines, [bool(line.assign) for line in lines]):
-        widest = max(_compute_width(line.lead) for line in chain)
+        widest = max(_compute_cells_width(line.lead) for line in chain)
         for line in chain:
-            line.assign[0].spaces = widest - _compute_width(line.lead) + 1
+            line.assign[0].spaces = widest - _compute_cells_width(line.lead) + 1
     for chain in _group_adjacent_lines(lines, [bool(line.comment) for line in lines]):
-        widest = max(_compute_width([*line.lead, *line.assign]) for line in chain)
+        widest = max(_compute_cells_width([*line.lead, *line.assign]) for line in chain)
         for line in chain:
-            line.comment[0].spaces = widest - _compute_width([*line.lead, *line.assign]) + 1
+            line.comment[0].spaces = widest - _compute_cells_width([*line.lead, *line.assign]) + 1
     return "".join(line.render() for line in lines), []
 
 
 # --- tokens and lines --------------------------------------------------------------------------
 
 
-def _list_tokens(tokens: scanner.Tokens) -> list[_Token]:
+def _list_tokens_with_merged_heredocs(tokens: scanner.Tokens) -> list[_Token]:
     """Return the tokens up to the end; a heredoc is one token."""
     result: list[_Token] = []
     index = 0
@@ -113,7 +113,7 @@ def _find_heredoc_end(tokens: scanner.Tokens, index: int) -> int:
         index += 1
 
 
-def _unwrap_interpolations(tokens: list[_Token], wrapped_offsets: set[int]) -> list[_Token]:
+def _unwrap_interpolation_only_strings(tokens: list[_Token], wrapped_offsets: set[int]) -> list[_Token]:
     """Remove the quotation marks of arguments that are one interpolation on one line."""
     result: list[_Token] = []
     index = 0
@@ -139,17 +139,17 @@ def _collect_old_style(body: Body, text: str, old_style: _OldStylePositions) -> 
     """Collect old style of a body: wrapped references, labels without quotes."""
     for attribute in body.attributes:
         if isinstance(attribute.expression, TemplateWrap):
-            old_style.wrapped.add(_convert_offset(text, attribute.expression.span.start.byte))
+            old_style.wrapped.add(_convert_byte_to_character_offset(text, attribute.expression.span.start.byte))
     for block in body.blocks:
         for label in block.labels:
-            begin = _convert_offset(text, label.span.start.byte)
+            begin = _convert_byte_to_character_offset(text, label.span.start.byte)
             if text[begin] != '"':
                 old_style.bare_labels.add(begin)
         if isinstance(block.body, Body):
             _collect_old_style(block.body, text, old_style)
 
 
-def _convert_offset(text: str, byte: int) -> int:
+def _convert_byte_to_character_offset(text: str, byte: int) -> int:
     """Convert a byte offset of the text's UTF-8 form to a character offset."""
     return byte if text.isascii() else len(text.encode()[:byte].decode())
 
@@ -170,7 +170,7 @@ def _find_wrapper_end(tokens: list[_Token], index: int) -> int | None:
     return None
 
 
-def _split_lines(tokens: list[_Token]) -> list[_Line]:
+def _split_tokens_into_lines(tokens: list[_Token]) -> list[_Line]:
     lines: list[_Line] = []
     current: list[_Token] = []
     for token in tokens:
@@ -184,7 +184,7 @@ def _split_lines(tokens: list[_Token]) -> list[_Line]:
     return lines
 
 
-def _split_line_cells(line: _Line) -> None:
+def _split_line_into_alignment_cells(line: _Line) -> None:
     """Move a comment at the end, and an assignment that ends on its line, to their own cells."""
     lead = line.lead
     if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):
@@ -272,7 +272,7 @@ def _set_indentation(lines: list[_Line]) -> None:
             steps.append(net)
 
 
-def _compute_width(cells: list[_Token]) -> int:
+def _compute_cells_width(cells: list[_Token]) -> int:
     return sum(token.spaces + count_clusters(token.text) for token in cells)
 
 

@@ -31,7 +31,7 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         detail = f'There is no function named "{node.name}".{hint}'
         return run.report_problem("call-to-unknown-function", detail, node.name_span, node)
     if function.is_lazy:
-        return _call_lazily(node, function, run)
+        return _call_with_unevaluated_arguments(node, function, run)
     if function.parse_type is not None:
         return _call_with_type(node, function, run)
     before = len(run.diagnostics)
@@ -45,7 +45,7 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         marks = sequence.marks
         arguments[-1:] = sequence.raw
         argument_nodes[-1:] = [node.arguments[-1]] * len(sequence.raw)
-    if not _check_argument_count(node, function, len(arguments), run):
+    if not _is_argument_count_valid(node, function, len(arguments), run):
         return DYNAMIC_UNKNOWN
     if run.has_failed_since(before):
         return DYNAMIC_UNKNOWN
@@ -67,7 +67,7 @@ def _check_expanded_argument(node: Call, function: Function, last: Value, run: E
     return None
 
 
-def _check_argument_count(node: Call, function: Function, count: int, run: ExpressionRun) -> bool:
+def _is_argument_count_valid(node: Call, function: Function, count: int, run: ExpressionRun) -> bool:
     expected = len(function.parameters)
     if count < expected:
         at_least = "at least " if function.variadic else ""
@@ -116,7 +116,7 @@ def _return_given_value(value: Value) -> tuple[Value, list[Diagnostic]]:
 
 def _call_with_type(node: Call, function: Function, run: ExpressionRun) -> Value:
     """Call a function with a type expression as its last argument."""
-    if not _check_argument_count(node, function, len(node.arguments), run):
+    if not _is_argument_count_valid(node, function, len(node.arguments), run):
         return DYNAMIC_UNKNOWN
     assert function.parse_type is not None
     target, problems = function.parse_type(node.arguments[-1])
@@ -129,7 +129,7 @@ def _call_with_type(node: Call, function: Function, run: ExpressionRun) -> Value
     return _invoke_function(node, typed, [value], [node.arguments[0]], run)
 
 
-def _call_lazily(node: Call, function: Function, run: ExpressionRun) -> Value:
+def _call_with_unevaluated_arguments(node: Call, function: Function, run: ExpressionRun) -> Value:
     thunks: list[Thunk] = [partial(run.evaluate_separately, e) for e in node.arguments]
     if node.expand:
         # The expanded argument is evaluated first: its errors are always reported.
@@ -139,7 +139,7 @@ def _call_lazily(node: Call, function: Function, run: ExpressionRun) -> Value:
         if sequence is None or sequence.raw is UNKNOWN:
             return DYNAMIC_UNKNOWN.add_marks(last.marks)
         thunks[-1:] = [partial(_return_given_value, item.add_marks(sequence.marks)) for item in sequence.raw]
-        if not _check_argument_count(node, function, len(thunks), run):
+        if not _is_argument_count_valid(node, function, len(thunks), run):
             return DYNAMIC_UNKNOWN
     try:
         return function.body(*thunks)

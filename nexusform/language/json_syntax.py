@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, SourceFile, Span, build_error
 from nexusform.language.parser import check_source_length, parse_template, pause_garbage_collection
 from nexusform.language.syntax import syntax_nodes as syntax
-from nexusform.language.syntax.scanner import Positions, describe_span
+from nexusform.language.syntax.scanner import CharacterPositions, describe_span
 from nexusform.language.syntax.token_stream import normalize_text
 
 _TOKEN = re.compile(
@@ -55,7 +55,7 @@ class MalformedJsonError(Exception):
 class _JsonReader:
     """Parser of one text; `group` and `begin`, `end` describe the current token."""
 
-    def __init__(self, text: str, positions: Positions) -> None:
+    def __init__(self, text: str, positions: CharacterPositions) -> None:
         self.text = text
         self.positions = positions
         self.offset = 1 if text.startswith("\ufeff") else 0
@@ -135,11 +135,11 @@ class _JsonReader:
                 raise self.build_error(f'A colon (":") is expected after the property name "{name}".')
             self.read_token()
             properties.append(syntax.JsonProperty(name, self.parse_value(), name_span))
-            if self._has_separator("}", "property", begin):
+            if self._has_comma_before_next_item("}", "property", begin):
                 previous_count = len(properties)
                 self._parse_plain_members(properties)
                 if len(properties) == previous_count:
-                    self._reject_closing("}", "property")
+                    self._reject_trailing_comma("}", "property")
         end = self.offset
         self.read_token()
         return syntax.JsonObject(tuple(properties), self.positions.build_span(begin, end))
@@ -164,7 +164,7 @@ class _JsonReader:
             match = next_member(text, self.offset)
         self.read_token()
         if has_comma:
-            self._reject_closing("}", "property")
+            self._reject_trailing_comma("}", "property")
 
     def _report_missing_name(self) -> MalformedJsonError:
         if self.group == _END:
@@ -177,14 +177,14 @@ class _JsonReader:
         self.read_token()
         while self.word != "]" or self.group != _MARK:
             items.append(self.parse_value())
-            if self._has_separator("]", "item", begin):
+            if self._has_comma_before_next_item("]", "item", begin):
                 self.read_token()
-                self._reject_closing("]", "item")
+                self._reject_trailing_comma("]", "item")
         end = self.offset
         self.read_token()
         return syntax.JsonArray(tuple(items), self.positions.build_span(begin, end))
 
-    def _has_separator(self, closing: str, item: str, begin: int) -> bool:
+    def _has_comma_before_next_item(self, closing: str, item: str, begin: int) -> bool:
         """Check for a comma, which stays the current token; otherwise require the closing bracket."""
         if self.group == _MARK and self.word == closing:
             return False
@@ -195,7 +195,7 @@ class _JsonReader:
             raise self.build_error(f'A comma or the closing "{closing}" is expected after this {item}.')
         return True
 
-    def _reject_closing(self, closing: str, item: str) -> None:
+    def _reject_trailing_comma(self, closing: str, item: str) -> None:
         """Reject a closing bracket after a comma."""
         if self.group == _MARK and self.word == closing:
             raise self.build_error(f"JSON allows no comma after the last {item}.")
@@ -233,7 +233,7 @@ class _JsonReader:
         raise self.build_error("This number is too long or too large.")
 
 
-def parse_json_value(text: str, positions: Positions) -> tuple[syntax.JsonValue | None, list[Diagnostic]]:
+def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.JsonValue | None, list[Diagnostic]]:
     """Parse the value of a JSON text; None, and one diagnostic, if it is not JSON."""
     try:
         reader = _JsonReader(text, positions)
@@ -255,7 +255,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)((?:\.[A-Za-z_][A-Za-z0-9
 
 def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnostic]]:
     """Parse a `.nf.json` file to a body: its root object, or the objects of its root array."""
-    positions = Positions(source.name, source.text)
+    positions = CharacterPositions(source.name, source.text)
     rejection = check_source_length(source, positions)
     if rejection is not None:
         return syntax.JsonBody((), positions.build_span(0, 0)), [rejection]
@@ -288,13 +288,13 @@ def _convert_value(value: syntax.JsonValue, diagnostics: list[Diagnostic]) -> sy
     if isinstance(value, syntax.JsonArray):
         return syntax.TupleCons(tuple(_convert_value(item, diagnostics) for item in value.items), value.span)
     if isinstance(value, syntax.JsonObject):
-        return _convert_object(value, diagnostics)
+        return _convert_json_object_to_expression(value, diagnostics)
     if isinstance(value.value, str):
-        return _convert_string(value.value, value.span, diagnostics)
+        return _convert_json_string_to_expression(value.value, value.span, diagnostics)
     return syntax.Literal(value.value, value.span)
 
 
-def _convert_object(value: syntax.JsonObject, diagnostics: list[Diagnostic]) -> syntax.Expression:
+def _convert_json_object_to_expression(value: syntax.JsonObject, diagnostics: list[Diagnostic]) -> syntax.Expression:
     """Convert an object to an expression; its keys may be templates."""
     items: list[tuple[syntax.ObjectKey, syntax.Expression]] = []
     known_names: dict[str, Span] = {}
@@ -310,7 +310,7 @@ def _convert_object(value: syntax.JsonObject, diagnostics: list[Diagnostic]) -> 
                 )
             )
             continue
-        key = _convert_string(json_property.name, json_property.name_span, diagnostics)
+        key = _convert_json_string_to_expression(json_property.name, json_property.name_span, diagnostics)
         items.append(
             (
                 syntax.ObjectKey(key, bare=False, span=json_property.name_span),
@@ -320,7 +320,7 @@ def _convert_object(value: syntax.JsonObject, diagnostics: list[Diagnostic]) -> 
     return syntax.ObjectCons(tuple(items), value.span)
 
 
-def _convert_string(text: str, span: Span, diagnostics: list[Diagnostic]) -> syntax.Expression:
+def _convert_json_string_to_expression(text: str, span: Span, diagnostics: list[Diagnostic]) -> syntax.Expression:
     """Convert a text to an expression: a template if it contains a sequence."""
     if "${" not in text and "%{" not in text:
         return syntax.StringLiteral(text, span)
@@ -330,7 +330,7 @@ def _convert_string(text: str, span: Span, diagnostics: list[Diagnostic]) -> syn
     is_unescaped = len(text.encode("utf-8", "replace")) == span.end.byte - begin.byte - 2
     reference = _REFERENCE.fullmatch(text) if is_unescaped else None
     if reference is not None and reference.group(1) not in _KEYWORDS:
-        return _build_reference(reference.group(1), reference.group(2), span)
+        return _build_interpolated_reference(reference.group(1), reference.group(2), span)
     source = SourceFile(span.filename, text)
     expression, problems = parse_template(
         source, start if is_unescaped else None, within=None if is_unescaped else span
@@ -339,7 +339,7 @@ def _convert_string(text: str, span: Span, diagnostics: list[Diagnostic]) -> syn
     return syntax.StringLiteral(text, span) if expression is None else replace(expression, span=span)
 
 
-def _build_reference(root: str, steps: str, span: Span) -> syntax.Expression:
+def _build_interpolated_reference(root: str, steps: str, span: Span) -> syntax.Expression:
     """Build the `${root.step.step}` that fills the string at `span`; all of it is ASCII on one line."""
     filename, start = span.filename, span.start
 

@@ -77,12 +77,12 @@ def get_result_type(operator: str) -> PrimitiveType:
     return NUMBER if operator in _ARITHMETIC else BOOL
 
 
-def apply_binary(operator: str, left: Value, right: Value) -> Value:
+def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
     """Compute `left operator right`, both of the operand type. Raises OperationProblem."""
     if operator == "==":
         return compare_values(left, right)
     if operator == "!=":
-        return apply_unary("!", compare_values(left, right))
+        return apply_unary_operator("!", compare_values(left, right))
     marks = left.marks | right.marks
     first, second = left.raw, right.raw
     if first is None or second is None:
@@ -90,7 +90,7 @@ def apply_binary(operator: str, left: Value, right: Value) -> Value:
     if operator in {"&&", "||"}:
         return _apply_logical(operator, first, second).add_marks(marks)
     if first is UNKNOWN or second is UNKNOWN:
-        certain_result = _compare_bounds(operator, left, right) if operator in _COMPARISONS else None
+        certain_result = _compare_refinement_bounds(operator, left, right) if operator in _COMPARISONS else None
         if certain_result is not None:
             return (TRUE if certain_result else FALSE).add_marks(marks)
         return Value(get_result_type(operator), UNKNOWN, marks, NOT_NULL)
@@ -102,7 +102,7 @@ def apply_binary(operator: str, left: Value, right: Value) -> Value:
         raise OperationProblem("the result has too many digits") from None
 
 
-def _compare_bounds(operator: str, left: Value, right: Value) -> bool | None:
+def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool | None:
     # Compares known bounds of numbers: the result is the same for all values between them. A null is an
     # error.
     left_bounds, right_bounds = get_refinement(left), get_refinement(right)
@@ -133,7 +133,7 @@ def _apply_logical(operator: str, first: Any, second: Any) -> Value:
     return FALSE if decisive else TRUE
 
 
-def apply_unary(operator: str, operand: Value) -> Value:
+def apply_unary_operator(operator: str, operand: Value) -> Value:
     """Compute `-x` or `!x`, with an operand of the operand type. Raises OperationProblem."""
     raw = operand.raw
     if raw is None:
@@ -154,7 +154,7 @@ def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
     if run.has_failed_since(previous_count):
         return unknown_result
     try:
-        return apply_unary(node.operator, convert_value(operand, required))
+        return apply_unary_operator(node.operator, convert_value(operand, required))
     except ConversionProblem as problem:
         detail = f"Unsuitable value for unary operand: {describe_problem(problem)}."
         run.report_problem("invalid-operand", detail, node.operand, node)
@@ -196,14 +196,14 @@ def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
             # The right side decides, so an error or unknown value on the left is irrelevant.
             run.diagnostics.extend(right_problems)
             return right.add_marks(marks)
-        if not left_failed and _may_be_decided(left, right, right_failed=right_failed):
+        if not left_failed and _may_be_decided_by_known_side(left, right, right_failed=right_failed):
             return _UNDECIDED.add_marks(marks)
     problems = left_problems + right_problems
     run.diagnostics.extend(problems)
     if has_failed or has_errors(problems):
         return Value(get_result_type(node.operator), UNKNOWN, marks)
     try:
-        return apply_binary(node.operator, left, right)
+        return apply_binary_operator(node.operator, left, right)
     except OperationProblem as problem:
         run.report_problem(problem.kind, f"Error during operation: {problem.message}.", node)
         return Value(get_result_type(node.operator), UNKNOWN, marks)
@@ -213,7 +213,7 @@ _DECISIVE: Final = {"&&": False, "||": True}
 _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 
 
-def _may_be_decided(left: Value, right: Value, *, right_failed: bool) -> bool:
+def _may_be_decided_by_known_side(left: Value, right: Value, *, right_failed: bool) -> bool:
     # Whether a known side decides the result although the other is an error (left side only) or null. As in
     # HCL, an error on the left is always reported.
     if left.raw is UNKNOWN:

@@ -33,9 +33,9 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.language.body_parser import BodyParser
 from nexusform.language.expression_parser import ExpressionParser
-from nexusform.language.syntax.scanner import END, FixedPosition, Positions, Tokens, scan_template, scan_text
+from nexusform.language.syntax.scanner import END, CharacterPositions, FixedPosition, Tokens, scan_template, scan_text
 from nexusform.language.syntax.syntax_nodes import Body, Expression, JsonBody
-from nexusform.language.syntax.token_stream import MalformedError, TokenStream
+from nexusform.language.syntax.token_stream import MalformedSyntaxError, TokenStream
 
 # Incremented whenever the same text may give another tree; caches of trees depend on it.
 SYNTAX_VERSION = 1
@@ -68,7 +68,7 @@ def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
 
     With errors the body contains the parsed part, to display context; it must not be used for plans.
     """
-    positions = Positions(source.name, source.text)
+    positions = CharacterPositions(source.name, source.text)
     rejection = check_source_length(source, positions)
     if rejection is not None:
         empty_span = positions.build_span(0, 0)
@@ -96,7 +96,7 @@ def parse_expression(source: SourceFile, start: Position | None = None) -> tuple
             )
         return expression
 
-    return _parse_text(source, Positions(source.name, source.text, start), scan_text, read)
+    return _parse_text_as_expression(source, CharacterPositions(source.name, source.text, start), scan_text, read)
 
 
 def parse_template(
@@ -112,13 +112,13 @@ def parse_template(
     def read(stream: TokenStream) -> Expression:
         return ExpressionParser(stream).templates.parse_bare()
 
-    positions = Positions(source.name, source.text, start) if within is None else FixedPosition(within)
-    return _parse_text(source, positions, scan_template, read)
+    positions = CharacterPositions(source.name, source.text, start) if within is None else FixedPosition(within)
+    return _parse_text_as_expression(source, positions, scan_template, read)
 
 
-def _parse_text(
+def _parse_text_as_expression(
     source: SourceFile,
-    positions: Positions,
+    positions: CharacterPositions,
     scanner: Callable[[str], Tokens],
     read: Callable[[TokenStream], Expression],
 ) -> tuple[Expression | None, list[Diagnostic]]:
@@ -130,12 +130,12 @@ def _parse_text(
         stream = TokenStream(scanner(source.text), positions, [])
         try:
             expression: Expression | None = read(stream)
-        except MalformedError:
+        except MalformedSyntaxError:
             expression = None
     return (None if has_errors(stream.diagnostics) else expression), _sort_diagnostics(stream.diagnostics)
 
 
-def check_source_length(source: SourceFile, positions: Positions) -> Diagnostic | None:
+def check_source_length(source: SourceFile, positions: CharacterPositions) -> Diagnostic | None:
     """Return the error for a file longer than MAX_SOURCE_LENGTH, or None."""
     if len(source.text) <= MAX_SOURCE_LENGTH:
         return None
@@ -171,7 +171,7 @@ def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
         "not-readable-with-hcl2",
         "This is valid HCL, but tools built on the Python package hcl2 stop reading here. "
         "docs/language-differences.md lists the forms to stay clear of.",
-        Positions(source.name, text).build_span(begin, min(begin + 1, len(text))),
+        CharacterPositions(source.name, text).build_span(begin, min(begin + 1, len(text))),
     )
 
 
@@ -182,21 +182,21 @@ def _sort_diagnostics(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
 _FORMAT: Final = f"nexusform-tree-2.{SYNTAX_VERSION}"
 
 
-class _StoredTree(Struct, array_like=True):
+class _CachedSyntaxTree(Struct, array_like=True):
     format: str
     body: Body | JsonBody
 
 
 def encode_tree(body: Body | JsonBody) -> bytes:
     """Encode a tree as bytes; equal trees give equal bytes."""
-    return msgspec.json.Encoder(decimal_format="number").encode(_StoredTree(_FORMAT, body))
+    return msgspec.json.Encoder(decimal_format="number").encode(_CachedSyntaxTree(_FORMAT, body))
 
 
 def decode_tree(data: bytes) -> Body | JsonBody | None:
     """Decode the tree of `encode_tree`; None if the bytes are not a tree of this version."""
     try:
         with pause_garbage_collection():
-            stored = _build_decoder().decode(data)
+            stored = _build_stored_tree_decoder().decode(data)
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
         # A damaged cache is ignored: the text is parsed again.
         return None
@@ -204,5 +204,5 @@ def decode_tree(data: bytes) -> Body | JsonBody | None:
 
 
 @cache
-def _build_decoder() -> msgspec.json.Decoder[_StoredTree]:
-    return msgspec.json.Decoder(_StoredTree, float_hook=Decimal)
+def _build_stored_tree_decoder() -> msgspec.json.Decoder[_CachedSyntaxTree]:
+    return msgspec.json.Decoder(_CachedSyntaxTree, float_hook=Decimal)

@@ -18,7 +18,7 @@ _NO_NAMES: _Names = frozenset()
 
 def list_traversals(expression: syntax.Expression) -> tuple[syntax.Traversal, ...]:
     """Return the free traversals of an expression, in source order, including repeated ones."""
-    return tuple(_list_free_traversals(expression, _NO_NAMES))
+    return tuple(_list_unbound_traversals(expression, _NO_NAMES))
 
 
 def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Traversal, ...]:
@@ -45,7 +45,7 @@ def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
     return expression if isinstance(expression, syntax.Traversal) else None
 
 
-def _list_free_traversals(start: syntax.Expression, bound_names: _Names) -> Iterator[syntax.Traversal]:
+def _list_unbound_traversals(start: syntax.Expression, bound_names: _Names) -> Iterator[syntax.Traversal]:
     """List free traversals, depth first in source order, with an explicit stack."""
     stack: list[tuple[syntax.Expression, _Names]] = [(start, bound_names)]
     while stack:
@@ -61,7 +61,7 @@ def _list_free_traversals(start: syntax.Expression, bound_names: _Names) -> Iter
             stack.extend((child, inner) for child in reversed(_list_repeated_parts(expression)))
             stack.append((expression.collection, names))
         else:
-            stack.extend((child, names) for child in reversed(list_children(expression)))
+            stack.extend((child, names) for child in reversed(list_child_expressions(expression)))
 
 
 def _list_repeated_parts(
@@ -76,7 +76,7 @@ def _list_repeated_parts(
     return (expression.value, *condition)
 
 
-def list_children(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
+def list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
     """Return the direct child expressions, in source order. A bare object key is not one."""
     if isinstance(expression, (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor)):
         return (expression.collection, *_list_repeated_parts(expression))
@@ -97,10 +97,10 @@ def list_children(expression: syntax.Expression) -> tuple[syntax.Expression, ...
         if isinstance(expression, syntax.Conditional):
             return (expression.condition, expression.then, expression.otherwise)
         return (expression.condition, *expression.then, *expression.otherwise)
-    return _list_operands(expression)
+    return _list_child_expressions(expression)
 
 
-def _list_operands(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
+def _list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
     """Return the parts of an expression that binds no names, in source order."""
     match expression:
         case syntax.TemplateWrap(wrapped=inner) | syntax.Parentheses(inner=inner) | syntax.Unary(operand=inner):
@@ -126,7 +126,7 @@ def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[sy
     items.sort(key=lambda item: item.span.start.byte)
     for item in items:
         if isinstance(item, syntax.Attribute):
-            yield from _list_free_traversals(item.expression, bound_names)
+            yield from _list_unbound_traversals(item.expression, bound_names)
         elif isinstance(item.body, syntax.JsonBody):
             for json_object in item.body.objects:
                 yield from _list_in_json(json_object, bound_names)
@@ -148,7 +148,7 @@ def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names)
     inner_names = bound_names | {iterator}
     for attribute in body.attributes:
         if attribute.name != "iterator":
-            yield from _list_free_traversals(
+            yield from _list_unbound_traversals(
                 attribute.expression, bound_names if attribute.name == "for_each" else inner_names
             )
     for block in body.blocks:
@@ -175,16 +175,16 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
             yield from _list_in_json(item, bound_names)
     elif isinstance(value.value, str) and "{" in value.value:
         expression, _ = build_expression(value)
-        yield from _list_free_traversals(expression, bound_names)
+        yield from _list_unbound_traversals(expression, bound_names)
 
 
 def _list_json_dynamic_references(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
     """List the references of `"dynamic": {"type": {"for_each": ..., "content": ...}}`; any level may be an array."""
     properties: list[syntax.JsonProperty] = []
-    for json_object in _list_objects(value):
+    for json_object in _list_json_objects(value):
         properties += json_object.properties
     for json_property in tuple(properties):
-        for generator in _list_objects(json_property.value):
+        for generator in _list_json_objects(json_property.value):
             iterator = json_property.name
             for part in generator.properties:
                 if part.name == "iterator":
@@ -196,7 +196,7 @@ def _list_json_dynamic_references(value: syntax.JsonValue, bound_names: _Names) 
                     yield from _list_in_json(part.value, bound_names if part.name == "for_each" else inner_names)
 
 
-def _list_objects(value: syntax.JsonValue) -> tuple[syntax.JsonObject, ...]:
+def _list_json_objects(value: syntax.JsonValue) -> tuple[syntax.JsonObject, ...]:
     if isinstance(value, syntax.JsonObject):
         return (value,)
     items = value.items if isinstance(value, syntax.JsonArray) else ()

@@ -21,7 +21,7 @@ from nexusform.language.syntax.syntax_nodes import (
     TemplateIf,
     TemplateWrap,
 )
-from nexusform.language.syntax.token_stream import MalformedError, TokenStream, decode_plain, decode_quoted_text
+from nexusform.language.syntax.token_stream import MalformedSyntaxError, TokenStream, decode_plain, decode_quoted_text
 
 # White space for `~` and `<<-`.
 _SPACE = (
@@ -81,15 +81,15 @@ class TemplateParser:
         closing = scanner.CLOSE_QUOTE if stream.tokens.kinds[first] == scanner.OPEN_QUOTE else scanner.CLOSE_HEREDOC
         pieces, last = self._parse_pieces(closing, first)
         if stream.tokens.get_text(first).startswith("<<-"):
-            _remove_indent(pieces)
-        return self._build_tree(pieces, stream.build_span(first, last), stream.build_span(last, last))
+            _remove_shared_heredoc_indent(pieces)
+        return self._build_template_expression(pieces, stream.build_span(first, last), stream.build_span(last, last))
 
     def parse_bare(self) -> Expression:
         """Parse a whole text as a template."""
         stream = self.stream
         pieces, last = self._parse_pieces(scanner.END, 0)
         span = stream.positions.build_span(stream.tokens.starts[0], stream.tokens.ends[last])
-        return self._build_tree(pieces, span, stream.build_span(last, last))
+        return self._build_template_expression(pieces, span, stream.build_span(last, last))
 
     def decode_string(self, index: int) -> str:
         """Decode a STRING token, which has no template sequences."""
@@ -191,7 +191,7 @@ class TemplateParser:
             )
         raise self._report_unclosed_sequence(kind, first)
 
-    def _report_unclosed_sequence(self, kind: str, first: int) -> MalformedError:
+    def _report_unclosed_sequence(self, kind: str, first: int) -> MalformedSyntaxError:
         stream = self.stream
         if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:
             container = "file" if kind == scanner.END else "quoted template"
@@ -201,7 +201,7 @@ class TemplateParser:
                 f"{container}. This might be caused by incorrect nesting inside the given expression.",
                 stream.build_span(first, first),
             )
-            return MalformedError()
+            return MalformedSyntaxError()
         detail = (
             "Expected a closing brace to end the interpolation expression, but found extra characters.\n\n"
             "This can happen when you include interpolation syntax for another language, such as shell "
@@ -256,11 +256,11 @@ class TemplateParser:
 
     # --- shape ---------------------------------------------------------------------------------
 
-    def _build_tree(self, pieces: list[_Piece], span: Span, end: Span) -> Expression:
+    def _build_template_expression(self, pieces: list[_Piece], span: Span, end: Span) -> Expression:
         """Build the expression of a list of pieces; `end` is the closing mark of the template."""
         if len(pieces) == 1 and isinstance(pieces[0], _Interpolation):
             return TemplateWrap(pieces[0].expression, span)
-        pieces = _merge_literals(pieces)
+        pieces = _merge_adjacent_literals(pieces)
         if not pieces:
             return StringLiteral("", span)
         if len(pieces) == 1 and isinstance(pieces[0], _LiteralText):
@@ -281,7 +281,7 @@ class TemplateParser:
                 end,
                 span,
             )
-            raise MalformedError
+            raise MalformedSyntaxError
         return Template(tuple(stack[0].parts), span)
 
     def _add_piece(self, piece: _Piece, stack: list[_OpenDirective]) -> None:
@@ -294,9 +294,9 @@ class TemplateParser:
         elif piece.keyword in _ENDS:
             stack.append(_OpenDirective(piece))
         else:
-            self._close_directive(piece, stack)
+            self._process_directive_end(piece, stack)
 
-    def _close_directive(self, end: _Directive, stack: list[_OpenDirective]) -> None:
+    def _process_directive_end(self, end: _Directive, stack: list[_OpenDirective]) -> None:
         """Handle `else`, `endif` or `endfor`."""
         open_directive = stack[-1]
         start = open_directive.directive
@@ -318,16 +318,16 @@ class TemplateParser:
                 f"{describe_span(start.span)}.",
             )
         stack.pop()
-        stack[-1].parts.append(_build_directive(open_directive, start, end.span))
+        stack[-1].parts.append(_build_directive_expression(open_directive, start, end.span))
 
-    def _report_unexpected(self, end: _Directive, detail: str) -> MalformedError:
+    def _report_unexpected(self, end: _Directive, detail: str) -> MalformedSyntaxError:
         self.stream.add_problem(
             "unexpected-directive", detail, end.span, headline=f"Unexpected {end.keyword} directive"
         )
-        return MalformedError()
+        return MalformedSyntaxError()
 
 
-def _build_directive(open_directive: _OpenDirective, start: _Directive, end: Span) -> Expression:
+def _build_directive_expression(open_directive: _OpenDirective, start: _Directive, end: Span) -> Expression:
     assert start.expression is not None
     span = start.span.extend_to(end)
     if start.keyword == "for":
@@ -343,7 +343,7 @@ def _trim_white_space_before(pieces: list[_Piece]) -> None:
         pieces[-1].value = pieces[-1].value.rstrip(_SPACE)
 
 
-def _remove_indent(pieces: list[_Piece]) -> None:
+def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
     """Remove the shared indentation of all lines of a `<<-` heredoc.
 
     Every white-space character counts as one. Blank lines are ignored, and a line that starts with a sequence
@@ -369,7 +369,7 @@ def _remove_indent(pieces: list[_Piece]) -> None:
         text.begin += minimum or 0
 
 
-def _merge_literals(pieces: list[_Piece]) -> list[_Piece]:
+def _merge_adjacent_literals(pieces: list[_Piece]) -> list[_Piece]:
     joined: list[_Piece] = []
     for piece in pieces:
         last = joined[-1] if joined else None

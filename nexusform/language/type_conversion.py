@@ -111,11 +111,11 @@ def _convert_string_to_bool(raw: str) -> bool:
     raise ConversionProblem((), "a bool is required")
 
 
-def _reject_number(_: Any) -> Any:
+def _reject_number_to_bool(_: Any) -> Any:
     raise ConversionProblem((), "number required")
 
 
-def _reject_bool(_: Any) -> Any:
+def _reject_bool_to_number(_: Any) -> Any:
     raise ConversionProblem((), "bool required")
 
 
@@ -123,9 +123,9 @@ _PRIMITIVE_CONVERTERS: Final[dict[tuple[str, str], Callable[[Any], Any]]] = {
     ("string", "number"): _convert_string_to_number,
     ("string", "bool"): _convert_string_to_bool,
     ("number", "string"): format_number,
-    ("number", "bool"): _reject_bool,
+    ("number", "bool"): _reject_bool_to_number,
     ("bool", "string"): _convert_bool_to_string,
-    ("bool", "number"): _reject_number,
+    ("bool", "number"): _reject_number_to_bool,
 }
 
 
@@ -138,7 +138,7 @@ def _list_elements(value: Value, target: Type) -> tuple[tuple[PathStep, Value], 
     raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
 
 
-def _convert_elements(
+def _convert_and_unify_elements(
     parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, kind: str
 ) -> tuple[Type, list[Value]]:
     # Converts every part to the element type; if that leaves types open, all get one type.
@@ -166,7 +166,7 @@ def _convert_elements(
 
 
 def _convert_to_list(value: Value, target: ListType) -> Value:
-    element, items = _convert_elements(_list_elements(value, target), target, value.type, "list")
+    element, items = _convert_and_unify_elements(_list_elements(value, target), target, value.type, "list")
     if isinstance(value.type, SetType) and not value.is_wholly_known:
         # Its order and length are unknown, except for bounds.
         return add_refinement(Value(ListType(element), UNKNOWN, value.marks), get_refinement(value))
@@ -174,14 +174,14 @@ def _convert_to_list(value: Value, target: ListType) -> Value:
 
 
 def _convert_to_set(value: Value, target: SetType) -> Value:
-    element, items = _convert_elements(_list_elements(value, target), target, value.type, "set")
+    element, items = _convert_and_unify_elements(_list_elements(value, target), target, value.type, "set")
     return build_set(items, element).add_marks(value.marks)
 
 
 def _convert_to_map(value: Value, target: MapType) -> Value:
     if not isinstance(value.type, (MapType, ObjectType)):
         raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
-    element, items = _convert_elements(value.raw.items(), target, value.type, "map")
+    element, items = _convert_and_unify_elements(value.raw.items(), target, value.type, "map")
     return Value(MapType(element), dict(zip(value.raw, items, strict=True)), value.marks)
 
 
@@ -295,16 +295,16 @@ def _require_convertible(from_type: Type, target: Type) -> None:
         if not isinstance(from_type, PrimitiveType) or {from_type.name, target.name} == {"number", "bool"}:
             raise ConversionProblem((), f"{target.name} required")
     elif isinstance(target, ObjectType):
-        _require_object(from_type, target)
+        _require_convertible_to_object(from_type, target)
     elif isinstance(target, TupleType):
         if not isinstance(from_type, TupleType) or len(from_type.elements) != len(target.elements):
             raise ConversionProblem((), "tuple required")
         _require_convertible_parts(enumerate(from_type.elements), target.elements)
     else:
-        _require_collection(from_type, target)
+        _require_convertible_to_collection(from_type, target)
 
 
-def _require_object(from_type: Type, target: ObjectType) -> None:
+def _require_convertible_to_object(from_type: Type, target: ObjectType) -> None:
     if isinstance(from_type, MapType):
         return
     if not isinstance(from_type, ObjectType):
@@ -322,7 +322,7 @@ def _require_object(from_type: Type, target: ObjectType) -> None:
     _require_convertible_parts(parts, types)
 
 
-def _require_collection(from_type: Type, target: ListType | SetType | MapType) -> None:
+def _require_convertible_to_collection(from_type: Type, target: ListType | SetType | MapType) -> None:
     from_sequence = isinstance(from_type, (ListType, SetType, TupleType))
     from_mapping = isinstance(from_type, (MapType, ObjectType))
     if from_mapping if not isinstance(target, MapType) else from_sequence:

@@ -202,12 +202,12 @@ class _TypeParser:
         optional.add(name)
         kind = self.parse_type(expression.arguments[0])
         if kind is not None and len(expression.arguments) == 2:
-            default = self._parse_default(expression.arguments[1], kind)
+            default = self._parse_attribute_default(expression.arguments[1], kind)
             if default is not None:
                 defaults[name] = default
         return kind
 
-    def _parse_default(self, expression: Expression, kind: Type) -> Value | None:
+    def _parse_attribute_default(self, expression: Expression, kind: Type) -> Value | None:
         value, problems = evaluate_expression(expression, _NoNames())
         diagnostics = reject_function_calls(problems)
         self.diagnostics.extend(diagnostics)

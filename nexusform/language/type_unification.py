@@ -46,7 +46,7 @@ def unify_types(types: Sequence[Type]) -> Type | None:
         return _unify_tuples(tuples)
     if all(isinstance(t, (ObjectType, MapType)) for t in distinct):
         common = _unify_part_types(distinct)
-        return _find_single_object(distinct) if common is None else MapType(common)
+        return _find_object_type_among_open_maps(distinct) if common is None else MapType(common)
     if all(isinstance(t, (ListType, SetType, TupleType)) for t in distinct):
         # An existing list or set decides the result.
         outer = ListType if any(isinstance(t, ListType) for t in distinct) else SetType
@@ -54,7 +54,7 @@ def unify_types(types: Sequence[Type]) -> Type | None:
     return None
 
 
-def _find_single_object(types: Sequence[Type]) -> Type | None:
+def _find_object_type_among_open_maps(types: Sequence[Type]) -> Type | None:
     # With only maps of open element type besides it, an object stays an object.
     objects = [t for t in types if isinstance(t, ObjectType)]
     open_maps = [t for t in types if isinstance(t, MapType) and t.element is DYNAMIC]
@@ -144,14 +144,14 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
     has_different_prefix = left_prefix != right_prefix
     return (
         has_different_prefix
-        or _is_bound_above(left_refinement.lowest, right_refinement.highest)
-        or _is_bound_above(right_refinement.lowest, left_refinement.highest)
-        or _is_bound_above(left_refinement.shortest, right_refinement.longest)
-        or _is_bound_above(right_refinement.shortest, left_refinement.longest)
+        or _is_lower_bound_above_upper(left_refinement.lowest, right_refinement.highest)
+        or _is_lower_bound_above_upper(right_refinement.lowest, left_refinement.highest)
+        or _is_lower_bound_above_upper(left_refinement.shortest, right_refinement.longest)
+        or _is_lower_bound_above_upper(right_refinement.shortest, left_refinement.longest)
     )
 
 
-def _is_bound_above(lower: Any, upper: Any) -> bool:
+def _is_lower_bound_above_upper(lower: Any, upper: Any) -> bool:
     return lower is not None and upper is not None and lower > upper
 
 
@@ -172,15 +172,15 @@ def _is_equal(left: Value, right: Value) -> bool | None:
     if first.__class__ is dict:
         if first.keys() != second.keys():
             return False
-        return _is_all_equal([(v, second[k]) for k, v in first.items()])
+        return _has_only_equal_pairs([(v, second[k]) for k, v in first.items()])
     if isinstance(left.type, SetType) and not (left.is_wholly_known and right.is_wholly_known):
         return False if _is_certainly_different(left, right) else None
     if first.__class__ is tuple:
-        return len(first) == len(second) and _is_all_equal(list(zip(first, second, strict=True)))
+        return len(first) == len(second) and _has_only_equal_pairs(list(zip(first, second, strict=True)))
     return bool(first == second)
 
 
-def _is_all_equal(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
+def _has_only_equal_pairs(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
     """Check whether the values of all pairs are equal; None if that depends on unknown parts."""
     is_certain = True
     for left, right in pairs:

@@ -76,7 +76,7 @@ def build_value_notes(
     `look_up` returns the part of a reference that has a value, as text, and the value.
     """
     notes: dict[str, ValueNote] = {}
-    for traversal in islice(_list_traversals(expression), _MAX_NOTES):
+    for traversal in islice(_list_expression_references(expression), _MAX_NOTES):
         part = look_up(traversal)
         if part is not None:
             text, value = part
@@ -95,14 +95,14 @@ def format_traversal(traversal: Traversal) -> str:
     return "".join(parts)
 
 
-def _list_traversals(node: Any, inner: frozenset[str] = frozenset()) -> Iterable[Traversal]:
+def _list_expression_references(node: Any, inner: frozenset[str] = frozenset()) -> Iterable[Traversal]:
     """List the references of an expression, except `inner`, the names of the enclosing for expressions."""
     if isinstance(node, Traversal):
         if node.root.name not in inner:
             yield node
     elif isinstance(node, tuple | Call):
         for item in node.value_arguments if isinstance(node, Call) else node:
-            yield from _list_traversals(item, inner)
+            yield from _list_expression_references(item, inner)
     elif isinstance(node, Struct) and not isinstance(node, Span):
         if getattr(node, "bare", False):
             return
@@ -111,4 +111,4 @@ def _list_traversals(node: Any, inner: frozenset[str] = frozenset()) -> Iterable
             body_names = inner | {node.value_name, node.key_name or node.value_name}
         for name in node.__struct_fields__:
             names = inner if name == "collection" else body_names
-            yield from _list_traversals(getattr(node, name), names)
+            yield from _list_expression_references(getattr(node, name), names)

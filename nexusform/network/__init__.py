@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "api_client": "ApiAnswer ApiClient ApiRequest build_token_auth StreamRejected",
+    "api_client": "ApiResponse ApiClient ApiRequest build_token_auth StreamRejected",
     "read_limits": "CONNECT_SECONDS PageLimits ReadByteLimit",
     "deadlines": "Deadline read_deadline OperationAbandoned pause_deadline compute_silence_limit is_caller_waiting",
     "web_errors": "WebError check_plain_credentials is_loopback",

@@ -18,7 +18,7 @@ from nexusform.network.connection_errors import describe_connection_error
 from nexusform.network.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_caller_waiting
 from nexusform.network.http_client import parse_origin
 from nexusform.network.read_limits import CONNECT_SECONDS, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, ReadByteLimit
-from nexusform.network.web_errors import FailureKind, WebError
+from nexusform.network.web_errors import WebError, WebErrorKind
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -39,7 +39,7 @@ class ApiRequest(Struct, frozen=True):
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class ApiAnswer(Struct, frozen=True):
+class ApiResponse(Struct, frozen=True):
     """Complete answer of any status except a redirect."""
 
     status: int
@@ -74,7 +74,7 @@ class ApiClient:
         """Close the connections."""
         self._client.close()
 
-    def send(self, request: ApiRequest) -> ApiAnswer:
+    def send(self, request: ApiRequest) -> ApiResponse:
         """Send a request and read its complete answer. Raises WebError, and errors of the authentication."""
         return self._run(lambda: self._send_once(request))
 
@@ -87,13 +87,13 @@ class ApiClient:
         with ExitStack() as stack:
             response = self._run(lambda: stack.enter_context(self._open(request, timeout=timeout)))
             if not 200 <= response.status_code < 300:
-                raise StreamRejected(_read_answer(response))
+                raise StreamRejected(_read_response_content(response))
             rest = b""
-            for chunk in _decode_chunks(response):
+            for chunk in _decompress_response_chunks(response):
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from lines
                 if len(rest) > _MAX_LINE_BYTES:
-                    raise WebError(f"a line has more than {_MAX_LINE_BYTES >> 20} MiB", FailureKind.TOO_LARGE)
+                    raise WebError(f"a line has more than {_MAX_LINE_BYTES >> 20} MiB", WebErrorKind.TOO_LARGE)
                 if time.monotonic() > ends_at:
                     return
             if rest.strip():
@@ -105,11 +105,11 @@ class ApiClient:
             return self._deadline.run("ask the server", work)
         except OperationAbandoned as problem:
             limit = str(problem).rpartition("no result within ")[2]
-            raise WebError(f"no complete answer within {limit}".rstrip("."), FailureKind.SILENT) from None
+            raise WebError(f"no complete answer within {limit}".rstrip("."), WebErrorKind.SILENT) from None
 
-    def _send_once(self, request: ApiRequest) -> ApiAnswer:
+    def _send_once(self, request: ApiRequest) -> ApiResponse:
         with self._open(request) as response:
-            return _read_answer(response)
+            return _read_response_content(response)
 
     @contextmanager
     def _open(self, request: ApiRequest, **options: Any) -> Iterator[Response]:
@@ -130,27 +130,27 @@ class ApiClient:
             record_server_access(parse_origin(str(sent.url)))
             response = self._client.send(sent, stream=True)
             try:
-                _check_redirect(str(sent.url), response)
+                _reject_redirect_response(str(sent.url), response)
                 yield response
             finally:
                 response.close()
         except (InvalidURL, UnicodeError) as problem:
-            raise WebError(describe_connection_error(problem), FailureKind.INVALID_REQUEST) from None
+            raise WebError(describe_connection_error(problem), WebErrorKind.INVALID_REQUEST) from None
         except (HTTPError, StreamError, OSError) as problem:
             if isinstance(problem, FileTooLarge):
-                raise WebError(str(problem.strerror), FailureKind.TOO_LARGE) from None
-            raise WebError(describe_connection_error(problem), FailureKind.UNREACHABLE) from None
+                raise WebError(str(problem.strerror), WebErrorKind.TOO_LARGE) from None
+            raise WebError(describe_connection_error(problem), WebErrorKind.UNREACHABLE) from None
 
 
 class StreamRejected(Exception):
     """Answer without success in place of a stream."""
 
-    def __init__(self, answer: ApiAnswer) -> None:
+    def __init__(self, answer: ApiResponse) -> None:
         super().__init__(f"status {answer.status}")
         self.answer = answer
 
 
-def _check_redirect(address: str, response: Response) -> None:
+def _reject_redirect_response(address: str, response: Response) -> None:
     """Raise WebError for a redirect."""
     if 300 <= response.status_code < 400:
         try:
@@ -160,33 +160,33 @@ def _check_redirect(address: str, response: Response) -> None:
         raise WebError(
             f"the server answered {response.status_code}, a redirect to {target}. It is not followed: "
             f"credentials are only sent to {parse_origin(address)}. Correct the address",
-            FailureKind.REDIRECT,
+            WebErrorKind.REDIRECT,
         )
 
 
-def _read_answer(response: Response) -> ApiAnswer:
+def _read_response_content(response: Response) -> ApiResponse:
     """Read the content of an answer. Raises WebError, FileTooLarge and errors of httpx2."""
     is_success = 200 <= response.status_code < 300
     reading = ReadByteLimit(MAX_ANSWER_BYTES if is_success else MAX_ERROR_BYTES)
     parts: list[bytes] = []
-    for part in _decode_chunks(response):
+    for part in _decompress_response_chunks(response):
         reading.count(len(part))
         parts.append(part)
-    return ApiAnswer(
+    return ApiResponse(
         response.status_code, {key.lower(): value for key, value in response.headers.items()}, b"".join(parts)
     )
 
 
-def _decode_chunks(response: Response) -> Iterator[bytes]:
+def _decompress_response_chunks(response: Response) -> Iterator[bytes]:
     """Yield the decompressed content in small parts. Raises WebError."""
     coding = str(response.headers.get("Content-Encoding") or "identity").strip().lower()
     if coding not in ("identity", "gzip"):
-        raise WebError(f'the answer has the unsupported encoding "{coding[:20]}"', FailureKind.WRONG_CONTENT)
+        raise WebError(f'the answer has the unsupported encoding "{coding[:20]}"', WebErrorKind.WRONG_CONTENT)
     reading = ReadByteLimit(MAX_ANSWER_BYTES)
     decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
     for chunk in response.iter_raw():
         if not is_caller_waiting():
-            raise WebError("the request was abandoned", FailureKind.SILENT)
+            raise WebError("the request was abandoned", WebErrorKind.SILENT)
         reading.reserve(len(chunk))
         if coding == "identity":
             yield chunk
@@ -196,7 +196,7 @@ def _decode_chunks(response: Response) -> Iterator[bytes]:
             while decoder.unconsumed_tail:
                 yield decoder.decompress(decoder.unconsumed_tail, _PART_BYTES)
         except zlib.error:
-            raise WebError("the answer is not gzip, as its head declares", FailureKind.WRONG_CONTENT) from None
+            raise WebError("the answer is not gzip, as its head declares", WebErrorKind.WRONG_CONTENT) from None
 
 
 def build_token_auth(fetch_token: Callable[[], str]) -> Any:

@@ -34,7 +34,7 @@ def describe_connection_error(problem: Exception) -> str:
         phase = _TIMEOUT_PHASES.get(type(problem).__name__, "the request")
         return f"it does not answer ({'the TLS handshake' if 'handshake' in first_line else phase} timed out)"
     if isinstance(problem, TransportError):
-        for cause in _iterate_causes(problem):
+        for cause in _iterate_exception_causes(problem):
             message = _describe_system_error(cause)
             if message:
                 return message
@@ -43,7 +43,7 @@ def describe_connection_error(problem: Exception) -> str:
     return _remove_python_marks(first_line)
 
 
-def _iterate_causes(problem: BaseException) -> Iterator[BaseException]:
+def _iterate_exception_causes(problem: BaseException) -> Iterator[BaseException]:
     visited: set[int] = set()
     cause: BaseException | None = problem
     while cause is not None and id(cause) not in visited:

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from nexusform.files.access_record import record_server_access
 from nexusform.network.deadlines import compute_silence_limit
 from nexusform.network.read_limits import MAX_ERROR_BYTES, ReadByteLimit
-from nexusform.network.web_errors import FailureKind, WebError, check_plain_credentials
+from nexusform.network.web_errors import WebError, WebErrorKind, check_plain_credentials
 
 SCHEMES: Final = ("http", "https")
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -53,14 +53,14 @@ class WebResponse(Struct, frozen=True):
 def parse_origin(address: str) -> str:
     """Return scheme, host and port of an address, without credentials. Raises WebError."""
     if not address.isprintable() or " " in address:  # Python's message would repeat it with its secrets
-        raise WebError("its address has a blank or a control character", FailureKind.INVALID_REQUEST)
+        raise WebError("its address has a blank or a control character", WebErrorKind.INVALID_REQUEST)
     try:
         parts = urllib.parse.urlsplit(address)
         port = parts.port
     except ValueError as problem:
-        raise WebError(f"its address is invalid ({problem})", FailureKind.INVALID_REQUEST) from None
+        raise WebError(f"its address is invalid ({problem})", WebErrorKind.INVALID_REQUEST) from None
     if parts.scheme not in SCHEMES or not parts.hostname:
-        raise WebError("its address is not an http or https address", FailureKind.INVALID_REQUEST)
+        raise WebError("its address is not an http or https address", WebErrorKind.INVALID_REQUEST)
     return f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}"
 
 
@@ -68,11 +68,11 @@ def send_request(request: WebRequest) -> WebResponse:
     """Send one request and read its complete response, of any status. Raises WebError, FileTooLarge."""
     address = request.address
     for _ in range(_MAX_REDIRECTS + 1):
-        answer, location = _send(request, address)
+        answer, location = _send_single_request(request, address)
         if answer.status not in _REDIRECTS:
             return answer
         address = _resolve_redirect(request, address, location, answer.status)
-    raise WebError(f"it redirected more than {_MAX_REDIRECTS} times", FailureKind.REDIRECT)
+    raise WebError(f"it redirected more than {_MAX_REDIRECTS} times", WebErrorKind.REDIRECT)
 
 
 def _resolve_redirect(request: WebRequest, address: str, location: str, status: int) -> str:
@@ -87,45 +87,45 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
     if target_origin != parse_origin(address):
         raise WebError(
             f"{message}. It is not followed: credentials are only sent to {parse_origin(address)}. Correct the address",
-            FailureKind.REDIRECT,
+            WebErrorKind.REDIRECT,
         )
     if request.method != "GET":
         raise WebError(
             f"{message}. Redirects are followed for GET only. Nothing was written. Correct the address",
-            FailureKind.REDIRECT,
+            WebErrorKind.REDIRECT,
         )
     return target
 
 
-def _send(request: WebRequest, address: str) -> tuple[WebResponse, str]:
+def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse, str]:
     """Send one request, and return its response and the redirect location ("" without one)."""
     record_server_access(parse_origin(address))
     rejection = check_plain_credentials(address) if "Authorization" in request.headers or "@" in address else ""
     if rejection:
-        raise WebError(rejection, FailureKind.INVALID_REQUEST)
+        raise WebError(rejection, WebErrorKind.INVALID_REQUEST)
     try:
         http_request = urllib.request.Request(  # noqa: S310 - `origin` looked at its scheme
             address, data=request.body, method=request.method, headers=dict(request.headers)
         )
         try:
-            answer = _create_opener(request).open(http_request, timeout=compute_silence_limit())
+            answer = _create_opener_without_redirects(request).open(http_request, timeout=compute_silence_limit())
         except urllib.error.HTTPError as refusal:
             answer = refusal
         with answer:
-            return _read_response(request, answer), str(answer.headers.get("Location") or "")
+            return _read_complete_response(request, answer), str(answer.headers.get("Location") or "")
     except http.client.HTTPException as problem:
-        raise WebError(f"the answer is not HTTP ({_format_error(problem)})") from None
+        raise WebError(f"the answer is not HTTP ({_format_connection_error(problem)})") from None
     except TimeoutError:
-        raise WebError(f"no data received for {compute_silence_limit():.0f} s", FailureKind.SILENT) from None
+        raise WebError(f"no data received for {compute_silence_limit():.0f} s", WebErrorKind.SILENT) from None
     except urllib.error.URLError as problem:
         if isinstance(problem.reason, TimeoutError):
-            raise WebError(f"no data received for {compute_silence_limit():.0f} s", FailureKind.SILENT) from None
-        raise WebError(_format_error(problem.reason), FailureKind.UNREACHABLE) from None
+            raise WebError(f"no data received for {compute_silence_limit():.0f} s", WebErrorKind.SILENT) from None
+        raise WebError(_format_connection_error(problem.reason), WebErrorKind.UNREACHABLE) from None
     except ValueError as problem:
-        raise WebError(_format_error(problem), FailureKind.INVALID_REQUEST) from None
+        raise WebError(_format_connection_error(problem), WebErrorKind.INVALID_REQUEST) from None
 
 
-def _create_opener(request: WebRequest) -> urllib.request.OpenerDirector:
+def _create_opener_without_redirects(request: WebRequest) -> urllib.request.OpenerDirector:
     """Return an opener for http and https only, with the environment's proxies and without redirects."""
     context = None
     if not request.verify:
@@ -142,7 +142,7 @@ def _create_opener(request: WebRequest) -> urllib.request.OpenerDirector:
     return opener
 
 
-def _read_response(request: WebRequest, answer: Any) -> WebResponse:
+def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
     """Return the complete content of a response. Raises WebError, FileTooLarge, HTTPException, OSError."""
     status = int(answer.status)
     is_success = _is_success(status)
@@ -151,7 +151,7 @@ def _read_response(request: WebRequest, answer: Any) -> WebResponse:
         return WebResponse(status, b"", is_empty=True)
     coding = str(answer.headers.get("Content-Encoding") or "identity").strip().lower()
     if coding != "identity":
-        raise WebError(f'the answer has the unsupported encoding "{coding}"', FailureKind.WRONG_CONTENT)
+        raise WebError(f'the answer has the unsupported encoding "{coding}"', WebErrorKind.WRONG_CONTENT)
     is_chunked = bool(answer.headers.get("Transfer-Encoding"))
     if length_text and not is_chunked and not (length_text.isascii() and length_text.isdigit()):
         raise WebError(f'the answer has the invalid length "{length_text[:20]}"')
@@ -172,7 +172,7 @@ def _is_success(status: int) -> bool:
     return 200 <= status < 300
 
 
-def _format_error(problem: object) -> str:
+def _format_connection_error(problem: object) -> str:
     text = str(getattr(problem, "strerror", None) or problem) or type(problem).__name__
     line = text.splitlines()[0]
     printable = "".join(letter if letter.isprintable() else "?" for letter in line)

@@ -15,7 +15,7 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 def parse_json(content: bytes) -> Any:
     """Parse a JSON document in UTF-8. Raises ValueError with a message."""
-    if _measure_depth(content) > MAX_DEPTH and _measure_depth(_STRING.sub(b"", content)) > MAX_DEPTH:
+    if _estimate_json_depth(content) > MAX_DEPTH and _estimate_json_depth(_STRING.sub(b"", content)) > MAX_DEPTH:
         raise ValueError(f"it nests deeper than {MAX_DEPTH} levels")
     try:
         return json.loads(content.decode("utf-8-sig"))
@@ -25,7 +25,7 @@ def parse_json(content: bytes) -> Any:
         raise ValueError("it is not JSON") from None
 
 
-def _measure_depth(content: bytes) -> int:
+def _estimate_json_depth(content: bytes) -> int:
     """Return an upper bound of the depth: the levels of bracket pairs, and the unpaired brackets."""
     brackets = content.translate(None, _OTHER_BYTES)
     for level in range(MAX_DEPTH):

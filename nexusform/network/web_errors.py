@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 
-class FailureKind(StrEnum):
+class WebErrorKind(StrEnum):
     """Kind of a failed exchange with a server."""
 
     UNREACHABLE = "unreachable"
@@ -20,13 +20,13 @@ class FailureKind(StrEnum):
     INVALID_REQUEST = "invalid request"
 
 
-_TEMPORARY_KINDS: Final = frozenset({FailureKind.UNREACHABLE, FailureKind.SILENT, FailureKind.CUT_OFF})
+_TEMPORARY_KINDS: Final = frozenset({WebErrorKind.UNREACHABLE, WebErrorKind.SILENT, WebErrorKind.CUT_OFF})
 
 
 class WebError(Exception):
     """No usable answer; the message is part of a sentence."""
 
-    def __init__(self, message: str, kind: FailureKind = FailureKind.CUT_OFF) -> None:
+    def __init__(self, message: str, kind: WebErrorKind = WebErrorKind.CUT_OFF) -> None:
         super().__init__(message)
         self.kind = kind
 

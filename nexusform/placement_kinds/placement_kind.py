@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.domain_table import LazyTable, collect_placement_maps, collect_targets
+from nexusform.domain_table import LazyTable, collect_domain_targets, collect_placement_maps
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.scheduling.placement_decision import Location
 
@@ -77,7 +77,7 @@ class PlacementKind(Struct, frozen=True, kw_only=True):
 
 
 KINDS: Final[Mapping[str, PlacementKind]] = LazyTable(
-    {VM: "nexusform.placement_kinds.vm_kind:KIND", **collect_targets("placement_kinds")}
+    {VM: "nexusform.placement_kinds.vm_kind:KIND", **collect_domain_targets("placement_kinds")}
 )
 # Computed maps of placed objects in resources, with their kind.
 MAPS: Final[Mapping[str, str]] = {"nodes": VM, "vnfcs": VM, **collect_placement_maps()}
@@ -100,7 +100,7 @@ def get_kind_noun(name: str) -> str:
 
 
 @cache
-def _find_kind(location_class: type[Location]) -> PlacementKind:
+def _find_kind_of_location(location_class: type[Location]) -> PlacementKind:
     for name in KINDS:
         if KINDS[name].location_class is location_class:
             return KINDS[name]
@@ -109,7 +109,7 @@ def _find_kind(location_class: type[Location]) -> PlacementKind:
 
 def get_location_kind(location: Location) -> PlacementKind:
     """Return the kind of a location."""
-    return _find_kind(type(location))
+    return _find_kind_of_location(type(location))
 
 
 def get_location_classes() -> dict[str, type[Location]]:

@@ -34,7 +34,7 @@ def join_location_parts(*parts: str | None) -> str:
     return " / ".join(part for part in parts if part)
 
 
-def _format_placement(placement: Placement) -> str:
+def _format_rack_and_machine(placement: Placement) -> str:
     return join_location_parts(placement.rack, placement.machine, format_cells(placement))
 
 
@@ -103,7 +103,7 @@ KIND: Final = PlacementKind(
     list_names=list_vm_names,
     # A VM may move to another cell of its machine.
     get_identity=lambda place: (place.rack, place.machine),
-    format_text=_format_placement,
+    format_text=_format_rack_and_machine,
     format_brief=_format_placement_briefly,
     build_document=_build_document,
     format_many=_format_many_locations,

@@ -3,10 +3,10 @@
 # Public names of the package, by module.
 PUBLIC = {
     "prediction_scores": (
-        "add_predictions compute_score COUNT_PREDICTION list_wrong_certain lower_share_to_accuracy MACHINE_PREDICTION "
-        "NOT_VERIFIED_KEY parse_record PredictionRecord RACK_PREDICTION RECORD_KEY RecordScore VerifiedPrediction "
-        "TIE_PREDICTION VM_PREDICTIONS"
+        "add_predictions compute_score COUNT_PREDICTION list_wrong_certain lower_share_to_accuracy "
+        "MACHINE_PREDICTION NOT_VERIFIED_KEY parse_record PredictionRecord RACK_PREDICTION RECORD_KEY "
+        "PredictionRecordScore VerifiedPrediction TIE_PREDICTION VM_PREDICTIONS"
     ),
     "node_properties": "CONTROL_PLANE_TAINT NodeProperties",
-    "vm_demands": "ClaimDemand compute_number_sort_key GroupRule OBSERVED PlacedVm PoolDemand VmDemand",
+    "vm_demands": "ClaimDemand compute_number_sort_key PlacementGroupRule OBSERVED PlacedVm PoolDemand VmDemand",
 }

@@ -56,7 +56,7 @@ class VerifiedPrediction(Struct, frozen=True):
         return compute_share_class(self.share if self.measured_share is None else self.measured_share)
 
 
-class ClassScore(Struct, frozen=True):
+class ShareClassScore(Struct, frozen=True):
     """Results of one share class: counts, and sums of squared errors of shares and of chance."""
 
     correct: int = 0
@@ -69,9 +69,9 @@ class ClassScore(Struct, frozen=True):
         """Number of verified predictions."""
         return self.correct + self.incorrect
 
-    def add_prediction(self, prediction: VerifiedPrediction) -> ClassScore:
+    def add_prediction(self, prediction: VerifiedPrediction) -> ShareClassScore:
         """Return the score with one more prediction."""
-        return ClassScore(
+        return ShareClassScore(
             self.correct + prediction.was_correct,
             self.incorrect + (not prediction.was_correct),
             round(self.squares + (prediction.share - prediction.was_correct) ** 2, _DIGITS),
@@ -80,10 +80,10 @@ class ClassScore(Struct, frozen=True):
 
 
 # By subject and share class.
-PredictionRecord: TypeAlias = Mapping[tuple[str, int], ClassScore]
+PredictionRecord: TypeAlias = Mapping[tuple[str, int], ShareClassScore]
 
 
-class RecordScore(Struct, frozen=True):
+class PredictionRecordScore(Struct, frozen=True):
     """Score of a record: Brier scores (0 is best) of the predicted shares and of chance.
 
     `certain_correct` of the `certain` predictions (with a measured share of 1) were correct.
@@ -120,7 +120,7 @@ def compute_share_class(share: float) -> int:
 def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
     """Parse the record in a private note; empty if it is missing or invalid."""
     document = (private or {}).get(RECORD_KEY)
-    record: dict[tuple[str, int], ClassScore] = {}
+    record: dict[tuple[str, int], ShareClassScore] = {}
     for subject, classes in document.items() if isinstance(document, Mapping) else ():
         for name, figures in classes.items() if isinstance(classes, Mapping) else ():
             score = _parse_class_score(figures)
@@ -129,14 +129,14 @@ def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
     return record
 
 
-def _parse_class_score(figures: Any) -> ClassScore | None:
+def _parse_class_score(figures: Any) -> ShareClassScore | None:
     """Parse the figures of a class; None if they are invalid."""
-    if not isinstance(figures, Sequence) or len(figures) != len(ClassScore.__struct_fields__):
+    if not isinstance(figures, Sequence) or len(figures) != len(ShareClassScore.__struct_fields__):
         return None
     if not all(isinstance(figure, (int, float)) and figure >= 0 for figure in figures):
         return None
     correct, incorrect, squares, chance_squares = figures
-    return ClassScore(int(correct), int(incorrect), float(squares), float(chance_squares))
+    return ShareClassScore(int(correct), int(incorrect), float(squares), float(chance_squares))
 
 
 def add_predictions(
@@ -149,7 +149,7 @@ def add_predictions(
     record = dict(parse_record(private))
     for prediction in prediction_list:
         key = (prediction.subject, prediction.share_class)
-        record[key] = record.get(key, ClassScore()).add_prediction(prediction)
+        record[key] = record.get(key, ShareClassScore()).add_prediction(prediction)
         _update_correct_streak(record, prediction)
     if len({subject for subject, _ in record.keys() - {_STREAK}}) > MAX_SUBJECTS:
         raise ValueError(f"a record holds predictions for at most {MAX_SUBJECTS} subjects")
@@ -161,16 +161,16 @@ def add_predictions(
     return {**(private or {}), RECORD_KEY: document}
 
 
-def _update_correct_streak(record: dict[tuple[str, int], ClassScore], prediction: VerifiedPrediction) -> None:
+def _update_correct_streak(record: dict[tuple[str, int], ShareClassScore], prediction: VerifiedPrediction) -> None:
     """Start a streak at a wrong certain prediction; end it after enough correct ones in a row."""
     is_unconfirmed = _STREAK in record
     if prediction.share_class != _CERTAIN_CLASS or not (is_unconfirmed or prediction.is_certain):
         return
     if not prediction.was_correct:
-        record[_STREAK] = ClassScore(incorrect=1)
+        record[_STREAK] = ShareClassScore(incorrect=1)
     elif is_unconfirmed and prediction.subject != TIE_PREDICTION:
         correct = record[_STREAK].correct + 1
-        record[_STREAK] = ClassScore(correct, 1)
+        record[_STREAK] = ShareClassScore(correct, 1)
         if correct == MIN_VERIFIED:
             del record[_STREAK]
 
@@ -188,7 +188,7 @@ def lower_share_to_accuracy(record: PredictionRecord, subject: str, share: float
     return min(share, score.correct / score.verified)
 
 
-def compute_score(record: PredictionRecord) -> RecordScore | None:
+def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
     """Compute the score over all predictions; None without any."""
     is_unconfirmed = _STREAK in record
     # Ties are counted apart: many are correct by chance.
@@ -197,7 +197,7 @@ def compute_score(record: PredictionRecord) -> RecordScore | None:
     if not verified:
         return None
     certain_scores = [score for (_, number), score in record.items() if number == _CERTAIN_CLASS]
-    return RecordScore(
+    return PredictionRecordScore(
         verified,
         sum(class_score.correct for class_score in record.values()),
         sum(class_score.verified for class_score in certain_scores),

@@ -10,7 +10,7 @@ from nexusform.json_data.plain_data import Path
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, NO_CONSTRAINTS, Hint, Placement, PlacementConstraints, VmSku
 
 
-class GroupRule(Struct, frozen=True):
+class PlacementGroupRule(Struct, frozen=True):
     """Placement group of VMs of one resource: affinity or anti-affinity of all VMs of `pools`.
 
     `scope` is "machine", "rack" or "site". With anti-affinity, `max_vms` VMs of the group may share one
@@ -25,7 +25,7 @@ class GroupRule(Struct, frozen=True):
     max_vms: int = 1
 
 
-def _compute_amount(text: str, total: int) -> int:
+def _convert_number_or_percentage(text: str, total: int) -> int:
     """Compute the amount of `1` or `33%`."""
     from nexusform.kubernetes.quantity import compute_amount_of_total
 
@@ -58,7 +58,7 @@ class PoolDemand(Struct, frozen=True):
     rule_pool: str = ""
     rule_number: int | str | None = None
     count_path: Path = ()
-    groups: tuple[GroupRule, ...] = ()
+    groups: tuple[PlacementGroupRule, ...] = ()
     is_system: bool = False
     is_control_plane: bool = False
     drain_timeout: int = 1800
@@ -68,12 +68,12 @@ class PoolDemand(Struct, frozen=True):
     def surge_size(self) -> int:
         """Number of surge VMs of an upgrade of the pool; 1 for a control plane."""
         size = len(self.numbers)
-        return min(1 if self.pool == CONTROL_PLANE else _compute_amount(self.max_surge, size), size)
+        return min(1 if self.pool == CONTROL_PLANE else _convert_number_or_percentage(self.max_surge, size), size)
 
     @property
     def batch_size(self) -> int:
         """Number of VMs re-created at once by an upgrade: the surge size, else the maximum unavailable."""
-        return self.surge_size or max(_compute_amount(self.max_unavailable, len(self.numbers)), 1)
+        return self.surge_size or max(_convert_number_or_percentage(self.max_unavailable, len(self.numbers)), 1)
 
     @property
     def zones(self) -> frozenset[str] | None:

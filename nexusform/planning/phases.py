@@ -21,7 +21,7 @@ from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.vm_object import VmObject
-from nexusform.plans.maintenance import Disruptions
+from nexusform.plans.maintenance import DrainObstacles
 from nexusform.plans.plan import Feasibility, PlacementChange, RejectedCluster, Rollout
 from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState, State
@@ -57,15 +57,15 @@ class ProposedFix(Struct, frozen=True):
     fewer_clusters: int = 0
 
 
-def _collect_no_findings(_instances: Instances, *, risks: bool) -> list[Diagnostic]:  # noqa: ARG001 - called by keyword
+def _return_no_findings(_instances: Instances, *, risks: bool) -> list[Diagnostic]:  # noqa: ARG001 - called by keyword
     return []
 
 
-def _find_no_disruptions(_cluster_id: str, _nodes: Collection[str]) -> Disruptions:
-    return Disruptions()
+def _return_no_disruptions(_cluster_id: str, _nodes: Collection[str]) -> DrainObstacles:
+    return DrainObstacles()
 
 
-class DomainContribution(Struct, frozen=True):
+class DomainPhasesResult(Struct, frozen=True):
     """Results of a domain's phases. `rows` of all objects that it places, `rollouts`, `rejected_clusters` and
     `feasibility` for the plan; `observed_attributes` replace those in state as the starting point. `step_order` lists
     the addresses to complete before the step of an address. `list_workloads()`
@@ -84,8 +84,8 @@ class DomainContribution(Struct, frozen=True):
     step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
     list_workloads: Callable[[], Sequence[ScheduledWorkload]] = tuple
-    collect_findings: Callable[..., list[Diagnostic]] = _collect_no_findings
-    find_disruptions: Callable[[str, Collection[str]], Disruptions] = _find_no_disruptions
+    collect_findings: Callable[..., list[Diagnostic]] = _return_no_findings
+    find_disruptions: Callable[[str, Collection[str]], DrainObstacles] = _return_no_disruptions
     collect_claims: Callable[[], Mapping[str, tuple[ClaimDemand, ClaimDemand]]] = dict
     suggest_fixes: Callable[[int], Iterable[ProposedFix]] = lambda _limit: ()
     detail: object = None
@@ -99,8 +99,8 @@ class DomainPhases(Struct, frozen=True):
     `list_lost_rows(prior, registries)` yields a row for every object in state with a missing host.
     """
 
-    plan: Callable[[BlockPlanner, Iterable[VmObject], Evaluation], DomainContribution]
-    remove: Callable[[BlockPlanner, Iterable[VmObject]], DomainContribution]
+    plan: Callable[[BlockPlanner, Iterable[VmObject], Evaluation], DomainPhasesResult]
+    remove: Callable[[BlockPlanner, Iterable[VmObject]], DomainPhasesResult]
     list_workloads: Callable[[State, PluginRegistries], list[ScheduledWorkload]]
     collect_claims: Callable[[Mapping[Address, InstanceState], PluginRegistries], Mapping[str, ClaimDemand]]
     list_lost_rows: Callable[[PriorState, PluginRegistries], Iterator[PlacementChange]]
@@ -108,17 +108,17 @@ class DomainPhases(Struct, frozen=True):
 
 def plan_domain_phases(
     blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation
-) -> tuple[DomainContribution, ...]:
+) -> tuple[DomainPhasesResult, ...]:
     """Return the contributions of the used domains to a plan, including the diagnostics of their queries."""
     return tuple(phases.plan(blocks, vms, evaluation) for phases in _load_used_phases(_list_types(blocks)))
 
 
-def plan_domain_removals(blocks: BlockPlanner, vms: Iterable[VmObject]) -> tuple[DomainContribution, ...]:
+def plan_domain_removals(blocks: BlockPlanner, vms: Iterable[VmObject]) -> tuple[DomainPhasesResult, ...]:
     """Return the contributions of the used domains when everything is destroyed."""
     return tuple(phases.remove(blocks, vms) for phases in _load_used_phases(_list_types(blocks)))
 
 
-def collect_diagnostics(contributions: Iterable[DomainContribution]) -> Iterator[Diagnostic]:
+def collect_diagnostics(contributions: Iterable[DomainPhasesResult]) -> Iterator[Diagnostic]:
     """Yield the diagnostics of the contributions."""
     for contribution in contributions:
         yield from contribution.diagnostics

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, has_errors
 from nexusform.planning.conclusion import changes, plan_assembly
-from nexusform.planning.conclusion.plan_assembly import PlacementOutcome, remove_consequential_errors
+from nexusform.planning.conclusion.plan_assembly import PlacementPhasesResult, remove_consequential_errors
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.instances.block_planner import BlockPlanner, find_instances_without_block
 from nexusform.planning.modules.configuration_validation import check_move_blocks, validate_configuration
 from nexusform.planning.modules.root_outputs import evaluate_all_outputs, plan_outputs, read_all_data
 from nexusform.planning.name_resolution.evaluation_settings import (
-    PreparedBodies,
-    build_settings,
+    PreparedBodyCache,
+    build_evaluation_settings,
     build_state_evaluation,
 )
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
@@ -48,7 +48,7 @@ from nexusform.plans.plan import CheckResult, Mode
 def make_plan(request: PlanRequest) -> PlanResult:
     """Plan. User errors are diagnostics, never exceptions; such a plan is `errored`."""
     try:
-        result = _plan_without_retries(request)
+        result = _run_planning_stages_once(request)
         if result.unplaced:
             result = _plan_in_fitting_sample(request, result)
     except DiagnosticsError as rejection:
@@ -80,7 +80,7 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
     from nexusform.planning.verdicts.numa_samples import iterate_fitting_samples, list_maximum_capacity_samples
 
     for split_choice in iterate_fitting_samples(result.sites, result.unplaced, request.samples):
-        new_result = _plan_without_retries(replace(request, split_choice=split_choice))
+        new_result = _run_planning_stages_once(replace(request, split_choice=split_choice))
         if not new_result.unplaced:
             return new_result
     if not request.includes_remedies:
@@ -88,28 +88,28 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
     results = [
         result,
         *(
-            _plan_without_retries(replace(request, split_choice=split_choice))
+            _run_planning_stages_once(replace(request, split_choice=split_choice))
             for split_choice in list_maximum_capacity_samples(result.sites)
         ),
     ]
     return min(results, key=lambda candidate: sum(pool.missing_count for pool in candidate.unplaced))
 
 
-def _plan_without_retries(request: PlanRequest) -> PlanResult:
+def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
     """Run the stages in order."""
-    start = _build_planning_start(request, build_prior_state(request))
+    start = _prepare_planning_start(request, build_prior_state(request))
     if start.is_stopped:
         return plan_assembly.build_unchanged_plan(request, start.diagnostics)
     if request.mode is Mode.REFRESH_ONLY:
-        return _plan_refresh(request, start)
+        return _plan_refresh_only(request, start)
     prior = start.prior
-    bodies = PreparedBodies(request.registries.schemas)
-    evaluation = Evaluation(build_settings(request, bodies, prior.state))
+    bodies = PreparedBodyCache(request.registries.schemas)
+    evaluation = Evaluation(build_evaluation_settings(request, bodies, prior.state))
     blocks = BlockPlanner(request, start.prior, start.order, start.selection, bodies)
     outcome = _run_destroy(blocks, evaluation) if request.mode is Mode.DESTROY else _run_phases(blocks, evaluation)
     prior_addresses = [*prior.instances, *prior.previous.values()]
     prior_names = {address: vms.list_prior_names() for address, vms in outcome.vms.items()}
-    condition_problems, checks = _check_conditions(request, outcome.evaluation, start.selection)
+    condition_problems, checks = _check_conditions_outside_resources(request, outcome.evaluation, start.selection)
     outputs = plan_outputs(request, outcome.evaluation, start.selection)
     phase_diagnostics = [*outcome.phase_diagnostics, *blocks.diagnostics, *bodies.diagnostics]
     phase_diagnostics += check_move_blocks(request, outcome.evaluation)
@@ -130,7 +130,7 @@ def _plan_without_retries(request: PlanRequest) -> PlanResult:
     return plan_assembly.build_plan(blocks, outcome, checks, outputs, diagnostics)
 
 
-def _check_conditions(
+def _check_conditions_outside_resources(
     request: PlanRequest, evaluation: Evaluation, selection: Selection
 ) -> tuple[list[Diagnostic], list[CheckResult]]:
     """Check the conditions outside of managed resources; only blocks besides resources and locals have any."""
@@ -143,7 +143,7 @@ def _check_conditions(
     return results.problems, results.checks
 
 
-def _plan_refresh(request: PlanRequest, start: _PlanningStart) -> PlanResult:
+def _plan_refresh_only(request: PlanRequest, start: _PlanningStart) -> PlanResult:
     """Plan a refresh; objects outside the selection are not refreshed."""
     prior = start.prior
     if start.selection.is_partial:
@@ -171,7 +171,7 @@ class _PlanningStart(Struct, frozen=True):
     is_stopped: bool
 
 
-def _build_planning_start(request: PlanRequest, prior: PriorState) -> _PlanningStart:
+def _prepare_planning_start(request: PlanRequest, prior: PriorState) -> _PlanningStart:
     """Prepare the parts common to all blocks: prior state, planning order, selection."""
     order, cycles = compute_planning_order(request.configuration, request.registries.resource_types)
     diagnostics = validate_configuration(request)
@@ -190,7 +190,7 @@ def _build_planning_start(request: PlanRequest, prior: PriorState) -> _PlanningS
     )
 
 
-def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementOutcome:
+def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhasesResult:
     """Run phase by phase: machines, VMs, domains, placements, and read-only objects."""
     order = blocks.order
     orphans = find_instances_without_block(blocks)
@@ -211,7 +211,7 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementOutcom
     read_all_data(blocks.request.configuration, placed_evaluation)
     if not blocks.selection.is_partial:
         evaluate_all_outputs(blocks.request.configuration, placed_evaluation)
-    return PlacementOutcome(
+    return PlacementPhasesResult(
         placed_evaluation,
         context.sites,
         vms.objects,
@@ -222,9 +222,9 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementOutcom
     )
 
 
-def _run_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementOutcome:
+def _run_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhasesResult:
     """Destroy the selection and its dependents without planning."""
     vms, before = plan_destroy(blocks)
     contributions = plan_domain_removals(blocks, vms.values())
     phase_diagnostics = tuple(collect_diagnostics(contributions))
-    return PlacementOutcome(evaluation, {}, vms, before, contributions, phase_diagnostics=phase_diagnostics)
+    return PlacementPhasesResult(evaluation, {}, vms, before, contributions, phase_diagnostics=phase_diagnostics)

@@ -9,7 +9,7 @@ from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.vm_demands import PoolDemand
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.vm_object import find_placement_origin
-from nexusform.plans.impact.pool_reason import PlacementOrigin, PoolReason
+from nexusform.plans.impact.pool_reason import PoolReason, VmCountByTrigger
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable
 from nexusform.resources.address import Address, AddressPattern
 from nexusform.state.objects import State
@@ -21,7 +21,7 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
     reasons: list[PoolReason] = []
     for table in planned.plan.placement_tables:
         is_requested = pattern.is_match(table.address) and name in ("", table.pool)
-        pool = _find_pool(planned, table) if is_requested else None
+        pool = _find_pool_of_table_row(planned, table) if is_requested else None
         if pool is None:
             continue
         zones = None if pool.zones is None else tuple(sorted(pool.zones))
@@ -30,7 +30,7 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
     return tuple(reasons)
 
 
-def _find_pool(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
+def _find_pool_of_table_row(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
     """Return the pool of a placement table row; None if it is not requested any more."""
     vms = planned.objects.get(table.address)
     if vms is None or vms.request.demand is None:
@@ -40,7 +40,7 @@ def _find_pool(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
 
 def _collect_placement_origins(
     address: Address, pool: PoolDemand, rows: Mapping[tuple[Address, str], PlacementChange], state: State
-) -> tuple[PlacementOrigin, ...]:
+) -> tuple[VmCountByTrigger, ...]:
     """Return the origins of a pool's VMs: from the rows of this plan, and from earlier ones in state."""
     instance = state.instances.get(address)
     current = instance.current if instance is not None else None
@@ -52,4 +52,4 @@ def _collect_placement_origins(
             counts[row.trigger, None] += 1
         elif (origin := find_placement_origin(note, name)) is not None:
             counts[origin] += 1
-    return tuple(PlacementOrigin(trigger, serial, count) for (trigger, serial), count in counts.items())
+    return tuple(VmCountByTrigger(trigger, serial, count) for (trigger, serial), count in counts.items())

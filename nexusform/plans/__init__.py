@@ -3,13 +3,16 @@
 # Public names of the package, by module.
 PUBLIC = {
     "maintenance": (
-        "compute_quorum describe_stopped_vms Disruptions LeavingVm MachineAction PoolUpgrade select_stopped_vms Upgrade"
+        "compute_quorum describe_stopped_vms DrainObstacles EvacuatedVm PlannedMachineAction PoolNodeRecreation "
+        "select_stopped_vms Upgrade"
     ),
-    "plan_checks": "DecisionDifference EvaluatedFile Evaluation GuardRailResult ProgramCheck PreviousPlanDifferences",
+    "plan_checks": (
+        "DecisionDifference EvaluatedFile EvaluationEnvironment GuardRailResult ProgramCheck PreviousPlanDifferences"
+    ),
     "plan": (
         "Action is_fully_decided PlanInputs Change CheckResult NumaSampling Drift FORGOTTEN_REASON "
         "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange PlacementTable "
-        "PlacementTotal Plan PREDICTION_KEY PredictionScore Rollout RolloutStep SeparationVerdict "
+        "PlacementTotal Plan PREDICTION_KEY SitePredictionAccuracy Rollout RolloutStep SeparationVerdict "
         "SeparationViolation Step StepKind VariableValue FeasibilityResult Feasibility LossEffect"
     ),
 }

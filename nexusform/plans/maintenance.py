@@ -20,7 +20,7 @@ def compute_quorum(members: int) -> int:
     return members // 2 + 1
 
 
-class PoolUpgrade(Struct, frozen=True):
+class PoolNodeRecreation(Struct, frozen=True):
     """Re-creation of the nodes of one pool: `concurrent_vms` of `vms` in a batch, new ones first with surge.
     `minimum_up` is the smallest number of the pool's nodes up at any time. `failed_batch` is the first batch
     without capacity (from 1, 0: none), `reason` its reason. `batch` is the number of nodes per batch;
@@ -65,7 +65,7 @@ class PoolUpgrade(Struct, frozen=True):
         return 0 if self.is_control_plane else self.batches * self.drain_timeout
 
 
-class Disruptions(Struct, frozen=True):
+class DrainObstacles(Struct, frozen=True):
     """Obstacles to draining nodes: `budgets` without allowed evictions, workloads with a single replica, and
     workloads protected by a budget.
     """
@@ -87,7 +87,7 @@ class Upgrade(Struct, frozen=True):
     site_id: str
     before: str
     after: str
-    pools: tuple[PoolUpgrade, ...]
+    pools: tuple[PoolNodeRecreation, ...]
     budgets: tuple[str, ...] = ()
     single_replicas: tuple[str, ...] = ()
     trigger: str = "kubernetes_version_changed"
@@ -119,19 +119,19 @@ class Upgrade(Struct, frozen=True):
         return tuple(pool.pool for pool in self.pools if pool.is_lost)
 
     @property
-    def blocked_pools(self) -> tuple[PoolUpgrade, ...]:
+    def blocked_pools(self) -> tuple[PoolNodeRecreation, ...]:
         """Pools without capacity for a batch."""
         return tuple(pool for pool in self.pools if pool.failed_batch)
 
 
-class LeavingVm(Struct, frozen=True):
+class EvacuatedVm(Struct, frozen=True):
     """VM to move from a machine before its action, and its next machine."""
 
     name: str
     machine: str
 
 
-class MachineAction(Struct, frozen=True):
+class PlannedMachineAction(Struct, frozen=True):
     """Action on a machine. Actions of a site run one after another, by `window` (from 1), each up to `minutes`.
     `stopped_vms` stop with the machine; they start again there unless it stays off (`leaves_off`).
     """
@@ -146,16 +146,16 @@ class MachineAction(Struct, frozen=True):
     minutes: int
     leaves_off: bool = False
     is_disruptive: bool = True
-    leaving_vms: tuple[LeavingVm, ...] = ()
+    leaving_vms: tuple[EvacuatedVm, ...] = ()
     stopped_vms: tuple[str, ...] = ()
 
 
-def select_stopped_vms(actions: Iterable[MachineAction]) -> frozenset[tuple[str, str]]:
+def select_stopped_vms(actions: Iterable[PlannedMachineAction]) -> frozenset[tuple[str, str]]:
     """Return the VMs stopped by actions, each once: site id, name."""
     return frozenset((action.site_id, vm) for action in actions for vm in action.stopped_vms)
 
 
-def describe_stopped_vms(actions: Iterable[MachineAction]) -> list[str]:
+def describe_stopped_vms(actions: Iterable[PlannedMachineAction]) -> list[str]:
     """Return `2 VMs stop`; empty without any."""
     count = len(select_stopped_vms(actions))
     return [f"{format_count(count, 'VM')} {select_word_form(count, 'stops', 'stop')}"] if count else []

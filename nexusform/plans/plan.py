@@ -10,9 +10,9 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors
 from nexusform.json_data.plain_data import Path, Refinements
-from nexusform.placements.prediction_scores import RecordScore
-from nexusform.plans.maintenance import MachineAction, Upgrade
-from nexusform.plans.plan_checks import Evaluation, GuardRailResult, PreviousPlanDifferences, ProgramCheck
+from nexusform.placements.prediction_scores import PredictionRecordScore
+from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
+from nexusform.plans.plan_checks import EvaluationEnvironment, GuardRailResult, PreviousPlanDifferences, ProgramCheck
 from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity
 from nexusform.resources.address import Address
@@ -377,7 +377,7 @@ class PlanInputs(Struct, frozen=True):
     data_files: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, str] = field(default_factory=dict)
-    evaluation: Evaluation | None = None
+    evaluation: EvaluationEnvironment | None = None
     allowed_prefixes: tuple[str, ...] = ()
     ephemeral_variables: tuple[str, ...] = ()
 
@@ -435,7 +435,7 @@ PREDICTION_KEY: Final = "prediction"
 _PLAN_FROM_STATE: Final = "plan-from-state"
 
 
-class PredictionScore(Struct, frozen=True):
+class SitePredictionAccuracy(Struct, frozen=True):
     """Prediction accuracy of a site, from the last replay of its history. `hits` is the number of VMs
     predicted correctly, of the `verified_count` VMs that could be verified. `certain_hits` of them are
     independent of unknown NUMA cells; None if not counted. `random_hits` is the number of hits expected of a
@@ -449,7 +449,7 @@ class PredictionScore(Struct, frozen=True):
     unverified_count: int
     certain_hits: int | None = None
     random_hits: float | None = None
-    predictions: RecordScore | None = None
+    predictions: PredictionRecordScore | None = None
     not_verified: str = ""
 
 
@@ -510,11 +510,11 @@ class Plan(Struct, frozen=True):
     basis: PlanInputs = field(default_factory=PlanInputs)
     rollouts: tuple[Rollout, ...] = ()
     upgrades: tuple[Upgrade, ...] = ()
-    prediction_scores: tuple[PredictionScore, ...] = ()
+    prediction_scores: tuple[SitePredictionAccuracy, ...] = ()
     rejected_clusters: tuple[RejectedCluster, ...] = ()
     feasibility: tuple[Feasibility, ...] = ()
     untested_bindings: int = 0
-    machine_actions: tuple[MachineAction, ...] = ()
+    machine_actions: tuple[PlannedMachineAction, ...] = ()
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     dry_run_messages: tuple[str, ...] = ()
     disabled_rules: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ class EvaluatedFile(Struct, frozen=True):
     in_root: bool
 
 
-class Evaluation(Struct, frozen=True):
+class EvaluationEnvironment(Struct, frozen=True):
     """Circumstances of an evaluation. `confined`: in a sandbox. `root` is the top of the work tree or sandbox,
     relative to the directory of the configuration. `origins` are the contacted servers, `programs` the names
     of started programs, `environment_read` the names of variables with settings or credentials.

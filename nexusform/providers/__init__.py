@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "exec_credential_plugin": "PluginProblem",
+    "exec_credential_plugin": "ExecPluginProblem",
     "kubeconfig": (
         "TRUSTED KubernetesAccount KubeconfigTrust KubeconfigProblem read_pod_account build_api_client read_account"
     ),

@@ -19,7 +19,7 @@ _MAX_MESSAGE: Final = 200  # characters of a program's error output, of its last
 _SECONDS: Final = 60  # time limit: an interactive sign-in prompt would not be visible
 
 
-class PluginProblem(Exception):
+class ExecPluginProblem(Exception):
     """Program without a token: the message has the program and the reason."""
 
 
@@ -49,19 +49,19 @@ class ExecPlugin(Struct, frozen=True):
                 timeout=_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            raise PluginProblem(
+            raise ExecPluginProblem(
                 f"The sign-in program {name} did not finish within {_SECONDS} s. If it waits for input, "
                 "run it by hand first."
             ) from None
         except OSError as problem:
-            raise PluginProblem(f"Cannot run the sign-in program {name}: {problem}") from None
+            raise ExecPluginProblem(f"Cannot run the sign-in program {name}: {problem}") from None
         if result.returncode:
             lines = result.stderr.decode(errors="replace").strip().splitlines()
             last_line = lines[-1].strip()[:_MAX_MESSAGE] if lines else "no error output"
-            raise PluginProblem(f"The sign-in program {name} failed ({result.returncode}): {last_line}")
+            raise ExecPluginProblem(f"The sign-in program {name} failed ({result.returncode}): {last_line}")
         token = _parse_token(result.stdout)
         if not token:
-            raise PluginProblem(f"The sign-in program {name} printed no ExecCredential with a token.")
+            raise ExecPluginProblem(f"The sign-in program {name} printed no ExecCredential with a token.")
         return token
 
 

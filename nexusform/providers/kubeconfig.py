@@ -77,7 +77,7 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
     entries: dict[str, dict[str, Mapping[str, Any]]] = {section: {} for section in _SECTIONS}
     current = context
     for path in paths:
-        document = _read_document(path, trust)
+        document = _read_kubeconfig_file(path, trust)
         current = current or str(document.get("current-context") or "")
         for section in _SECTIONS:
             for name, entry in _iterate_entries(path, document, section):
@@ -96,11 +96,11 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
     if untrusted_paths:
         _check_untrusted_account(untrusted_paths, account, trust)
     else:
-        _check_named_files(account, trust.confinement)
+        _reject_files_in_work_tree(account, trust.confinement)
     return account
 
 
-def _check_named_files(account: KubernetesAccount, confinement: Confinement) -> None:
+def _reject_files_in_work_tree(account: KubernetesAccount, confinement: Confinement) -> None:
     """Reject files of the work tree in the operator's kubeconfig: certificates, credentials and programs."""
     entries = {**account.cluster, **account.user}
     named_files = [(name, str(entries[name])) for name in _PATHS if entries.get(name)]
@@ -143,7 +143,7 @@ def _require_lightkube() -> None:
         raise KubeconfigProblem(f"Kubernetes access needs lightkube: {command}.") from None
 
 
-def _read_document(path: Path, trust: KubeconfigTrust) -> Mapping[str, Any]:
+def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, Any]:
     import yaml
 
     from nexusform.files.regular_files import read_regular

@@ -103,7 +103,7 @@ def parse_fault(block: Mapping[str, Any]) -> Fault:
     )
 
 
-def _parse_faults(blocks: Sequence[Mapping[str, Any]]) -> list[Fault]:
+def _parse_fault_blocks(blocks: Sequence[Mapping[str, Any]]) -> list[Fault]:
     """Parse all `fault` blocks. Raises ProviderProblem with all mistakes."""
     faults: list[Fault] = []
     mistakes: list[str] = []
@@ -143,11 +143,11 @@ def apply_answer(attributes: Mapping[str, Any], answer: Sequence[tuple[Path, Any
     """Return the attributes with the answered values."""
     changed: Any = dict(attributes)
     for path, value in answer:
-        changed = _set_value(changed, path, value)
+        changed = _replace_value_at_path(changed, path, value)
     return dict(changed)
 
 
-def _set_value(value: Any, path: Path, new: Any) -> Any:
+def _replace_value_at_path(value: Any, path: Path, new: Any) -> Any:
     """Return a value with another part at a path; lists are extended as needed."""
     if not path:
         return new
@@ -155,10 +155,10 @@ def _set_value(value: Any, path: Path, new: Any) -> Any:
     if isinstance(step, int):
         items = list(value) if isinstance(value, list) else []
         items += [None] * (step + 1 - len(items))
-        items[step] = _set_value(items[step], remaining_path, new)
+        items[step] = _replace_value_at_path(items[step], remaining_path, new)
         return items
     inner = value if isinstance(value, Mapping) else {}
-    return {**inner, step: _set_value(inner.get(step), remaining_path, new)}
+    return {**inner, step: _replace_value_at_path(inner.get(step), remaining_path, new)}
 
 
 NAME: Final = "nexusform.dev/builtin/simulated"
@@ -200,7 +200,7 @@ def make_provider(
     files at the end of the run; the reality file must be within the `confinement`. Raises ProviderProblem for
     an invalid setting.
     """
-    faults = Faults(_parse_faults(settings.get("fault") or ()))
+    faults = Faults(_parse_fault_blocks(settings.get("fault") or ()))
     reality: Reality | None = None
     if settings.get("reality"):
         from nexusform.providers.simulated_reality import Reality
@@ -237,7 +237,7 @@ class SimulatedProvider:
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create the object, unless it exists already. Raises ProviderProblem."""
         planned = replace_unknown(request.planned or {})
-        faults = self._run_faults_before("create", request)
+        faults = self._trigger_faults_before_effect("create", request)
         existing = self._reality.get_attributes(request.key) if self._reality else None
         if request.key.type == MACHINE_ACTION_TYPE:
             from nexusform.providers.clock import read_clock
@@ -253,13 +253,13 @@ class SimulatedProvider:
     def update(self, request: ChangeRequest) -> ChangeResult:
         """Change the object. Raises ProviderProblem."""
         planned = replace_unknown(request.planned or {})
-        faults = self._run_faults_before("update", request)
+        faults = self._trigger_faults_before_effect("update", request)
         result: Mapping[str, Any] = planned
         if self._reality:
             existing = self._reality.get_attributes(request.key)
             if existing is None:
                 raise ProviderProblem(f"Cannot change {request.key.type} {request.key.id}: it does not exist.")
-            result = _merge_update(request.prior, planned, existing)
+            result = _merge_planned_changes_into_existing(request.prior, planned, existing)
         result = apply_answer(result, _list_answers(faults)) if faults else result
         if self._reality:
             self._reality.set_attributes(request.key, result)
@@ -270,7 +270,7 @@ class SimulatedProvider:
 
     def delete(self, request: ChangeRequest) -> None:
         """Remove the object. Raises ProviderProblem."""
-        faults = self._run_faults_before("delete", request)
+        faults = self._trigger_faults_before_effect("delete", request)
         if self._reality:
             self._reality.remove_object(request.key)
         self._run_faults_after(faults, None, exists=False)
@@ -296,7 +296,7 @@ class SimulatedProvider:
             existing = apply_answer(existing, answers)
         return ReadResult(existing, is_observed=self._reality is not None or bool(answers))
 
-    def _run_faults_before(self, operation: str, request: ChangeRequest) -> list[Fault]:
+    def _trigger_faults_before_effect(self, operation: str, request: ChangeRequest) -> list[Fault]:
         faults = self._faults.trigger(operation, request.address)
         self._apply_delays_and_failures(faults, after_effect=False)
         return faults
@@ -326,13 +326,13 @@ def _build_answer(planned: Mapping[str, Any], result: Mapping[str, Any], faults:
     return ChangeResult(result, tuple(observed))
 
 
-def _merge_update(prior: Any, planned: Any, existing: Any) -> Any:
+def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any) -> Any:
     """Return the result of an update: changed values as planned, others as existing."""
     if planned == prior:
         return existing
     if isinstance(prior, Mapping) and isinstance(planned, Mapping) and isinstance(existing, Mapping):
         names = [*planned, *(n for n in existing if n not in planned and n not in prior)]
-        return {n: _merge_update(prior.get(n), planned.get(n), existing.get(n)) for n in names}
+        return {n: _merge_planned_changes_into_existing(prior.get(n), planned.get(n), existing.get(n)) for n in names}
     return planned
 
 

@@ -24,7 +24,7 @@ from nexusform.files.regular_files import (
     read_regular,
     sync_directory,
     write_all_bytes,
-    write_file,
+    write_file_atomically,
 )
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem
 from nexusform.state import json_codec
@@ -145,7 +145,7 @@ class Reality:
 
     def _write_log(self, lines: bytes) -> None:
         """Append lines to the log, durable on return. Raises ProviderProblem."""
-        self._check_unchanged()
+        self._reject_concurrent_file_change()
         if self._is_log_damaged:
             raise ProviderProblem(f"{self._log_path} cannot be written: an earlier write failed.")
         try:
@@ -169,14 +169,14 @@ class Reality:
 
     def _rewrite_file(self) -> None:
         """Write the whole file atomically, then delete the log."""
-        self._check_unchanged()
+        self._reject_concurrent_file_change()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             objects = self._get_objects()
             ordered = sorted(objects, key=lambda key: (key.type, key.id, key.creation))
             rows = [{"type": k.type, "id": k.id, "creation": k.creation, "attributes": objects[k]} for k in ordered]
             document = json_codec.render_json(rows, indent=True) + b"\n"
-            write_file(self._path, document, PRIVATE)
+            write_file_atomically(self._path, document, PRIVATE)
         except OSError as problem:
             raise ProviderProblem(f"The reality file {self._path} cannot be written: {problem.strerror}.") from None
         # The change is durable now: a log that cannot be removed is removed with the next change.
@@ -189,7 +189,7 @@ class Reality:
             self._has_leftover_log = False
         self._known_marks = self._read_file_identities()
 
-    def _check_unchanged(self) -> None:
+    def _reject_concurrent_file_change(self) -> None:
         """Raise a ProviderProblem if another process wrote since the last read: its changes would be lost."""
         if self._known_marks is not None and self._known_marks != self._read_file_identities():
             raise ProviderProblem(
@@ -203,8 +203,8 @@ class Reality:
         """Return the objects, read once: the file, then the log."""
         if self._objects is None:
             self._known_marks = self._read_file_identities()
-            objects = _parse_objects(_read_content(self._path), self._path)
-            log = _read_content(self._log_path, follow=False)
+            objects = _parse_objects(_read_reality_file(self._path), self._path)
+            log = _read_reality_file(self._log_path, follow=False)
             for line in log.split(b"\n")[:-1]:  # an incomplete last line was never confirmed
                 try:
                     kind, name, creation, attributes = json_codec.parse_json(line)
@@ -241,7 +241,7 @@ def _set_object(objects: dict[ObjectKey, Attributes], key: ObjectKey, attributes
         objects[key] = attributes
 
 
-def _read_content(path: Path, *, follow: bool = True) -> bytes:
+def _read_reality_file(path: Path, *, follow: bool = True) -> bytes:
     """Return the bytes of a regular file, b"" if it is missing."""
     try:
         return read_regular(path, SIZE_LIMIT_BYTES, follow=follow)
@@ -261,7 +261,7 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
     try:
         rows = json_codec.parse_json(content)
     except json_codec.JsonProblem as problem:
-        before = json_codec.decode_text(content)[: problem.offset]
+        before = json_codec.decode_text_for_display(content)[: problem.offset]
         line, column = before.count("\n") + 1, problem.offset - before.rfind("\n")
         raise ProviderProblem(
             f"The reality file {path} is not JSON: line {line}, column {column}: {problem.message}."
@@ -270,7 +270,7 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
         raise ProviderProblem(f"The reality file {path} must be a list of {{type, id, creation, attributes}}.")
     objects: dict[ObjectKey, Attributes] = {}
     for position, row in enumerate(rows):
-        key = _parse_key(row)
+        key = _parse_object_key(row)
         if key is None:
             raise ProviderProblem(
                 f"The reality file {path}: entry {position} must be an object with type and id (texts), "
@@ -284,7 +284,7 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
     return objects
 
 
-def _parse_key(row: Any) -> ObjectKey | None:
+def _parse_object_key(row: Any) -> ObjectKey | None:
     match row:
         case {"type": str(kind), "id": str(name), "attributes": dict(), **rest}:
             creation = rest.get("creation", 0)

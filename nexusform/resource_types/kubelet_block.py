@@ -24,11 +24,11 @@ _RESOURCE: Final = re.compile(
 )
 
 
-def _build_argument(kind: Any, description: str, **more: Any) -> AttributeSchema:
+def _build_kubelet_argument_schema(kind: Any, description: str, **more: Any) -> AttributeSchema:
     return AttributeSchema(kind, description, optional=True, decides_placement=True, **more)
 
 
-EXTENDED: Final = _build_argument(
+EXTENDED: Final = _build_kubelet_argument_schema(
     DYNAMIC,
     'Extra resources per node, such as "intel.com/sriov_netdevice" or "hugepages-1Gi": an amount, or a '
     "list per NUMA cell. Hugepages reduce memory.",
@@ -36,27 +36,27 @@ EXTENDED: Final = _build_argument(
 KUBELET_BLOCK: Final = NestedBlock(
     BlockSchema(
         {
-            "eviction_memory": _build_argument(
+            "eviction_memory": _build_kubelet_argument_schema(
                 STRING, "Hard eviction threshold (evictionHard memory.available). Default: 100Mi."
             ),
-            "kube_reserved": _build_argument(
+            "kube_reserved": _build_kubelet_argument_schema(
                 MapType(STRING), 'kubeReserved: "cpu", "memory", "ephemeral-storage". Default: none.'
             ),
-            "system_reserved": _build_argument(
+            "system_reserved": _build_kubelet_argument_schema(
                 MapType(STRING), 'systemReserved: "cpu", "memory", "ephemeral-storage". Default: none.'
             ),
-            "reserved_cpus": _build_argument(
+            "reserved_cpus": _build_kubelet_argument_schema(
                 STRING,
                 'reservedSystemCPUs, such as "0-1"; replaces the CPUs of both reserves. Default: "0-1" on '
                 "NKS (none for NC_G2_8_v1 and NC_P4_28_v1), none elsewhere.",
             ),
             "extended_resources": EXTENDED,
-            "topology_manager_policy": _build_argument(
+            "topology_manager_policy": _build_kubelet_argument_schema(
                 STRING,
                 "topologyManagerPolicy. If set, pods rejected by kubelet are Failed.",
                 choices=tuple(policy.value for policy in TopologyPolicy),
             ),
-            "numa_nodes": _build_argument(
+            "numa_nodes": _build_kubelet_argument_schema(
                 NUMBER, "NUMA cells of a node. Default: those of its VM SKU.", minimum=1, maximum=MAX_CELLS
             ),
         }
@@ -88,7 +88,7 @@ def check_kubelet(values: Any, path: Path) -> list[Problem]:
             if key not in _RESERVABLE_RESOURCES
         ]
     for amount_path, amount in amounts:
-        if isinstance(amount, str) and _parse_amount(amount) is None:
+        if isinstance(amount, str) and _parse_reservation_amount(amount) is None:
             problems.append(
                 _build_problem((*path, *amount_path), (f'"{amount}" is not an amount such as "100Mi" or "500m".'))
             )
@@ -113,7 +113,7 @@ def check_extended_resources(values: Any, path: Path) -> list[Problem]:
                 '"hugepages-1Gi". CPU, memory and disk are those of the VM SKU.'
             )
             problems.append(_build_problem((*path, name), text))
-        elif is_set_and_known(amount) and _parse_amounts(amount) is None:
+        elif is_set_and_known(amount) and _parse_reservation_amounts(amount) is None:
             text = (
                 f'The amount of "{name}" is a whole number, a quantity such as "4Gi", or a list of them with '
                 "one item per NUMA cell of the node."
@@ -159,7 +159,7 @@ def parse_extended_resources(values: Any) -> dict[str, tuple[int, ...]]:
     """Return extended resources by name: an amount, or one per cell."""
     if not isinstance(values, Mapping):
         return {}
-    amounts = {name: _parse_amounts(amount) for name, amount in values.items()}
+    amounts = {name: _parse_reservation_amounts(amount) for name, amount in values.items()}
     return {name: per_cell for name, per_cell in sorted(amounts.items()) if per_cell is not None}
 
 
@@ -177,14 +177,14 @@ def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
     return Reserve(cpu, memory, storage)
 
 
-def _parse_amounts(amount: Any) -> tuple[int, ...] | None:
+def _parse_reservation_amounts(amount: Any) -> tuple[int, ...] | None:
     items = amount if isinstance(amount, list) else [amount]
-    amounts = [_parse_amount(item) for item in items]
+    amounts = [_parse_reservation_amount(item) for item in items]
     valid_amounts = [parsed for parsed in amounts if parsed is not None]
     return tuple(valid_amounts) if valid_amounts and len(valid_amounts) == len(amounts) else None
 
 
-def _parse_amount(value: Any) -> int | None:
+def _parse_reservation_amount(value: Any) -> int | None:
     """Return a whole number of units, None for an invalid amount."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
@@ -193,7 +193,7 @@ def _parse_amount(value: Any) -> int | None:
 
 
 def _parse_whole_amount(value: Any) -> int:
-    return _parse_amount(value) or 0
+    return _parse_reservation_amount(value) or 0
 
 
 def _parse_cpu_list(text: str) -> frozenset[int] | None:

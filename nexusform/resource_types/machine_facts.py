@@ -78,7 +78,7 @@ def _check_roles(roles: Any) -> str:
     return f"not a compute-plane machine (roles: {role_list})" if role_list else "without the role compute-plane"
 
 
-def _check_status(status: Any) -> str:
+def _describe_unprovisioned_status(status: Any) -> str:
     return "" if status.lower() == "provisioned" else f'{_NOT_PROVISIONED} (detailed status "{status}")'
 
 
@@ -166,7 +166,7 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
         _build_status_attribute(
             f"Detailed status: {', '.join(DETAILED_STATUSES)}. Only Provisioned machines take new VMs.", "Provisioned"
         ),
-        _check_status,
+        _describe_unprovisioned_status,
         export_field="detailedStatus",
         absent_value="Provisioned",
     ),
@@ -245,17 +245,17 @@ def find_health_reasons(reasons: str) -> str:
 MAXIMUM_CELLS: Final = 64  # of one machine; each is processed separately
 
 
-def _build_figure(description: str, minimum: int, maximum: int | None = None) -> AttributeSchema:
+def _build_number_attribute(description: str, minimum: int, maximum: int | None = None) -> AttributeSchema:
     return AttributeSchema(NUMBER, description, required=True, minimum=minimum, maximum=maximum, decides_placement=True)
 
 
 MACHINE_BLOCK: Final = NestedBlock(
     BlockSchema(
         {
-            "numa_cells": _build_figure("NUMA cells.", 1, MAXIMUM_CELLS),
-            "cpus_per_cell": _build_figure("vCPUs for VMs per cell.", 1),
-            "memory_gib_per_cell": _build_figure("Memory for VMs per cell, in GiB.", 1),
-            "ephemeral_disk_gib": _build_figure("Disk for VM root disks per machine, in GiB.", 0),
+            "numa_cells": _build_number_attribute("NUMA cells.", 1, MAXIMUM_CELLS),
+            "cpus_per_cell": _build_number_attribute("vCPUs for VMs per cell.", 1),
+            "memory_gib_per_cell": _build_number_attribute("Memory for VMs per cell, in GiB.", 1),
+            "ephemeral_disk_gib": _build_number_attribute("Disk for VM root disks per machine, in GiB.", 0),
             "vfs_per_cell": AttributeSchema(
                 NUMBER,
                 f"SR-IOV virtual functions for VMs in each cell. Default: {VFS_PER_CELL} (inferred).",

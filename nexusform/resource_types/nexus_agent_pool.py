@@ -135,10 +135,10 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value
-    return add_node_labels(value, _get_pools(attributes), {})
+    return add_node_labels(value, _get_single_pool_by_name(attributes), {})
 
 
-def _get_pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+def _get_single_pool_by_name(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     return {str(attributes["name"]): attributes}
 
 
@@ -153,7 +153,7 @@ NEXUS_AGENT_POOL: Final = ResourceType(
         list_existing_vms,
         build_computed_attributes,
         find_unknown_skus,
-        build_node_reader(_get_pools),
+        build_node_reader(_get_single_pool_by_name),
         list_unplaced_nodes,
     ),
     present=build_displayed_value,

@@ -34,10 +34,10 @@ from nexusform.resource_types.shared_arguments import (
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.site_inventory import (
     OBSERVED_KEY,
-    Inventory,
     InventoryMachine,
     InventoryRack,
     OccupiedCapacity,
+    PlanInventory,
 )
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import NUMBER, STRING, ListType
@@ -101,7 +101,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems += _check_status(attributes)
     names: dict[str, int] = {}
     for index, block in _iterate_occupied_blocks(attributes):
-        problems += _check_occupied(attributes, index, block)
+        problems += _check_occupied_block(attributes, index, block)
         name = block.get("name")
         if isinstance(name, str) and names.setdefault(name, index) != index:
             problems.append(
@@ -140,7 +140,7 @@ def _iterate_occupied_blocks(attributes: Mapping[str, Any]) -> Iterator[tuple[in
                 yield index, block
 
 
-def _check_occupied(attributes: Mapping[str, Any], index: int, block: Mapping[str, Any]) -> list[Problem]:
+def _check_occupied_block(attributes: Mapping[str, Any], index: int, block: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of an `occupied` block: figures and cells."""
     path = ("occupied", index)
     problems = check_whole_numbers(block, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"), path)
@@ -151,11 +151,11 @@ def _check_occupied(attributes: Mapping[str, Any], index: int, block: Mapping[st
         return [*problems, Problem((*path, "numa_cells"), "invalid-numa-cell", detail)]
     if isinstance(cells, list) and all(isinstance(cell, int | float | Fraction) for cell in cells):
         last = hardware.cells - 1 if hardware is not None else None
-        problems += _check_cells(cells, last, (*path, "cells"))
+        problems += _check_numa_cell_list(cells, last, (*path, "cells"))
     return problems
 
 
-def _check_cells(cells: Sequence[int | float | Fraction], last: int | None, path: Path) -> Iterator[Problem]:
+def _check_numa_cell_list(cells: Sequence[int | float | Fraction], last: int | None, path: Path) -> Iterator[Problem]:
     """Yield the problems of a list of NUMA cells; `last` is the last one of the machine, None if unknown."""
     range_text = f"0 to {last}" if last is not None else "counted from 0"
     for cell in cells:
@@ -231,7 +231,7 @@ def build_occupied(attributes: Mapping[str, Any]) -> tuple[OccupiedCapacity, ...
     return tuple(sorted(occupied, key=lambda entry: entry.name))
 
 
-def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
+def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
     """Add the machine to the inventory. An unknown rack, and a used name or slot, are problems."""
     rack_id = attributes.get("rack_id")
     if not isinstance(rack_id, str) or not is_set_and_known(attributes.get("name")):
@@ -254,7 +254,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inv
     return []
 
 
-def _find_clash(machine: Machine, rack: InventoryRack, address: str, inventory: Inventory) -> Problem | None:
+def _find_clash(machine: Machine, rack: InventoryRack, address: str, inventory: PlanInventory) -> Problem | None:
     """Return the problem of a used slot or name; names are unique on a site."""
     other_address = inventory.addresses_by_name.get(("slot", rack.id, machine.slot), address)
     if other_address != address:

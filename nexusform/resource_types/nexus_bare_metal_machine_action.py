@@ -9,7 +9,7 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.resource_types.shared_arguments import POOL_AZURE_BLOCK, build_id_attribute, join_id_parts
 from nexusform.scheduling.machine_actions import ACTION_KINDS, MACHINE_ACTION_TYPE, is_action_pending
-from nexusform.scheduling.site_inventory import Inventory
+from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, ObjectReference, OnChange
 from nexusform.schemas.value_types import BOOL, STRING
 from nexusform.values.typed_value import UNKNOWN
@@ -70,7 +70,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
+def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
     """Close a machine with a pending action to new VMs. Two blocks for one action are a problem."""
     machine_id, action = attributes.get("machine_id"), attributes.get("action")
     if not isinstance(machine_id, str) or not isinstance(action, str):

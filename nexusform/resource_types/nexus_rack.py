@@ -30,7 +30,7 @@ from nexusform.resource_types.shared_arguments import (
     join_id_parts,
 )
 from nexusform.scheduling.racks.vms import Machine
-from nexusform.scheduling.site_inventory import OBSERVED_KEY, Inventory, InventoryRack
+from nexusform.scheduling.site_inventory import OBSERVED_KEY, InventoryRack, PlanInventory
 from nexusform.scheduling.sku_catalogue import DEFAULT_MACHINE_SKU
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.schemas.value_types import NUMBER, STRING, MapType, ObjectType
@@ -189,7 +189,7 @@ def build_machines(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
     return tuple(machines)
 
 
-def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
+def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
     """Add the rack and its machines to the inventory, and return the problems."""
     site_id, rack_id = attributes.get("site_id"), build_id(attributes)
     if not isinstance(site_id, str) or not is_set_and_known(attributes.get("name")):

@@ -15,7 +15,7 @@ from nexusform.resource_types.shared_arguments import (
     join_id_parts,
 )
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, RackSpread
-from nexusform.scheduling.site_inventory import Inventory, InventorySite, UpdateStrategy
+from nexusform.scheduling.site_inventory import InventorySite, MachineUpgradeStrategy, PlanInventory
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import NUMBER, STRING
 
@@ -99,11 +99,11 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     if isinstance(strategy, Mapping):
         numbers = ("max_unavailable", "threshold_value", "wait_time_minutes")
         problems += check_whole_numbers(strategy, numbers, ("update_strategy",))
-        problems += _check_threshold(strategy)
+        problems += _check_update_threshold(strategy)
     return problems
 
 
-def _check_threshold(strategy: Mapping[str, Any]) -> list[Problem]:
+def _check_update_threshold(strategy: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of a threshold with a missing half, or above 100 per cent."""
     kind, value = strategy.get("threshold_type"), strategy.get("threshold_value")
     path = ("update_strategy", "threshold_value")
@@ -115,7 +115,7 @@ def _check_threshold(strategy: Mapping[str, Any]) -> list[Problem]:
     return []
 
 
-def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
+def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
     """Add the site to the inventory; a second site with one name is a problem."""
     site_id = build_id(attributes)
     other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)
@@ -133,11 +133,11 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inv
     return []
 
 
-def _build_update_strategy(strategy: Any) -> UpdateStrategy | None:
+def _build_update_strategy(strategy: Any) -> MachineUpgradeStrategy | None:
     if not isinstance(strategy, Mapping):
         return None
     threshold, max_unavailable = strategy.get("threshold_value"), strategy.get("max_unavailable")
-    return UpdateStrategy(
+    return MachineUpgradeStrategy(
         pauses=strategy.get("type") == _PAUSE_AFTER_RACK,
         max_unavailable=None if max_unavailable is None else int(max_unavailable),
         is_percentage=strategy.get("threshold_type") == _PERCENT,

@@ -18,7 +18,7 @@ from nexusform.resource_types.shared_arguments import (
     join_id_parts,
 )
 from nexusform.scheduling.racks.vms import VmSku, round_up_to_mib
-from nexusform.scheduling.site_inventory import Inventory
+from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL
@@ -70,7 +70,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
+def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
     """Add the SKU to the inventory; a second SKU with one name is a problem."""
     # Build the SKU for the scheduler; any hardware is accepted.
     sku = VmSku(

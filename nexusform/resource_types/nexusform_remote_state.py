@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, ResourceType, StateQuery
+from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, RemoteStateQuery, ResourceType
 from nexusform.json_data.plain_data import Path
 from nexusform.resources.address import parse_address
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, compute_implied_type
@@ -39,7 +39,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the current state."""
     workspace = attributes.get("workspace") or "default"
-    query = StateQuery("", attributes["backend"], attributes.get("config") or {}, workspace)
+    query = RemoteStateQuery("", attributes["backend"], attributes.get("config") or {}, workspace)
     state, problems = context.read_state(query)
     if state is None:
         return DataResult({}, problems)

@@ -264,7 +264,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
             number=node["number"],
             name=name,
             sku_name=node["vm_sku_name"],
-            placement=_build_placement(node),
+            placement=_build_placement_from_node(node),
             provenance=node.get("provenance", "predicted"),
             platform_name=node.get("platform_name"),
         )
@@ -273,7 +273,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     )
 
 
-def _build_placement(node: Mapping[str, Any]) -> Placement:
+def _build_placement_from_node(node: Mapping[str, Any]) -> Placement:
     cells = tuple(node.get("numa_cells") or ())
     return Placement(node["machine"], node["rack"], node["availability_zone"], cells)
 
@@ -352,10 +352,10 @@ def compute_capacity(
         if sku is not None:
             total.append(vm_size(sku))
             allocatable_sizes.append(compute_allocatable(sku, kubelets[vm.pool]))
-    return {"total": _sum_sizes(total), "allocatable": _sum_sizes(allocatable_sizes)}
+    return {"total": _sum_node_sizes(total), "allocatable": _sum_node_sizes(allocatable_sizes)}
 
 
-def _sum_sizes(sizes: Sequence[NodeSize]) -> dict[str, str]:
+def _sum_node_sizes(sizes: Sequence[NodeSize]) -> dict[str, str]:
     cpu, memory = sum(size.cpu for size in sizes), sum(size.memory for size in sizes)
     in_gib, remainder = divmod(memory, GIB)
     memory_text = str(build_quantity(memory, QuantityFormat.BINARY)) if remainder else f"{in_gib}Gi"

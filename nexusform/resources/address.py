@@ -16,7 +16,7 @@ Mode: TypeAlias = Literal["managed", "data"]
 _NAME = re.compile(r"[^\W\d][\w-]*")
 
 
-class ModuleStep(Struct, frozen=True, gc=False):  # never part of a cycle, so excluded from garbage collection
+class ModulePathStep(Struct, frozen=True, gc=False):  # never part of a cycle, so excluded from garbage collection
     """Module call on the path from the root, with the instance key if it has one."""
 
     name: str
@@ -26,7 +26,7 @@ class ModuleStep(Struct, frozen=True, gc=False):  # never part of a cycle, so ex
         return f"module.{self.name}{format_key(self.key)}"
 
 
-ModulePath: TypeAlias = tuple[ModuleStep, ...]
+ModulePath: TypeAlias = tuple[ModulePathStep, ...]
 ROOT_MODULE: ModulePath = ()
 
 
@@ -144,14 +144,14 @@ class AddressProblem(ValueError):
 
 def parse_pattern(text: str) -> AddressPattern:
     """Parse an address typed by a user. Raises AddressProblem."""
-    parts = _split_parts(text)
-    module: list[ModuleStep] = []
+    parts = _split_address_into_parts(text)
+    module: list[ModulePathStep] = []
     position = 0
     while position < len(parts) and parts[position] == ("name", "module"):
         if position + 1 >= len(parts) or parts[position + 1][0] != "name":
             raise AddressProblem(f'"{text}": a module name must follow "module".')
-        key, next_position = _get_key(parts, position + 2)
-        module.append(ModuleStep(str(parts[position + 1][1]), key))
+        key, next_position = _get_key_at_position(parts, position + 2)
+        module.append(ModulePathStep(str(parts[position + 1][1]), key))
         position = next_position
     resource_parts = parts[position:]
     if not resource_parts and module:
@@ -161,7 +161,7 @@ def parse_pattern(text: str) -> AddressPattern:
         mode, resource_parts = "data", resource_parts[1:]
     if len(resource_parts) < 2 or resource_parts[0][0] != "name" or resource_parts[1][0] != "name":
         raise AddressProblem(f'"{text}" is not a resource address: expected TYPE.NAME, e.g. nexus_rack.r1.')
-    key, next_position = _get_key(resource_parts, 2)
+    key, next_position = _get_key_at_position(resource_parts, 2)
     if next_position != len(resource_parts):
         raise AddressProblem(f'"{text}": unexpected text after the instance key.')
     return AddressPattern(tuple(module), mode, str(resource_parts[0][1]), str(resource_parts[1][1]), key)
@@ -175,19 +175,19 @@ def parse_address(text: str) -> Address:
     return Address(pattern.module, pattern.mode or "managed", pattern.type, pattern.name, pattern.key)
 
 
-def _get_key(parts: list[tuple[str, Key]], position: int) -> tuple[Key, int]:
+def _get_key_at_position(parts: list[tuple[str, Key]], position: int) -> tuple[Key, int]:
     if position < len(parts) and parts[position][0] == "key":
         return parts[position][1], position + 1
     return None, position
 
 
-def _split_parts(text: str) -> list[tuple[str, Key]]:
+def _split_address_into_parts(text: str) -> list[tuple[str, Key]]:
     """Split an address into names and keys, in order. Raises AddressProblem."""
     parts: list[tuple[str, Key]] = []
     index = 0
     while index < len(text):
         if text[index] == "[":
-            key, index = _parse_key(text, index + 1)
+            key, index = _parse_bracketed_key(text, index + 1)
             parts.append(("key", key))
         else:
             match = _NAME.match(text, index)
@@ -206,7 +206,7 @@ def _split_parts(text: str) -> list[tuple[str, Key]]:
     return parts
 
 
-def _parse_key(text: str, index: int) -> tuple[Key, int]:
+def _parse_bracketed_key(text: str, index: int) -> tuple[Key, int]:
     """Parse the key after a bracket. Return it, and its end. Raises AddressProblem."""
     number = re.compile(r"(\d+)\]").match(text, index)
     if number:

@@ -12,11 +12,11 @@ PUBLIC = {
         "list_reserved_cpus STORAGE TopologyPolicy"
     ),
     "site_inventory": (
-        "add_observed_facts OBSERVED_KEY Inventory MachineConflict InventoryMachine OccupiedCapacity "
-        "InventoryRack merge_site_machines InventorySite UpdateStrategy"
+        "add_observed_facts OBSERVED_KEY PlanInventory MachineConflict InventoryMachine OccupiedCapacity "
+        "InventoryRack merge_site_machines InventorySite MachineUpgradeStrategy"
     ),
     "machine_actions": (
-        "FAILED is_action_pending MACHINE_ACTION_TYPE ACTION_KINDS ActionKind record_result ACTION_PENDING SUCCEEDED "
-        "CORDONED_BY_ACTION compute_facts_after"
+        "FAILED is_action_pending MACHINE_ACTION_TYPE ACTION_KINDS MachineActionKind record_result ACTION_PENDING "
+        "SUCCEEDED CORDONED_BY_ACTION compute_facts_after"
     ),
 }

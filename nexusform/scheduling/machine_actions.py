@@ -15,7 +15,7 @@ CORDONED_BY_ACTION: Final = "cordoned_by_action"  # key of the observed facts: t
 ACTION_PENDING: Final = "with a pending action"  # reason against new VMs
 
 
-class ActionKind(Struct, frozen=True):
+class MachineActionKind(Struct, frozen=True):
     """Kind of action. `minutes` is Azure's time limit. A disruptive action stops the VMs of its machine;
     they start again after it, unless it `leaves_off` the machine.
     """
@@ -27,14 +27,14 @@ class ActionKind(Struct, frozen=True):
 
 
 # Limits: Microsoft, "Manage the lifecycle of bare metal machines".
-ACTION_KINDS: Final[Mapping[str, ActionKind]] = {
+ACTION_KINDS: Final[Mapping[str, MachineActionKind]] = {
     kind.name: kind
     for kind in (
-        ActionKind(CORDON, 10, is_disruptive=False),
-        ActionKind("PowerOff", 40, leaves_off=True),
-        ActionKind("Restart", 40),
-        ActionKind("Reimage", 3 * 60),
-        ActionKind("Replace", 4 * 60),
+        MachineActionKind(CORDON, 10, is_disruptive=False),
+        MachineActionKind("PowerOff", 40, leaves_off=True),
+        MachineActionKind("Restart", 40),
+        MachineActionKind("Reimage", 3 * 60),
+        MachineActionKind("Replace", 4 * 60),
     )
 }
 

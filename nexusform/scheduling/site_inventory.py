@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.scheduling.racks.profile import Profile
+from nexusform.scheduling.racks.profile import SchedulerProfile
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, Machine, RackSpread, VmSku
 
 # Key of the observed facts of machines in the note of a rack (by machine name) or machine.
 OBSERVED_KEY: Final = "observed"
 
 
-class UpdateStrategy(Struct, frozen=True):
+class MachineUpgradeStrategy(Struct, frozen=True):
     """Upgrade strategy of a site's machines.
 
     `pauses`: the platform waits for confirmation after each rack. `max_unavailable`: machines of a rack down
@@ -40,8 +40,8 @@ class InventorySite(Struct, frozen=True):
     name: str
     spread: RackSpread = RackSpread.POOL
     seed: int = DEFAULT_SEED
-    profile: Profile | None = None
-    update_strategy: UpdateStrategy | None = None
+    profile: SchedulerProfile | None = None
+    update_strategy: MachineUpgradeStrategy | None = None
 
 
 class InventoryRack(Struct, frozen=True):
@@ -81,7 +81,7 @@ class InventoryMachine(Struct, frozen=True):
     occupied_capacities: tuple[OccupiedCapacity, ...] = ()
 
 
-class Inventory(Struct):
+class PlanInventory(Struct):
     """Entries of phases 1 to 3 of a plan, by the address (text) of the resource that declares them.
 
     `addresses_by_name` maps (kind, scope, name) to an address; the resource types maintain it, so that

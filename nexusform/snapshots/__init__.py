@@ -3,12 +3,12 @@
 # Public names of the package, by module.
 PUBLIC = {
     "availability": (
-        "sample_capacity group_vms_down_by_cluster SampledCapacity place_replacements PlacedReplacements "
+        "sample_capacity group_vms_down_by_cluster SampledShortage place_replacements PlacedReplacements "
         "build_pool_availability PoolAvailability list_affected_pools VmReplacement"
     ),
-    "machine_alternatives": "list_alternative_machines MachineRequirement MachineAlternative",
+    "machine_alternatives": "list_alternative_machines MachineObstacle MachineAlternative",
     "snapshot": (
-        "ClusterSnapshot is_large_enough is_hardware_listed OwnerKind PoolSnapshot SiteSnapshot "
+        "ClusterSnapshot is_large_enough is_hardware_listed VmOwnerKind PoolSnapshot SiteSnapshot "
         "list_planned_objects list_state_objects build_snapshot Snapshot"
     ),
 }

@@ -17,7 +17,7 @@ from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import MAX_RUNS, MIN_RUNS
 from nexusform.scheduling.racks.uncertainty.splits import PACKED, SPREAD, format_split_choice
 from nexusform.scheduling.racks.vms import CapacityShortage, Interval, Placement
-from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
+from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot, VmOwnerKind
 
 
 class VmReplacement(Struct, frozen=True):
@@ -59,7 +59,7 @@ class PoolAvailability(Struct, frozen=True):
 
     cluster_id: str
     cluster: str
-    kind: OwnerKind
+    kind: VmOwnerKind
     pool: str
     address: str
     is_control_plane: bool
@@ -77,7 +77,7 @@ class PoolAvailability(Struct, frozen=True):
         """Whether availability is lost: no quorum, or no remaining node of the pool. A plain VM has no
         redundancy by nature: its outage is reported, but is no finding.
         """
-        if self.kind is OwnerKind.VM:
+        if self.kind is VmOwnerKind.VM:
             return False
         return self.remaining_count < max(self.quorum, 1)
 
@@ -120,7 +120,7 @@ def group_vms_down_by_cluster(pools: Iterable[PoolAvailability]) -> dict[str, li
 _MAXIMUM_PLACEMENTS: Final = 20_000  # about five seconds for an upgrade
 
 
-class SampledCapacity(Struct, frozen=True):
+class SampledShortage(Struct, frozen=True):
     """VMs without capacity over the samples, in total and per pool, with the number of samples in which a
     pool fits completely. `is_exact`: the interval applies to every layout of VMs, not only to the samples.
     """
@@ -139,7 +139,7 @@ class SampledCapacity(Struct, frozen=True):
 
 def sample_capacity(
     scheduler: RackScheduler, vms: int, count_missing: Callable[[RackScheduler], Sequence[int]]
-) -> SampledCapacity | None:
+) -> SampledShortage | None:
     """Compute for every sample the number of VMs without capacity, pool by pool; `vms` is the number of VMs
     to place. None if all cells are known. The displayed sample is the first.
     """
@@ -157,14 +157,14 @@ def sample_capacity(
         fits_packed=not any(count_missing(scheduler.copy(split_choice=PACKED))),
         fits_spread=not any(count_missing(scheduler.copy(split_choice=SPREAD))),
     )
-    return SampledCapacity(
+    return SampledShortage(
         numa_sampling=numa_sampling,
-        missing_count=_build_interval(map(sum, counts_by_sample)),
-        pools=tuple(map(_build_interval, counts_by_pool)),
+        missing_count=_build_minimum_maximum_interval(map(sum, counts_by_sample)),
+        pools=tuple(map(_build_minimum_maximum_interval, counts_by_pool)),
         fitting_counts=tuple(counts.count(0) for counts in counts_by_pool),
     )
 
 
-def _build_interval(counts: Iterable[int]) -> Interval:
+def _build_minimum_maximum_interval(counts: Iterable[int]) -> Interval:
     values = list(counts)
     return Interval(min(values), max(values))

@@ -8,11 +8,11 @@ from enum import StrEnum
 from msgspec import Struct
 
 from nexusform.scheduling.racks.rules import hints
-from nexusform.scheduling.racks.vms import CurrentVm, Demand, Machine, VmSku
+from nexusform.scheduling.racks.vms import Demand, Machine, ScheduledVm, VmSku
 from nexusform.snapshots.snapshot import SiteSnapshot, is_hardware_listed, is_large_enough
 
 
-class MachineRequirement(StrEnum):
+class MachineObstacle(StrEnum):
     """Obstacle on a machine."""
 
     OPEN = "open"  # the machine must take VMs again
@@ -33,7 +33,7 @@ class MachineAlternative(Struct, frozen=True):
     machine: str
     rack: str
     zone: str
-    requirements: tuple[MachineRequirement, ...]
+    requirements: tuple[MachineObstacle, ...]
     removed_vms: tuple[str, ...] = ()
     unschedulable_reason: str = ""
     rule: str = ""
@@ -45,7 +45,7 @@ def list_alternative_machines(site: SiteSnapshot, demand: Demand, excluded: str)
     names: dict[int, str] = {}
     for pool in site.pools:
         names |= {handle: name for name, handle in pool.handles.items()}
-    vms_by_machine: dict[str, list[CurrentVm]] = {machine: [] for machine in site.machines}
+    vms_by_machine: dict[str, list[ScheduledVm]] = {machine: [] for machine in site.machines}
     scheduler = site.scheduler.copy()
     for vm in site.scheduler.list_sampled_vms():
         if vm.vm == demand.vm:
@@ -61,7 +61,7 @@ def list_alternative_machines(site: SiteSnapshot, demand: Demand, excluded: str)
 
 
 def _build_alternative(
-    machine: Machine, demand: Demand, vms: Sequence[CurrentVm], names: Mapping[int, str], rule: str
+    machine: Machine, demand: Demand, vms: Sequence[ScheduledVm], names: Mapping[int, str], rule: str
 ) -> MachineAlternative:
     """Build the changes needed to place the VM on this machine."""
     sku, zone = demand.sku, machine.availability_zone
@@ -73,13 +73,13 @@ def _build_alternative(
     blocking = (hint for hint in hard if hints.is_hint_violated(hint, machine.name, machine.rack))
     hint = next((hints.describe_hint_requirement(hint) for hint in blocking), "")
     obstacles = {
-        MachineRequirement.OPEN: bool(machine.unschedulable_reason),
-        MachineRequirement.HARDWARE: not is_listed,
-        MachineRequirement.SIZE: is_listed and not is_size_sufficient,
-        MachineRequirement.LEAVE: bool(removed_vms),
-        MachineRequirement.ZONE: demand.zones is not None and zone not in demand.zones,
-        MachineRequirement.HINT: bool(hint),
-        MachineRequirement.RULE: bool(rule),
+        MachineObstacle.OPEN: bool(machine.unschedulable_reason),
+        MachineObstacle.HARDWARE: not is_listed,
+        MachineObstacle.SIZE: is_listed and not is_size_sufficient,
+        MachineObstacle.LEAVE: bool(removed_vms),
+        MachineObstacle.ZONE: demand.zones is not None and zone not in demand.zones,
+        MachineObstacle.HINT: bool(hint),
+        MachineObstacle.RULE: bool(rule),
     }
     requirements = tuple(requirement for requirement, applies in obstacles.items() if applies)
     return MachineAlternative(
@@ -94,11 +94,11 @@ def _build_alternative(
     )
 
 
-def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[CurrentVm]) -> list[CurrentVm]:
+def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]) -> list[ScheduledVm]:
     """Return the VMs to remove: from the cells with the fewest, then for disk, if it is short."""
     by_cell = [_select_vms_from_cell(machine, sku, vms, cell) for cell in range(machine.cells)]
     by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))
-    selected: dict[int, CurrentVm] = {}
+    selected: dict[int, ScheduledVm] = {}
     for removals in by_cell[: sku.numa_cells]:
         selected |= {vm.handle: vm for vm in removals}
     remaining = [vm for vm in vms if vm.handle not in selected]
@@ -111,7 +111,7 @@ def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[CurrentVm]) 
     return list(selected.values())
 
 
-def _select_vms_from_cell(machine: Machine, sku: VmSku, vms: Iterable[CurrentVm], cell: int) -> list[CurrentVm]:
+def _select_vms_from_cell(machine: Machine, sku: VmSku, vms: Iterable[ScheduledVm], cell: int) -> list[ScheduledVm]:
     """Return the VMs to remove from one cell: the largest first, and no unnecessary ones."""
     in_cell = sorted(
         (vm for vm in vms if cell in vm.placement.cells),
@@ -119,7 +119,7 @@ def _select_vms_from_cell(machine: Machine, sku: VmSku, vms: Iterable[CurrentVm]
     )
     vcpus = machine.cpus_per_cell - sum(vm.sku.cpus_in_cell for vm in in_cell) - sku.cpus_in_cell
     memory = machine.memory_gib_per_cell - sum(vm.sku.memory_in_cell for vm in in_cell) - sku.memory_in_cell
-    removals: list[CurrentVm] = []
+    removals: list[ScheduledVm] = []
     for vm in in_cell:
         if vcpus >= 0 and memory >= 0:
             break

@@ -37,11 +37,11 @@ from nexusform.plans.site_capacity.other_capacity import (
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Machine, VmSku
-from nexusform.scheduling.site_inventory import InventoryRack, UpdateStrategy
+from nexusform.scheduling.site_inventory import InventoryRack, MachineUpgradeStrategy
 from nexusform.state.objects import InstanceState, ObjectState, State
 
 
-class OwnerKind(StrEnum):
+class VmOwnerKind(StrEnum):
     """Kind of the owner of VMs: an NKS cluster, a plain VM, or another group of VMs (a VNF)."""
 
     NKS = "nks"
@@ -95,7 +95,7 @@ class ClusterSnapshot(Struct, frozen=True):
     id: str
     name: str
     site_id: str
-    kind: OwnerKind
+    kind: VmOwnerKind
     pools: tuple[PoolSnapshot, ...]
 
     @property
@@ -122,7 +122,7 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
     scheduler: RackScheduler
     skus: Mapping[str, VmSku]
     offering_addresses: Mapping[str, str] = field(default_factory=dict)
-    update_strategy: UpdateStrategy | None = None
+    update_strategy: MachineUpgradeStrategy | None = None
     other_capacity: tuple[OtherCapacity, ...] = ()
     versions: tuple[str, ...] | None = None
     runtime: RuntimeVersion | None = None
@@ -236,9 +236,9 @@ class _ClusterCollector(Struct):
             return
         name = owner.cluster if kind.name != _PLAIN_VM else str(site_object.attributes.get("name"))
         if kind.name in _NKS_TYPES:
-            owner_kind = OwnerKind.NKS
+            owner_kind = VmOwnerKind.NKS
         else:
-            owner_kind = OwnerKind.VM if kind.name == _PLAIN_VM else OwnerKind.GROUP
+            owner_kind = VmOwnerKind.VM if kind.name == _PLAIN_VM else VmOwnerKind.GROUP
         clusters[cluster_id] = ClusterSnapshot(cluster_id, name, site.id, owner_kind, pools)
 
 
@@ -317,7 +317,7 @@ def _compute_other_capacity(
     site: SitePlan, clusters: Iterable[ClusterSnapshot], supplies: SiteSupplies, claims: Mapping[str, ClaimDemand]
 ) -> tuple[OtherCapacity, ...]:
     """Return the capacity besides machines."""
-    nks = [cluster for cluster in clusters if cluster.kind is OwnerKind.NKS]
+    nks = [cluster for cluster in clusters if cluster.kind is VmOwnerKind.NKS]
     pools = ((pool.owner, pool.demand) for cluster in nks for pool in cluster.pools)
     nodes = count_nodes(pools, claims_by_cluster=claims)
     return compute_other_capacity(site.id, site.name, supplies, nodes, nodes)

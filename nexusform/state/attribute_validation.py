@@ -24,7 +24,7 @@ from nexusform.schemas.value_types import (
     TupleType,
     Type,
 )
-from nexusform.state.object_codec import describe_kind, report_invalid_member
+from nexusform.state.object_codec import describe_json_kind, report_invalid_member
 from nexusform.values.typed_value import UNKNOWN
 
 # Checks a value at a path and yields its errors. Skips null and unknown parts, except null elements of lists
@@ -211,6 +211,6 @@ def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> P
 
 
 def _report_wrong_type(path: Path, value: Any, expected: str) -> Problem:
-    actual = "" if value.__class__ in {str, int, float} else f", not {describe_kind(value)}"
+    actual = "" if value.__class__ in {str, int, float} else f", not {describe_json_kind(value)}"
     name = next((step for step in reversed(path) if isinstance(step, str)), "")
     return report_invalid_member(path, f'"{name}" must be {expected}{actual}.')

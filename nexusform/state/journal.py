@@ -136,7 +136,7 @@ Record: TypeAlias = (
 )
 
 
-class OpenIntent(Struct, frozen=True):
+class OpenStepIntent(Struct, frozen=True):
     """Intent without an outcome, and the recorded instance at its address at that time."""
 
     intent: Intent
@@ -149,11 +149,11 @@ _Count: TypeAlias = Annotated[int, Meta(ge=0)]
 _Members: TypeAlias = dict[str, Any]
 
 
-class _Line(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+class _JournalLine(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     """Members of a line, by its kind."""
 
 
-class _ApplyStartLine(_Line, frozen=True, tag="started"):
+class _ApplyStartLine(_JournalLine, frozen=True, tag="started"):
     lineage: str
     serial: _Count
     nexusform_version: str
@@ -162,7 +162,7 @@ class _ApplyStartLine(_Line, frozen=True, tag="started"):
     providers: dict[str, _Members] = {}
 
 
-class _IntentLine(_Line, frozen=True, tag="intent"):
+class _IntentLine(_JournalLine, frozen=True, tag="intent"):
     address: str
     step: str
     type: str
@@ -178,7 +178,7 @@ class _InstanceMembers(TypedDict):
     deposed: dict[str, _Members]
 
 
-class _InstanceOutcomeLine(_Line, frozen=True, tag="done"):
+class _InstanceOutcomeLine(_JournalLine, frozen=True, tag="done"):
     address: str
     creation: _Count
     instance: _InstanceMembers | None
@@ -186,16 +186,16 @@ class _InstanceOutcomeLine(_Line, frozen=True, tag="done"):
     number: int
 
 
-class _InstanceMovesLine(_Line, frozen=True, tag="moved"):
+class _InstanceMovesLine(_JournalLine, frozen=True, tag="moved"):
     pairs: list[tuple[str, str]]
 
 
-class _ApplyEndLine(_Line, frozen=True, tag="finished"):
+class _ApplyEndLine(_JournalLine, frozen=True, tag="finished"):
     outputs: dict[str, _Members]
     check_results: list[_Members]
 
 
-class _PlanPartLine(_Line, frozen=True, tag="planned"):
+class _PlanPartLine(_JournalLine, frozen=True, tag="planned"):
     part: _Count
     parts: _Count
     steps: _Count
@@ -205,13 +205,13 @@ class _PlanPartLine(_Line, frozen=True, tag="planned"):
     data: str
 
 
-class _ProgressLine(_Line, frozen=True, tag="progress"):
+class _ProgressLine(_JournalLine, frozen=True, tag="progress"):
     done: list[_Count]
     ended: bool
     under_way: list[tuple[_Count, str]]
 
 
-class _RunningOperationLine(_Line, frozen=True, tag="under_way"):
+class _RunningOperationLine(_JournalLine, frozen=True, tag="under_way"):
     number: _Count
     operation: str
 
@@ -231,9 +231,9 @@ _AnyLine: TypeAlias = (
 # --- writing -----------------------------------------------------------------------------------
 
 
-def encode_record(record: Record) -> bytes:
+def encode_journal_record(record: Record) -> bytes:
     """Encode the record as one line, without the newline."""
-    line = _build_line(record)
+    line = _convert_record_to_line(record)
     body = json_codec.render_json({"kind": line.__struct_config__.tag, **asdict(line)}, sort=True)
     return _HEAD + _compute_checksum(body) + _MIDDLE + body + b"}"
 
@@ -242,7 +242,7 @@ def _compute_checksum(body: bytes) -> bytes:
     return hashlib.sha256(body).hexdigest()[:_CHECK_LENGTH].encode()
 
 
-def _build_line(record: Record) -> _AnyLine:
+def _convert_record_to_line(record: Record) -> _AnyLine:
     if isinstance(record, ApplyStart):
         return _ApplyStartLine(**asdict(record))
     if isinstance(record, Intent):
@@ -320,12 +320,12 @@ def _decode_line(line: bytes) -> Record | None:
     if line != expected_line:
         return None
     try:
-        return _build_record(convert(json_codec.parse_json(body), _AnyLine))
+        return _convert_line_to_record(convert(json_codec.parse_json(body), _AnyLine))
     except (json_codec.JsonProblem, ValidationError, AddressProblem):
         return None
 
 
-def _build_record(line: _AnyLine) -> Record:
+def _convert_line_to_record(line: _AnyLine) -> Record:
     """Build the record of a line. Raises AddressProblem and ValidationError."""
     match line:
         case _ApplyStartLine():

@@ -50,7 +50,7 @@ class JsonProblem(Exception):
         self.offset = offset
 
 
-def decode_text(data: bytes) -> str:
+def decode_text_for_display(data: bytes) -> str:
     """Decode the bytes for display and location; invalid UTF-8 becomes a replacement character."""
     return data.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "replace")
 
@@ -70,7 +70,7 @@ def parse_json(data: bytes) -> Any:
     except orjson.JSONDecodeError as problem:
         if "infinity" in problem.msg or "depth limit" in problem.msg:
             return _parse_exact_numbers(data)
-        raise _describe_error(data, problem.msg, problem.pos) from None
+        raise _build_json_problem(data, problem.msg, problem.pos) from None
 
 
 def _has_long_digit_runs(data: bytes) -> bool:
@@ -144,7 +144,7 @@ def _is_exact_float(text: str) -> bool:
         return False
 
 
-def _describe_error(data: bytes, message: str, offset: int) -> JsonProblem:
+def _build_json_problem(data: bytes, message: str, offset: int) -> JsonProblem:
     if not data.strip():
         return JsonProblem("the document is empty", 0)
     try:
@@ -163,7 +163,7 @@ def _parse_exact_numbers(data: bytes) -> Any:
         text = data.decode("utf-8")
         return json.loads(text, parse_int=_parse_number, parse_float=_parse_decimal)
     except UnicodeDecodeError:
-        raise _describe_error(data, "", 0) from None
+        raise _build_json_problem(data, "", 0) from None
     except json.JSONDecodeError as problem:
         error = unify_json_error(problem)
         raise JsonProblem(error.msg.lower(), error.pos) from None
@@ -198,16 +198,16 @@ def render_json(
 
     `default` converts other values to plain data, or raises TypeError.
     """
-    return _Writer(default, indent=indent, sort=sort).render(value)
+    return _JsonWriter(default, indent=indent, sort=sort).render(value)
 
 
 def build_ordered_object(members: Mapping[str, Any]) -> Any:
     """Build an object that `render_document` writes with its members in this order."""
-    return _build_ordered_class(tuple(members))(*members.values())
+    return _create_ordered_members_class(tuple(members))(*members.values())
 
 
 @cache
-def _build_ordered_class(names: tuple[str, ...]) -> Callable[..., Any]:
+def _create_ordered_members_class(names: tuple[str, ...]) -> Callable[..., Any]:
     # The writer sorts the members of a dict, but keeps the fields of a dataclass in their order.
     return make_dataclass("Ordered", names, slots=True)
 
@@ -217,7 +217,7 @@ def render_document(document: Any) -> bytes:
 
     The fields of dataclasses keep their order, the members of dicts are sorted.
     """
-    return _Writer(convert_mapping, indent=True, sort=True).render(document) + b"\n"
+    return _JsonWriter(convert_mapping, indent=True, sort=True).render(document) + b"\n"
 
 
 class _Container(Struct):
@@ -228,7 +228,7 @@ class _Container(Struct):
     has_parts: bool = False
 
 
-class _Writer:
+class _JsonWriter:
     """Renderer of plain data, by orjson if possible. The rest is rendered here as orjson would, on an
     explicit stack, so that depth costs no calls.
 
@@ -330,7 +330,7 @@ def _render_scalar(value: Any) -> bytes:
 _PathTree: TypeAlias = dict[Any, Any]
 
 
-def locate_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
+def locate_json_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
     """Return the character offsets of the values at these paths.
 
     `text` must be valid JSON. For an absent member, the offset is that of its innermost existing object or
@@ -342,7 +342,7 @@ def locate_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
         node = tree
         for step in path:
             node = node.setdefault(step, {})
-    scanner = _Scanner(text)
+    scanner = _JsonScanner(text)
     try:
         scanner.scan_value(_skip_blanks(text, 0), (), tree)
     except (ValueError, StopIteration, IndexError, RecursionError):
@@ -361,7 +361,7 @@ def _skip_blanks(text: str, offset: int) -> int:
     return match.end() if match else offset
 
 
-class _Scanner:
+class _JsonScanner:
     """Scanner of one text along the wanted paths."""
 
     def __init__(self, text: str) -> None:

@@ -64,7 +64,7 @@ def is_list_of_objects(value: Any) -> bool:
     return value.__class__ is list and all(item.__class__ is dict for item in value)
 
 
-def is_name(value: Any) -> bool:
+def is_hcl_identifier(value: Any) -> bool:
     """Check for an identifier as in HCL."""
     return value.__class__ is str and _NAME.fullmatch(value) is not None
 
@@ -101,7 +101,7 @@ OBJECT_RULES: Final[Mapping[str, MemberRule]] = {
 def check_members(entry: Any, rules: Mapping[str, MemberRule], path: Path, problems: list[Problem]) -> bool:
     """Check whether `entry` is an object with valid members; errors are added to `problems`."""
     if entry.__class__ is not dict:
-        problems.append(report_invalid_member(path, f"An object is expected here, not {describe_kind(entry)}."))
+        problems.append(report_invalid_member(path, f"An object is expected here, not {describe_json_kind(entry)}."))
         return False
     previous_count = len(problems)
     for name, value in entry.items():
@@ -117,7 +117,7 @@ def check_members(entry: Any, rules: Mapping[str, MemberRule], path: Path, probl
     return len(problems) == previous_count
 
 
-def describe_kind(value: Any) -> str:
+def describe_json_kind(value: Any) -> str:
     """Return the kind of a JSON value as text."""
     if value is None:
         return "null"

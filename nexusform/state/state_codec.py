@@ -38,11 +38,11 @@ from nexusform.state.object_codec import (
     check_members,
     is_count,
     is_flag,
+    is_hcl_identifier,
     is_key,
     is_list,
     is_list_of_objects,
     is_list_of_texts,
-    is_name,
     is_nonempty_text,
     is_object,
     is_text,
@@ -74,8 +74,8 @@ _DOCUMENT_RULES: Final[Mapping[str, MemberRule]] = {
 _RESOURCE_RULES: Final[Mapping[str, MemberRule]] = {
     "module": MemberRule(is_text, "the address of a module instance"),
     "mode": MemberRule(lambda value: value in ("managed", "data"), '"managed" or "data"', is_required=True),
-    "type": MemberRule(is_name, "the name of a resource type", is_required=True),
-    "name": MemberRule(is_name, "a resource's name", is_required=True),
+    "type": MemberRule(is_hcl_identifier, "the name of a resource type", is_required=True),
+    "name": MemberRule(is_hcl_identifier, "a resource's name", is_required=True),
     "instances": MemberRule(is_list, "a list", is_required=True),
 }
 _INSTANCE_RULES: Final[Mapping[str, MemberRule]] = {
@@ -204,7 +204,7 @@ def _decode_any_version(
         return None, [rejection]
     reader = _StateReader(schemas)
     state = reader.read_state(document)
-    return state, _locate_errors(reader.problems, get_text(), name) if reader.problems else []
+    return state, _build_diagnostics_with_positions(reader.problems, get_text(), name) if reader.problems else []
 
 
 def _report_duplicate_keys(keys: Sequence[str], name: str) -> Diagnostic:
@@ -259,24 +259,24 @@ def _format_remedy(name: str) -> str:
 
 
 def _report_invalid_json(problem: json_codec.JsonProblem, data: bytes, name: str) -> Diagnostic:
-    from nexusform.language.syntax.scanner import Positions
+    from nexusform.language.syntax.scanner import CharacterPositions
 
-    text = json_codec.decode_text(data)
+    text = json_codec.decode_text_for_display(data)
     offset = min(problem.offset, len(text))
-    span = Positions(name, text).build_span(offset, min(offset + 1, len(text)))
+    span = CharacterPositions(name, text).build_span(offset, min(offset + 1, len(text)))
     position = f"line {span.start.line}, column {span.start.column}"
     truncation_hint = " It looks cut off there." if offset >= len(text.rstrip()) else ""
     detail = f"{name} is not valid JSON: {problem.message}, at {position}.{truncation_hint} {_format_remedy(name)}"
     return build_error("state-is-not-valid-json", detail, span)
 
 
-def _locate_errors(problems: list[Problem], data: bytes, name: str) -> list[Diagnostic]:
-    from nexusform.language.syntax.scanner import Positions
+def _build_diagnostics_with_positions(problems: list[Problem], data: bytes, name: str) -> list[Diagnostic]:
+    from nexusform.language.syntax.scanner import CharacterPositions
 
-    text = json_codec.decode_text(data)
+    text = json_codec.decode_text_for_display(data)
     reported = problems[:_MAX_ERRORS]
-    offsets = json_codec.locate_values(text, [problem.path for problem in reported])
-    positions = Positions(name, text)
+    offsets = json_codec.locate_json_values(text, [problem.path for problem in reported])
+    positions = CharacterPositions(name, text)
     diagnostics = []
     for problem in reported:
         offset = offsets[problem.path]

@@ -23,12 +23,12 @@ from nexusform.state.journal import (
     InstanceMoves,
     InstanceOutcome,
     Intent,
-    OpenIntent,
+    OpenStepIntent,
     PlanPart,
     Progress,
     Record,
     RunningOperation,
-    encode_record,
+    encode_journal_record,
 )
 from nexusform.state.objects import InstanceState, OutputState, State
 
@@ -89,7 +89,7 @@ class UnfinishedApply(Struct, frozen=True):
 
     def encode_lines(self) -> list[bytes]:
         """Encode the records as lines of a journal."""
-        return [encode_record(record) for record in self.build_records()]
+        return [encode_journal_record(record) for record in self.build_records()]
 
 
 def build_plan_parts(document: bytes, steps: int, plan_digest: str, lineage: str, serial: int) -> list[PlanPart]:
@@ -178,13 +178,13 @@ class StateDraft:
         self._outputs: Mapping[str, OutputState] = base.outputs
         self._check_results: tuple[Mapping[str, Any], ...] = base.check_results
         self._last_creation = base.last_creation
-        self._open: dict[tuple[Address, int], OpenIntent] = {}
+        self._open: dict[tuple[Address, int], OpenStepIntent] = {}
 
     def get_instance(self, address: Address) -> InstanceState | None:
         """Return the current instance at an address."""
         return self._instances.get(address)
 
-    def list_open_intents(self) -> list[OpenIntent]:
+    def list_open_intents(self) -> list[OpenStepIntent]:
         """List the intents without an outcome."""
         return list(self._open.values())
 
@@ -206,7 +206,7 @@ class StateDraft:
         """Apply one record."""
         if isinstance(record, Intent):
             self._record_creation(record.creation)
-            open_intent = OpenIntent(record, self._instances.get(record.address))
+            open_intent = OpenStepIntent(record, self._instances.get(record.address))
             self._open[record.address, record.creation] = open_intent
         elif isinstance(record, InstanceOutcome):
             self._set_or_remove_instance(record.address, record.instance)
@@ -219,7 +219,7 @@ class StateDraft:
             self._move_instances(record)
         elif isinstance(record, ApplyStart):
             self._tracker.record_start(record.serial)
-            self._start_apply(record)
+            self._record_apply_start(record)
         elif isinstance(record, PlanPart):
             self._tracker.add_plan_part(record)
         elif isinstance(record, Progress):
@@ -251,7 +251,7 @@ class StateDraft:
             if instance is not None:
                 self._instances[target] = instance
 
-    def _start_apply(self, record: ApplyStart) -> None:
+    def _record_apply_start(self, record: ApplyStart) -> None:
         plans = self._base.applied_plans
         if record.plan_digest and record.plan_digest not in plans:
             plans = (*plans, record.plan_digest)[-MAX_APPLIED_PLANS:]
@@ -274,7 +274,7 @@ def build_draft(state: State, records: Iterable[Record], unfinished: UnfinishedA
     return draft
 
 
-def apply_records(state: State, records: Iterable[Record]) -> tuple[State, list[OpenIntent]]:
+def apply_journal_records(state: State, records: Iterable[Record]) -> tuple[State, list[OpenStepIntent]]:
     """Apply all outcomes of a journal to the state. Return the state and the intents without an outcome."""
     draft = build_draft(state, records)
     return draft.build_state(), draft.list_open_intents()

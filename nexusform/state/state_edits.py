@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error
 from nexusform.diagnostics.phrases import format_list
-from nexusform.resources.address import Address, AddressPattern, ModulePath, ModuleStep, compute_address_order
+from nexusform.resources.address import Address, AddressPattern, ModulePath, ModulePathStep, compute_address_order
 from nexusform.state.objects import InstanceState, ObjectState, State
 
 
@@ -68,7 +68,7 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
         raise _build_error(
             "nothing-to-move", f"The state holds no {source}. `nexusform state list` shows what it holds."
         )
-    pairs = tuple((address, _rename_address(address, source, target)) for address in sources)
+    pairs = tuple((address, _compute_moved_address(address, source, target)) for address in sources)
     if source.type and source.key is None and target.key is not None and sources[0].key is not None:
         raise _build_error(
             "ambiguous-instance-address",
@@ -83,7 +83,7 @@ def _describe_address_kind(pattern: AddressPattern) -> str:
     return "a resource" if pattern.type else "a module"
 
 
-def _rename_address(address: Address, source: AddressPattern, target: AddressPattern) -> Address:
+def _compute_moved_address(address: Address, source: AddressPattern, target: AddressPattern) -> Address:
     depth = len(source.module)
     module = (*_rename_module_steps(address.module[:depth], source.module, target.module), *address.module[depth:])
     if not target.type:
@@ -96,7 +96,7 @@ def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModuleP
     if len(source) != len(target):
         return target
     return tuple(
-        ModuleStep(
+        ModulePathStep(
             target_step.name,
             actual_step.key if target_step.key is None and source_step.key is None else target_step.key,
         )

@@ -418,11 +418,11 @@ def add_refinement(value: Value, refinement: Refinement) -> Value:
     """
     if value.raw is not UNKNOWN or value.type is DYNAMIC:
         return value
-    raw = _find_only_value(value.type, refinement) if refinement.not_null else UNKNOWN
+    raw = _find_only_possible_value(value.type, refinement) if refinement.not_null else UNKNOWN
     return Value(value.type, raw, value.marks, refinement if raw is UNKNOWN else None)
 
 
-def _find_only_value(value_type: Type, refinement: Refinement) -> Any:
+def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
     # Returns the only possible raw value if it is not null, UNKNOWN if there are several.
     if value_type is NUMBER and refinement.lowest is not None and refinement.lowest == refinement.highest:
         return refinement.lowest

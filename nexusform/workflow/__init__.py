@@ -5,9 +5,9 @@ it; other operations have a module each. Nothing is printed here.
 # Public names of the package, by module.
 PUBLIC = {
     "lint_advice": "LintAdvice find_advice",
-    "expression_console": "Console is_unfinished open_console",
+    "expression_console": "ExpressionConsole is_unfinished open_console",
     "placement_explanation": "explain_object VmExplanation",
     "file_formatting": "decode_source format_paths FormattingResult STDIN",
     "initialization": "init_directory InitOptions find_missing_files write_first_file",
-    "program_checks": "CHECKERS CheckProblem CheckOutcome check_with_programs",
+    "program_checks": "CHECKERS ProgramCheckProblem ProgramCheckOutcome check_with_programs",
 }

@@ -26,7 +26,7 @@ from nexusform.language.syntax.scanner import (
 from nexusform.language.syntax.syntax_nodes import Call, Expression, Parentheses
 from nexusform.language.traced_part import TracedExpression
 from nexusform.planning.name_resolution.evaluation_settings import StateEvaluation, build_state_evaluation
-from nexusform.planning.name_resolution.value_origins import ValueOrigins
+from nexusform.planning.name_resolution.value_origins import ValueOriginTracer
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.rendering.answers.console_text import render_type, render_value
 from nexusform.resource_types.registry import build_registries
@@ -38,16 +38,16 @@ from nexusform.workflow.opening.command_context import (
     read_project_variables,
 )
 from nexusform.workflow.opening.project import open_backend
-from nexusform.workflow.opening.remote_inputs import RemoteStates, ServerResponses
+from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.opening.system_io import RealFiles, get_plan_time
+from nexusform.workflow.opening.system_io import ConfinedFileAccess, get_plan_time
 
 INPUT: Final = "<console-input>"
 _OPENING_TOKENS: Final = frozenset({"{", "[", "(", INTERPOLATION, DIRECTIVE, OPEN_HEREDOC})
 _CLOSING_TOKENS: Final = frozenset({"}", "]", ")", SEQUENCE_END, CLOSE_HEREDOC})
 
 
-class EvaluationResult(Struct, frozen=True):
+class ConsoleEvaluation(Struct, frozen=True):
     """The text of a result, or None after an error."""
 
     text: str | None
@@ -55,7 +55,7 @@ class EvaluationResult(Struct, frozen=True):
     sources: Mapping[str, SourceFile]
 
 
-class ExplanationResult(Struct, frozen=True):
+class ExpressionExplanation(Struct, frozen=True):
     """The tree of an expression, or None after an error."""
 
     tree: TracedExpression | None
@@ -63,15 +63,15 @@ class ExplanationResult(Struct, frozen=True):
     sources: Mapping[str, SourceFile]
 
 
-class ConsoleResult(Struct, frozen=True):
+class ConsoleOpening(Struct, frozen=True):
     """A console, or None after an error in configuration or state."""
 
-    console: Console | None
+    console: ExpressionConsole | None
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, SourceFile]
 
 
-def open_console(context: CommandContext) -> ConsoleResult:
+def open_console(context: CommandContext) -> ConsoleOpening:
     """Load configuration, variables and state. Unset variables are unknown."""
     configuration, problems = load_project_configuration(context)
     if configuration is not None and not configuration.files:
@@ -88,40 +88,40 @@ def open_console(context: CommandContext) -> ConsoleResult:
         stored, new_problems = read_stored_state(backend)
         problems += new_problems
     if stored is None or has_errors(problems):
-        return ConsoleResult(None, tuple(problems), sources)
+        return ConsoleOpening(None, tuple(problems), sources)
     request = PlanRequest(
         configuration=configuration,
         variables={name: value for name, (value, _) in variables.items()},
         state=stored.state,
         registries=build_registries(),
-        files=RealFiles(context.confinement),
+        files=ConfinedFileAccess(context.confinement),
         now=get_plan_time(context.environment),
         workspace=context.workspace,
         working_directory=context.working_directory,
         is_applying=True,
-        read_state=RemoteStates(context, configuration.settings).read,
-        query=ServerResponses(context).query,
+        read_state=RemoteStateReader(context, configuration.settings).read,
+        query=ServerResponseCache(context).query,
     )
-    return ConsoleResult(Console(request, sources), tuple(problems), sources)
+    return ConsoleOpening(ExpressionConsole(request, sources), tuple(problems), sources)
 
 
-class Console:
+class ExpressionConsole:
     """Evaluator of expressions."""
 
     def __init__(self, request: PlanRequest, sources: Mapping[str, SourceFile]) -> None:
         self._request = request
         self._sources = sources
 
-    def evaluate(self, text: str) -> EvaluationResult:
+    def evaluate(self, text: str) -> ConsoleEvaluation:
         """Evaluate one expression."""
         source = SourceFile(INPUT, text)
         expression, problems = parse_expression(source)
         result_text = None
         if expression is not None:
             result_text, problems = self._evaluate_text(expression)
-        return EvaluationResult(result_text, tuple(problems), {**self._sources, INPUT: source})
+        return ConsoleEvaluation(result_text, tuple(problems), {**self._sources, INPUT: source})
 
-    def explain(self, text: str) -> ExplanationResult:
+    def explain(self, text: str) -> ExpressionExplanation:
         """Return the tree of one expression with the origin of its value."""
         source = SourceFile(INPUT, text)
         sources = {**self._sources, INPUT: source}
@@ -129,9 +129,9 @@ class Console:
         if expression is not None:
             problems = self._check_references(expression)
         if expression is None or has_errors(problems):
-            return ExplanationResult(None, tuple(problems), sources)
-        part, problems = ValueOrigins(self._create_evaluation(), sources, INPUT).trace_expression(expression)
-        return ExplanationResult(part, tuple(problems), sources)
+            return ExpressionExplanation(None, tuple(problems), sources)
+        part, problems = ValueOriginTracer(self._create_evaluation(), sources, INPUT).trace_expression(expression)
+        return ExpressionExplanation(part, tuple(problems), sources)
 
     def _evaluate_text(self, expression: Expression) -> tuple[str | None, list[Diagnostic]]:
         """Return the printed text of an expression, or None after an error."""

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from nexusform.configuration.loader import MAX_FILE_BYTES
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
-from nexusform.files.regular_files import UNCONFINED, Confinement, FileTooLarge, read_regular, write_file
+from nexusform.files.regular_files import UNCONFINED, Confinement, FileTooLarge, read_regular, write_file_atomically
 from nexusform.language.formatter import format_text
 
 ENDINGS: Final = (".nf.hcl", ".nfvars.hcl", ".nftest.hcl")
@@ -74,7 +74,7 @@ def format_paths(
             continue
         try:
             # Write to the target of a link and keep the link.
-            write_file(Path(path).resolve(), formatted.text.encode(), 0o644)
+            write_file_atomically(Path(path).resolve(), formatted.text.encode(), 0o644)
         except OSError as problem:
             result.problems.append(
                 build_error("unwritable-file", f'"{path}" cannot be written: {problem.strerror or problem}.')

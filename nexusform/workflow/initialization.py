@@ -17,7 +17,7 @@ from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER,
 from nexusform.configuration.loader import JSON, NATIVE
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count
-from nexusform.files.regular_files import PRIVATE, create_file, list_directory, write_file
+from nexusform.files.regular_files import PRIVATE, create_file, list_directory, write_file_atomically
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.state import state_codec
 from nexusform.state.objects import State
@@ -312,7 +312,7 @@ def _write_migration_marker(context: CommandContext) -> None:
     """Mark the backends as untrusted from the first copied state until `init` completes. Raises OSError."""
     mark = get_migration_path(context.data_directory)
     mark.parent.mkdir(parents=True, exist_ok=True)
-    write_file(mark, b"", PRIVATE)
+    write_file_atomically(mark, b"", PRIVATE)
 
 
 def _check_target_state(source: State, target_state: State, name: str, target: StateBackend) -> Diagnostic | None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.backends.memory import MemoryBackend
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domain_table import LazyTable, collect_explainers
+from nexusform.domain_table import LazyTable, collect_explainers_by_resource_type
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import VM, get_kind_noun
 from nexusform.placements.vm_demands import PlacedVm
@@ -41,7 +41,7 @@ from nexusform.workflow.runs.run import build_base_request, build_plan_request
 # (request, address, object name or "") -> the answer, or None.
 Explainer: TypeAlias = Callable[[PlanRequest, AddressPattern, str], DomainAnswer | None]
 
-_EXPLAINERS: Final[Mapping[str, Explainer]] = LazyTable(collect_explainers())
+_EXPLAINERS: Final[Mapping[str, Explainer]] = LazyTable(collect_explainers_by_resource_type())
 # Attributes with VMs and bindings by name.
 _OBJECT_ATTRIBUTES = ("nodes", "vnfcs", "bindings")
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_count, select_word_form
-from nexusform.domain_table import LazyTable, collect_targets
+from nexusform.domain_table import LazyTable, collect_domain_targets
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
@@ -23,11 +23,11 @@ _FOLDER: Final = "checks"
 _MAX_LISTED: Final = 10
 
 
-class CheckProblem(Exception):
+class ProgramCheckProblem(Exception):
     """Check without a result; the message is the reason."""
 
 
-class CheckOutcome(Struct, frozen=True):
+class ProgramCheckOutcome(Struct, frozen=True):
     """Result of a check, and the different decisions as cases of `nexusform conformance`. `has_timed_out`: the
     time ended before the check did.
     """
@@ -38,8 +38,8 @@ class CheckOutcome(Struct, frozen=True):
 
 
 # (plan, location of the program, seconds) -> result. Raises CheckProblem.
-Checker: TypeAlias = Callable[[PlanResult, str, float], CheckOutcome]
-CHECKERS: Final[Mapping[str, Checker]] = LazyTable(collect_targets("checkers"))
+Checker: TypeAlias = Callable[[PlanResult, str, float], ProgramCheckOutcome]
+CHECKERS: Final[Mapping[str, Checker]] = LazyTable(collect_domain_targets("checkers"))
 
 
 def check_with_programs(result: PlanResult, programs: Mapping[str, str], directory: str) -> Plan:
@@ -52,7 +52,7 @@ def check_with_programs(result: PlanResult, programs: Mapping[str, str], directo
     for name, location in programs.items():
         try:
             outcome = CHECKERS[name](result, location, _SECONDS)
-        except CheckProblem as problem:
+        except ProgramCheckProblem as problem:
             detail = f"The plan was not checked by {name}. {problem} Correct -check-with={name}={location}, or omit it."
             diagnostics.append(build_error("program-check-failed", detail))
             continue
@@ -62,7 +62,7 @@ def check_with_programs(result: PlanResult, programs: Mapping[str, str], directo
     return replace(plan, checks_by=tuple(checks), diagnostics=(*plan.diagnostics, *diagnostics))
 
 
-def _warn_about_unchecked_objects(outcome: CheckOutcome) -> list[Diagnostic]:
+def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnostic]:
     """Return a warning about the objects without a check; none if all have one."""
     check, rest = outcome.check, outcome.check.total - outcome.check.checked
     if rest <= 0:
@@ -77,7 +77,7 @@ def _warn_about_unchecked_objects(outcome: CheckOutcome) -> list[Diagnostic]:
     return [build_warning("incomplete-program-check", detail)]
 
 
-def _report_differences(outcome: CheckOutcome, directory: str) -> list[Diagnostic]:
+def _report_differences(outcome: ProgramCheckOutcome, directory: str) -> list[Diagnostic]:
     """Write the cases of the differences, and return an error for each."""
     check = outcome.check
     if not check.differences:

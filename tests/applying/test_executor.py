@@ -26,7 +26,7 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, MapType
 from nexusform.state.journal import parse_journal
 from nexusform.state.objects import InstanceState, ObjectState, State
-from nexusform.state.state_draft import apply_records
+from nexusform.state.state_draft import apply_journal_records
 from tests.applying.plans import Lines, Notes, Ticking, address, attributes, change, creating, step
 
 
@@ -130,7 +130,7 @@ def test_order_is_kept_and_failures_skip_exactly_what_waits_for_them(
         f"r{n}" for n in waits if expected[f"nexus_rack.r{n}"] == "done"
     )
     records, problems = parse_journal(lines.written)
-    replayed, opened = apply_records(State(), records)
+    replayed, opened = apply_journal_records(State(), records)
     assert (replayed, opened, problems) == (applied.state, [], [])
 
 
@@ -463,5 +463,5 @@ def test_what_a_provider_tells_is_in_the_journal_before_it_goes_on() -> None:
     assert [end.outcome for end in applied.end_events] == [StepOutcome.WAITING]
     assert "on its way" in [event.message for _, event in notes.told]
     records, _ = parse_journal(lines.written)
-    _, opened = apply_records(State(), records)
+    _, opened = apply_journal_records(State(), records)
     assert [each.intent.key_id for each in opened] == ["lab/r0"]

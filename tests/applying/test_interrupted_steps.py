@@ -15,7 +15,7 @@ from nexusform.plans.plan import Action, Change, StepKind
 from nexusform.providers.simulated import SimulatedProvider, make_provider
 from nexusform.state.journal import parse_journal
 from nexusform.state.objects import InstanceState, ObjectState, State
-from nexusform.state.state_draft import apply_records
+from nexusform.state.state_draft import apply_journal_records
 from tests.applying.plans import Lines, address, attributes, change, step
 
 
@@ -31,12 +31,12 @@ def begun(state: State, kind: StepKind, of: Change, provider: Any) -> tuple[Stat
     recorder.record_intent(call)
     recorder.flush()
     records, _ = parse_journal(lines.written)
-    replayed, opened = apply_records(state, records)
+    replayed, opened = apply_journal_records(state, records)
     return replayed, opened, call
 
 
 def settled(state: State, opened: list[Any], provider: Any) -> State:
-    return apply_records(state, recover_step_outcomes(opened, {"simulated": provider}))[0]
+    return apply_journal_records(state, recover_step_outcomes(opened, {"simulated": provider}))[0]
 
 
 def standing(**more: Any) -> State:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event
 
-from nexusform.applying.provider_workers import CompletedCall, Workers
+from nexusform.applying.provider_workers import CompletedCall, ProviderWorkerPool
 
 
 def test_a_call_that_was_handed_out_earlier_takes_the_place_of_one_that_only_waits() -> None:
@@ -18,7 +18,7 @@ def test_a_call_that_was_handed_out_earlier_takes_the_place_of_one_that_only_wai
         tell("waits")  # for what the second brings about, which was handed out already
         return second_is_done.wait(120)
 
-    workers: Workers[str, bool, str] = Workers(1, call, lambda news: news == "waits")
+    workers: ProviderWorkerPool[str, bool, str] = ProviderWorkerPool(1, call, lambda news: news == "waits")
     workers.submit("first")
     workers.submit("second")
     ended: dict[str, bool | None] = {}

@@ -3,7 +3,7 @@ import threading
 import pytest
 
 from nexusform.backends import locks as lock_text
-from nexusform.backends.locks import Lease, LeaseLost
+from nexusform.backends.locks import LeaseLost, LockLease
 from nexusform.interfaces.state_storage import BackendProblem
 
 
@@ -17,7 +17,7 @@ class Clock:
 
 def test_a_claim_holds_until_shortly_before_it_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    claim = Lease(30, lambda: None)
+    claim = LockLease(30, lambda: None)
     claim.begin(sent_at=100.0)
     clock.time = 128.5
     claim.check_valid()
@@ -29,7 +29,7 @@ def test_a_claim_holds_until_shortly_before_it_runs_out(monkeypatch: pytest.Monk
 
 def test_a_claim_counts_from_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     Clock(monkeypatch)
-    claim = Lease(30, lambda: None)
+    claim = LockLease(30, lambda: None)
     claim.begin(sent_at=60.0)  # the answer came 40 s later
     with pytest.raises(BackendProblem):
         claim.check_valid()
@@ -38,7 +38,7 @@ def test_a_claim_counts_from_when_it_was_asked_for(monkeypatch: pytest.MonkeyPat
 
 def test_a_renewal_prolongs_the_claim() -> None:
     renewed = threading.Event()
-    claim = Lease(0.3, renewed.set)
+    claim = LockLease(0.3, renewed.set)
     claim.begin(sent_at=lock_text.read_monotonic_clock())
     assert renewed.wait(10)
     claim.stop()
@@ -51,7 +51,7 @@ def test_a_claim_that_somebody_else_has_is_lost_at_once() -> None:
         refused.set()
         raise LeaseLost("another run has it")
 
-    claim = Lease(0.3, renew)
+    claim = LockLease(0.3, renew)
     claim.begin(sent_at=lock_text.read_monotonic_clock() + 1000)
     assert refused.wait(10)
     claim.stop()  # waits for the thread
@@ -69,7 +69,7 @@ def test_a_disturbance_is_tried_again_before_the_claim_runs_out() -> None:
             raise ConnectionError("the network is gone")
         renewed.set()
 
-    claim = Lease(0.3, renew)
+    claim = LockLease(0.3, renew)
     claim.begin(sent_at=lock_text.read_monotonic_clock())
     assert renewed.wait(10)
     claim.stop()

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import (
-    ClusterTerm,
+    ClusterSelectorTerm,
     Member,
     PlacementType,
     Policy,
@@ -25,11 +25,11 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PropertyRequirement,
     PropertySorter,
     ResourceUsage,
-    SpreadConstraint,
+    TopologySpreadConstraint,
 )
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
-from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult, run_cycles
+from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult, run_scheduling_cycles
 from nexusform.domains.fleet.scheduling.watcher import WatchedPlacement, enqueue_placements
 from nexusform.kubernetes.matching import Taint, build_label_selector
 from nexusform.kubernetes.quantity import build_quantity
@@ -55,11 +55,11 @@ def fleet(size: int) -> list[Member]:
 def policy(i: int) -> Policy:
     """The policy of placement number `i`; no two are equal."""
     nodes = (PropertyRequirement(NODES, "Ge", (str(3 + i % 37),)),)
-    term = ClusterTerm(build_label_selector({"env": ("prod", "test", "dev")[i % 3]}), nodes)
-    sorter = ClusterTerm(property_sorter=PropertySorter(CPU, "Descending"))
+    term = ClusterSelectorTerm(build_label_selector({"env": ("prod", "test", "dev")[i % 3]}), nodes)
+    sorter = ClusterSelectorTerm(property_sorter=PropertySorter(CPU, "Descending"))
     preferred = (
         PreferredTerm(1 + i % 100, sorter),
-        PreferredTerm(i // 100, ClusterTerm(build_label_selector({"region": f"r{i % 20}"}))),
+        PreferredTerm(i // 100, ClusterSelectorTerm(build_label_selector({"region": f"r{i % 20}"}))),
     )
     kind = i % 5
     if kind == 0:
@@ -67,7 +67,7 @@ def policy(i: int) -> Policy:
     if kind == 1:
         return Policy(PlacementType.PICK_FIXED, cluster_names=tuple(f"member-{i * j % 1000:05d}" for j in range(1, 11)))
     if kind == 2:
-        spread = (SpreadConstraint("region", 1), SpreadConstraint("day", 1, "ScheduleAnyway"))
+        spread = (TopologySpreadConstraint("region", 1), TopologySpreadConstraint("day", 1, "ScheduleAnyway"))
         return Policy(
             PlacementType.PICK_N, 20, required_terms=(term,), preferred_terms=preferred, spread_constraints=spread
         )
@@ -81,7 +81,7 @@ def place(
     found = {}
     for i, asked in policies:
         held = prior[i].bindings if i in prior else ()
-        found[i] = run_cycles(held, roster, asked, build_next_snapshot(None, asked))
+        found[i] = run_scheduling_cycles(held, roster, asked, build_next_snapshot(None, asked))
     return found
 
 

@@ -10,33 +10,33 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import (
     build_arguments_record,
-    build_parameters,
+    build_click_parameters,
     declare_choice,
     declare_flag_group,
     declare_number,
-    declare_optional,
+    declare_optional_positional,
     declare_ordered_flags,
     declare_positional,
     declare_positionals,
     declare_repeatable_text,
-    declare_switch,
-    declare_text,
+    declare_switch_flag,
+    declare_text_flag,
 )
 from nexusform.cli.commands import Command, LazyGroup, define_command
 from nexusform.cli.main import ROOT
 
 
 class _Speed(Struct, frozen=True, kw_only=True):
-    slow: bool = declare_switch("Slowly")
+    slow: bool = declare_switch_flag("Slowly")
     steps: int = declare_number("Steps", default=10, minimum=1)
 
 
 class _Arguments(Struct, frozen=True, kw_only=True):
     source: str = declare_positional()
-    target: str = declare_optional("here")
+    target: str = declare_optional_positional("here")
     rest: tuple[str, ...] = declare_positionals()
-    as_json: bool = declare_switch("As JSON", flag="json")
-    out: str = declare_text("Where to", metavar="FILE")
+    as_json: bool = declare_switch_flag("As JSON", flag="json")
+    out: str = declare_text_flag("Where to", metavar="FILE")
     only: tuple[str, ...] = declare_repeatable_text("Only these")
     shape: str = declare_choice("Which shape", ("round", "square"))
     settings: tuple[tuple[str, str], ...] = declare_ordered_flags("Settings", ("var", "var-file"))
@@ -101,5 +101,5 @@ def test_no_two_fields_of_a_command_share_a_name_or_a_flag(name: str, declared: 
 
 
 def test_a_record_is_filled_from_what_click_read() -> None:
-    assert [parameter.name for parameter in build_parameters(_Speed)] == ["slow", "steps"]
+    assert [parameter.name for parameter in build_click_parameters(_Speed)] == ["slow", "steps"]
     assert build_arguments_record(_Speed, {"slow": True, "steps": 3}) == _Speed(slow=True, steps=3)

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.diagnostics.diagnostic import Position, SourceFile, Span, TextLine, build_error, locate_line_in_text
+from nexusform.diagnostics.diagnostic import (
+    LiteralTextLine,
+    Position,
+    SourceFile,
+    Span,
+    build_error,
+    locate_line_in_text,
+)
 
 CASE = Path(__file__).with_name("lines_of_heredocs")
 
@@ -58,7 +65,7 @@ def test_only_a_line_that_is_sure_is_named(number: int, text: str, line: int) ->
     written = "x = <<EOT\na: ${local.x}-y\nb: 2\nc: 3\nb: 2\nEOT\n"
     whole = Span("f", Position(1, 5, 4), Position(7, 1, len(written)))
     found = locate_line_in_text(
-        build_error("invalid-yaml", "", whole, line=TextLine(number, text)), {"f": SourceFile("f", written)}
+        build_error("invalid-yaml", "", whole, line=LiteralTextLine(number, text)), {"f": SourceFile("f", written)}
     )
     assert found.line is None
     assert found.subject is not None

@@ -12,7 +12,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.interfaces.state_storage import LockInfo
 from nexusform.resources.address import parse_address
 from nexusform.state.journal import InstanceOutcome, Intent
-from nexusform.state.journal import encode_record as line_of
+from nexusform.state.journal import encode_journal_record as line_of
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.state.state_codec import decode_state, encode_state
 

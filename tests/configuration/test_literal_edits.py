@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.configuration.literal_edits import apply_edits, build_literal_edit
+from nexusform.configuration.literal_edits import apply_literal_edits, build_literal_edit
 from nexusform.configuration.loader import load_configuration
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import parse_address
@@ -52,7 +52,7 @@ def after(tmp_path: Path) -> Any:
         edit = build_literal_edit(configuration, parse_address(address), path, value)
         if edit is None:
             return None
-        ((name, text),) = apply_edits(configuration.files, [edit]).items()
+        ((name, text),) = apply_literal_edits(configuration.files, [edit]).items()
         old = configuration.files[name].text.splitlines()
         return [line for line in text.splitlines() if line not in old]
 

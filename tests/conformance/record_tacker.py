@@ -25,7 +25,7 @@ import yaml
 from nexusform.domains.vnf.serving import grant_server
 from nexusform.domains.vnf.serving.grant_decisions import CREATED, PlannedGrants
 from nexusform.domains.vnf.serving.vnf_packages import list_packages
-from nexusform.workflow.opening.system_io import RealFiles
+from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from tests.conformance.case_writer import run_recorder
 from tests.domains.vnf.tacker.packages import STANDARD, PackageSpec, build_request, build_vnfd, write_package
 from tests.domains.vnf.tacker.tacker_bed import TackerBed, run_server
@@ -164,7 +164,7 @@ def record_decisions(minutes: float) -> Iterator[Body]:
 @contextlib.contextmanager
 def serve_packages(bed: TackerBed, folder: Path) -> Iterator[GrantingServer]:
     """Provide the NFVO with the packages of a folder."""
-    packages, problems = list_packages(str(folder), RealFiles())
+    packages, problems = list_packages(str(folder), ConfinedFileAccess())
     assert not problems, problems
     address = ("127.0.0.1", bed.nfvo_port)
     with run_server(GrantingServer(address, PlannedGrants(()), None, packages, "secret")) as server:  # type: ignore[arg-type]

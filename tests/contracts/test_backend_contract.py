@@ -21,7 +21,7 @@ from nexusform.backends.backend_kind import BACKENDS, Directories
 from nexusform.backends.memory import MemoryBackend
 from nexusform.interfaces.state_storage import (
     BackendProblem,
-    BatchJournal,
+    BatchJournalBackend,
     LockInfo,
     StateBackend,
     StateLocked,
@@ -214,7 +214,7 @@ def test_records_to_keep_outlive_a_compaction(opened: Opened) -> None:
 
 
 def test_several_records_are_added_in_order(opened: Opened) -> None:
-    if not isinstance(opened.backend, BatchJournal):
+    if not isinstance(opened.backend, BatchJournalBackend):
         pytest.skip("adds one record at a time")
     opened.backend.append_all([])
     opened.backend.append_all([b"{a}", b"{b}"])

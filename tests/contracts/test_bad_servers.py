@@ -59,10 +59,10 @@ def kubeconfig(address: str, folder: Path) -> Path:
 
 def ask_hub(call: Callable[[Any], object]) -> Call:
     def ask(address: str, folder: Path) -> object:
-        from nexusform.domains.hub.api.hub_client import ClientTiming, HubClient, HubLocation
+        from nexusform.domains.hub.api.hub_client import ClientClock, HubClient, HubLocation
 
         clock = itertools.count(0, 30)
-        timing = ClientTiming(lambda _seconds: None, lambda: float(next(clock)))
+        timing = ClientClock(lambda _seconds: None, lambda: float(next(clock)))
         with closing(HubClient(HubLocation(str(kubeconfig(address, folder))), timing)) as hub:
             return call(hub)
 

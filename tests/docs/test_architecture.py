@@ -22,7 +22,7 @@ from nexusform.domain_table import find_domains
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.page.rack_map import MapVm
-from nexusform.scheduling.racks.vms import CurrentVm, Demand, VmName
+from nexusform.scheduling.racks.vms import Demand, ScheduledVm, VmName
 from tests.docs.documented_domains import documented_domains, of_documented_domains
 from tests.rendering.real_plans import nexusform, repaired
 
@@ -79,7 +79,7 @@ def is_traced(value: object) -> bool:
     match value:
         case VmName():
             return (value.cluster, value.pool, value.number) == TRACED
-        case Demand() | CurrentVm():
+        case Demand() | ScheduledVm():
             return is_traced(value.vm)
         case PlacementChange():
             return value.object == NAME

@@ -5,11 +5,11 @@ import pytest
 from nexusform.documents.field_validation import (
     FieldKind,
     FieldShape,
-    ShapeViolation,
+    SchemaViolation,
     get_list,
     get_mapping,
     get_text,
-    get_value,
+    get_value_at_path,
     list_mappings,
     list_texts,
     validate_value,
@@ -19,10 +19,10 @@ DATA = {"spec": {"name": "web", "ports": [{"port": 80}, "x", 3, {"port": 443}], 
 
 
 def test_a_path_leads_as_far_as_there_are_mappings() -> None:
-    assert get_value(DATA, "spec", "count") == 2
-    assert get_value(DATA) is DATA
-    assert get_value(DATA, "items", "spec") is None
-    assert get_value(None, "spec") is None
+    assert get_value_at_path(DATA, "spec", "count") == 2
+    assert get_value_at_path(DATA) is DATA
+    assert get_value_at_path(DATA, "items", "spec") is None
+    assert get_value_at_path(None, "spec") is None
 
 
 def test_what_is_of_another_shape_counts_as_absent() -> None:
@@ -93,6 +93,6 @@ def test_what_is_wrong_with_a_value_is_told_by_its_shape(data: object, shape: Fi
 
 
 def test_a_scalar_without_quotes_stands_for_the_text_that_it_is_written_as() -> None:
-    assert validate_value(8, FieldShape(FieldKind.TEXT), "010") == ShapeViolation(
+    assert validate_value(8, FieldShape(FieldKind.TEXT), "010") == SchemaViolation(
         'must be a text; write "010", with quotes.', "8"
     )

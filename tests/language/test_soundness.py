@@ -24,7 +24,7 @@ from nexusform.language.evaluation_run import ExpressionRun, FileProblem
 from nexusform.language.evaluator import _HANDLERS, evaluate_expression
 from nexusform.language.functions.registry import build_functions
 from nexusform.language.parser import parse_expression
-from nexusform.language.references import list_children
+from nexusform.language.references import list_child_expressions
 from nexusform.language.syntax.syntax_nodes import (
     Binary,
     Call,
@@ -225,7 +225,7 @@ def _corpus() -> tuple[str, ...]:
 
 def _parts(expression: Expression) -> Iterator[Expression]:
     yield expression
-    for child in list_children(expression):
+    for child in list_child_expressions(expression):
         yield from _parts(child)
 
 

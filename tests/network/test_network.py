@@ -97,7 +97,7 @@ def test_only_this_package_imports_clients(tmp_path: Path) -> None:
 def test_a_rejected_secret_prints_no_value() -> None:
     from nexusform.domains.hub.api.api_errors import ApiError
     from nexusform.domains.hub.providers.hub_bodies import HubObject
-    from nexusform.domains.hub.providers.hub_errors import format_rejection, hide_sensitive_values
+    from nexusform.domains.hub.providers.hub_errors import format_request_rejection, hide_sensitive_values
     from nexusform.interfaces.plugins import ChangeRequest
 
     cause = {"reason": "FieldValueInvalid", "field": "data[key]", "message": 'Invalid value: "canary"'}
@@ -106,7 +106,9 @@ def test_a_rejected_secret_prints_no_value() -> None:
         hub_object = HubObject({"kind": kind, "metadata": {"name": "s"}}, "")
         request = cast("ChangeRequest", SimpleNamespace(is_sensitive=is_sensitive))
         for status, words in ((422, body), (400, {**body, "details": {}}), (500, "canary")):
-            text = format_rejection(hide_sensitive_values(ApiError(status, words), hub_object, request), hub_object)
+            text = format_request_rejection(
+                hide_sensitive_values(ApiError(status, words), hub_object, request), hub_object
+            )
             assert "canary" not in text
             assert "data[key]: FieldValueInvalid" in text or status != 422
             assert text.startswith(f"{kind} s: the hub refuses it ({status})")

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nexusform.placements.prediction_scores import ClassScore, compute_score, parse_record
+from nexusform.placements.prediction_scores import ShareClassScore, compute_score, parse_record
 from tests.domains.hub.fleet_blocks import HEAD, build_app, build_preference, build_requirement
 from tests.domains.hub.running_hub import RunningHub, start_running_hub
 
@@ -166,10 +166,10 @@ def _measure(part: str) -> Iterator[None]:
     SECONDS[part] += time.monotonic() - start
 
 
-SCORES: list[dict[tuple[str, int], ClassScore]] = []
+SCORES: list[dict[tuple[str, int], ShareClassScore]] = []
 
 
-def _find_records(value: object) -> list[dict[tuple[str, int], ClassScore]]:
+def _find_records(value: object) -> list[dict[tuple[str, int], ShareClassScore]]:
     """Return all prediction records inside a state."""
     if isinstance(value, list):
         return [record for item in value for record in _find_records(item)]
@@ -179,12 +179,12 @@ def _find_records(value: object) -> list[dict[tuple[str, int], ClassScore]]:
     return own + [record for item in value.values() for record in _find_records(item)]
 
 
-def _merge(records: list[dict[tuple[str, int], ClassScore]]) -> dict[tuple[str, int], ClassScore]:
-    merged: dict[tuple[str, int], ClassScore] = {}
+def _merge(records: list[dict[tuple[str, int], ShareClassScore]]) -> dict[tuple[str, int], ShareClassScore]:
+    merged: dict[tuple[str, int], ShareClassScore] = {}
     for record in records:
         for key, score in record.items():
-            old = merged.get(key, ClassScore())
-            merged[key] = ClassScore(
+            old = merged.get(key, ShareClassScore())
+            merged[key] = ShareClassScore(
                 old.correct + score.correct,
                 old.incorrect + score.incorrect,
                 old.squares + score.squares,

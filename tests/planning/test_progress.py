@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.cli.terminal_screen import PlanningLine
+from nexusform.cli.terminal_screen import PlanningProgressLine
 from nexusform.planning.plan_request import PlanningStage
 from tests.planning.harness import RACKS, cluster, good, plan, pool
 
@@ -38,4 +38,4 @@ def test_arguments_and_objects_have_shares() -> None:
 
 def test_the_terminal_has_words_for_every_stage() -> None:
     for stage in PlanningStage:
-        PlanningLine().update_progress(stage, 412, 706)
+        PlanningProgressLine().update_progress(stage, 412, 706)

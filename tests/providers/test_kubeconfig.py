@@ -17,7 +17,7 @@ import pytest
 
 from nexusform.files.regular_files import Confinement
 from nexusform.network.api_client import ApiRequest
-from nexusform.providers.exec_credential_plugin import PluginProblem
+from nexusform.providers.exec_credential_plugin import ExecPluginProblem
 from nexusform.providers.kubeconfig import KubeconfigProblem, KubeconfigTrust, build_api_client, read_account
 
 pytest.importorskip("lightkube")
@@ -189,7 +189,7 @@ def test_a_token_that_is_refused_is_asked_for_anew(tmp_path: Path, server: Any) 
 )
 def test_a_plug_in_that_gives_no_token(tmp_path: Path, server: Any, script: str, said: str) -> None:
     path = asking(tmp_path, server[0], plug_in(tmp_path, script))
-    with closing(build_api_client(read_account([path]))) as client, pytest.raises(PluginProblem) as raised:
+    with closing(build_api_client(read_account([path]))) as client, pytest.raises(ExecPluginProblem) as raised:
         client.send(ApiRequest("GET", "/"))
     assert str(raised.value) == said
 
@@ -199,7 +199,7 @@ def test_a_plug_in_that_waits_for_a_person_is_given_up(
 ) -> None:
     monkeypatch.setattr("nexusform.providers.exec_credential_plugin._SECONDS", 1)
     path = asking(tmp_path, server[0], plug_in(tmp_path, "exec sleep 30"))
-    with closing(build_api_client(read_account([path]))) as client, pytest.raises(PluginProblem) as raised:
+    with closing(build_api_client(read_account([path]))) as client, pytest.raises(ExecPluginProblem) as raised:
         client.send(ApiRequest("GET", "/"))
     assert str(raised.value).startswith("The sign-in program plug-in did not finish within 1 s.")
 

@@ -135,7 +135,7 @@ def test_what_dead_processes_had_begun_to_write_is_removed(path: Path) -> None:
         file.write_text("half")
         os.utime(file, (0, 0))
     os.utime(young)
-    regular_files.write_file(path, b"[]", 0o600)
+    regular_files.write_file_atomically(path, b"[]", 0o600)
     assert not dead.exists()
     assert all(file.exists() for file in (living, young, foreign))
 

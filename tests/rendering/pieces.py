@@ -17,7 +17,7 @@ from nexusform.plans.plan import (
     SeparationVerdict,
     SeparationViolation,
 )
-from nexusform.resources.address import Address, ModuleStep
+from nexusform.resources.address import Address, ModulePathStep
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
@@ -47,7 +47,7 @@ def _position(text: str, at: int) -> Position:
 
 
 def address(kind: str, name: str, key: Any = None, module: tuple[Any, ...] = (), mode: Any = "managed") -> Address:
-    return Address(tuple(ModuleStep(m, k) for m, k in module), mode, kind, name, key)
+    return Address(tuple(ModulePathStep(m, k) for m, k in module), mode, kind, name, key)
 
 
 def change(where: Address, action: Action, before: Any, after: Any, **more: Any) -> Change:

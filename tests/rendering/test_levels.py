@@ -13,7 +13,7 @@ from nexusform.diagnostics.diagnostic import build_error, build_warning
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 from nexusform.plans.plan import Plan
-from nexusform.plans.site_capacity.occupancy import Capacity, PoolVms, SiteCapacity, SiteVms
+from nexusform.plans.site_capacity.occupancy import PoolVms, SiteCapacity, SiteVms, SpareCapacity
 from nexusform.rendering.json.json_document import build_plan_document, encode_document
 from nexusform.rendering.json.json_stream import create_finding_event
 from nexusform.rendering.page.html_page import render_html
@@ -34,8 +34,8 @@ LEVELS = {"new": "warning", "old": "warning", "advice": "advice"}
 def plan(plans: SimpleNamespace) -> Plan:
     """A plan that leaves one cluster without surge room as it was, and takes it from another."""
     sku = CATALOGUES[NEWEST].vm_skus["NC_P46_224_v1"]
-    before = Capacity(4, 2, "rack1", ("old", "new"), ("old",))
-    after = Capacity(3, 1, "rack1", ("old", "new"), ("old", "new"))
+    before = SpareCapacity(4, 2, "rack1", ("old", "new"), ("old",))
+    after = SpareCapacity(3, 1, "rack1", ("old", "new"), ("old", "new"))
     pools = tuple(PoolVms(address, address.name, "p", sku) for address in (OLD, NEW))
     told = replace(
         plans.added_cluster(),

@@ -11,7 +11,7 @@ from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import convert_to_value
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.scheduling.racks.vms import RackSpread
-from nexusform.scheduling.site_inventory import Inventory, OccupiedCapacity, merge_site_machines
+from nexusform.scheduling.site_inventory import OccupiedCapacity, PlanInventory, merge_site_machines
 from nexusform.schemas.block_schema import compute_implied_type
 from nexusform.values.typed_value import UNKNOWN
 
@@ -21,7 +21,7 @@ MACHINE = RESOURCE_TYPES["nexus_bare_metal_machine"]
 SKU = RESOURCE_TYPES["nexus_vm_sku"]
 
 
-def offer(of: ResourceType, attributes: dict[str, Any], inventory: Inventory, address: str) -> list[Problem]:
+def offer(of: ResourceType, attributes: dict[str, Any], inventory: PlanInventory, address: str) -> list[Problem]:
     assert of.add_to_inventory is not None
     return of.add_to_inventory(attributes, address, inventory)
 
@@ -40,8 +40,8 @@ def machine(**more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def lab() -> Inventory:
-    inventory = Inventory()
+def lab() -> PlanInventory:
+    inventory = PlanInventory()
     assert not offer(SITE, {"name": "lab"}, inventory, "nexus_site.lab")
     assert not offer(RACK, rack(), inventory, "nexus_rack.r1")
     return inventory
@@ -73,19 +73,19 @@ class TestRegistry:
 
 class TestSite:
     def test_defaults(self) -> None:
-        inventory = Inventory()
+        inventory = PlanInventory()
         assert not offer(SITE, {"name": "lab", "scheduler": None}, inventory, "nexus_site.a")
         site = inventory.sites["nexus_site.a"]
         assert (site.id, site.spread, site.seed) == ("lab", RackSpread.POOL, 8)
 
     def test_scheduler_block(self) -> None:
-        inventory = Inventory()
+        inventory = PlanInventory()
         block = {"rack_spread": "cluster", "tie_break_seed": 3}
         offer(SITE, {"name": "lab", "scheduler": block}, inventory, "nexus_site.a")
         site = inventory.sites["nexus_site.a"]
         assert (site.spread, site.seed) == (RackSpread.CLUSTER, 3)
 
-    def test_second_site_of_a_name_names_the_first(self, lab: Inventory) -> None:
+    def test_second_site_of_a_name_names_the_first(self, lab: PlanInventory) -> None:
         (problem,) = offer(SITE, {"name": "lab"}, lab, "nexus_site.other")
         assert problem.path == ("name",)
         assert "nexus_site.lab" in problem.detail
@@ -127,9 +127,9 @@ class TestRack:
         assert derived["availability_zone"] is UNKNOWN
         assert derived["machines"] is UNKNOWN
         assert not check(RACK, rack(name=UNKNOWN, machine_count=UNKNOWN, machine_sku=UNKNOWN))
-        assert not offer(RACK, rack(site_id=UNKNOWN), Inventory(), "nexus_rack.r")
+        assert not offer(RACK, rack(site_id=UNKNOWN), PlanInventory(), "nexus_rack.r")
 
-    def test_own_figures_replace_the_default_sku(self, lab: Inventory) -> None:
+    def test_own_figures_replace_the_default_sku(self, lab: PlanInventory) -> None:
         block = {"numa_cells": 4, "cpus_per_cell": 10, "memory_gib_per_cell": 20, "ephemeral_disk_gib": 30}
         attributes = rack(name="rack2", machine=block)
         assert RACK.derive is not None
@@ -160,7 +160,7 @@ class TestRack:
         (problem,) = check(RACK, rack(machine_sku="bom-2.1"))
         assert 'Did you mean "bom-2.0"?' in problem.detail
 
-    def test_overrides_become_refusals(self, lab: Inventory) -> None:
+    def test_overrides_become_refusals(self, lab: PlanInventory) -> None:
         overrides = {
             "rack2-bm01": {"cordoned": True, "evacuate": False},
             "rack2-bm02": {"cordoned": False, "evacuate": True},
@@ -170,18 +170,18 @@ class TestRack:
         assert [m.unschedulable_reason for m in offered.machines] == ["cordoned", "being evacuated"]
         assert offered.evacuating_machines == {"rack2-bm02"}
 
-    def test_planned_racks_are_marked(self, lab: Inventory) -> None:
+    def test_planned_racks_are_marked(self, lab: PlanInventory) -> None:
         offer(RACK, rack(name="rack2", status="planned"), lab, "nexus_rack.r2")
         assert lab.racks["nexus_rack.r2"].is_planned
         assert not lab.racks["nexus_rack.r1"].is_planned
 
-    def test_site_that_nothing_stands_for(self, lab: Inventory) -> None:
+    def test_site_that_nothing_stands_for(self, lab: PlanInventory) -> None:
         (problem,) = offer(RACK, rack(site_id="lba"), lab, "nexus_rack.r2")
         assert problem.path == ("site_id",)
         assert 'Did you mean "lab"?' in problem.detail
         assert "nexus_rack.r2" not in lab.racks
 
-    def test_second_rack_of_one_id(self, lab: Inventory) -> None:
+    def test_second_rack_of_one_id(self, lab: PlanInventory) -> None:
         (problem,) = offer(RACK, rack(), lab, "nexus_rack.twin")
         assert "nexus_rack.r1" in problem.detail
         assert list(lab.racks) == ["nexus_rack.r1"]
@@ -192,7 +192,7 @@ class TestRack:
 
 
 class TestMachine:
-    def test_adds_a_machine_in_the_racks_zone(self, lab: Inventory) -> None:
+    def test_adds_a_machine_in_the_racks_zone(self, lab: PlanInventory) -> None:
         assert not check(MACHINE, machine())
         assert not offer(MACHINE, machine(), lab, "nexus_bare_metal_machine.m")
         machines, clashes = merge_site_machines("lab", lab.racks.values(), lab.machines)
@@ -204,7 +204,7 @@ class TestMachine:
         ]
         assert MACHINE.build_id(machine()) == "lab/rack1/spare"
 
-    def test_describes_the_machine_that_the_rack_makes_in_that_slot(self, lab: Inventory) -> None:
+    def test_describes_the_machine_that_the_rack_makes_in_that_slot(self, lab: PlanInventory) -> None:
         described = machine(name="rack1-bm02", slot=2, machine_sku="bom-2.0")
         assert not offer(MACHINE, described, lab, "nexus_bare_metal_machine.m")
         machines, clashes = merge_site_machines("lab", lab.racks.values(), lab.machines)
@@ -228,7 +228,7 @@ class TestMachine:
             ({"cordon_status": "Cordoned", "power_state": "Off"}, "cordoned, powered off"),
         ],
     )
-    def test_who_is_schedulable(self, lab: Inventory, state: dict[str, Any], refusal: str) -> None:
+    def test_who_is_schedulable(self, lab: PlanInventory, state: dict[str, Any], refusal: str) -> None:
         offer(MACHINE, machine(**state), lab, "nexus_bare_metal_machine.m")
         offered = lab.machines["nexus_bare_metal_machine.m"]
         assert offered.machine.unschedulable_reason == refusal
@@ -244,18 +244,18 @@ class TestMachine:
         assert problem.severity is Severity.WARNING
         assert 'Did you mean "Provisioned"?' in problem.detail
 
-    def test_rack_that_nothing_stands_for(self, lab: Inventory) -> None:
+    def test_rack_that_nothing_stands_for(self, lab: PlanInventory) -> None:
         (problem,) = offer(MACHINE, machine(rack_id="lab/rack2"), lab, "nexus_bare_metal_machine.m")
         assert problem.path == ("rack_id",)
         assert 'Did you mean "lab/rack1"?' in problem.detail
 
-    def test_slots_are_unique_in_a_rack(self, lab: Inventory) -> None:
+    def test_slots_are_unique_in_a_rack(self, lab: PlanInventory) -> None:
         offer(MACHINE, machine(), lab, "nexus_bare_metal_machine.m")
         (problem,) = offer(MACHINE, machine(name="other"), lab, "nexus_bare_metal_machine.n")
         assert problem.path == ("slot",)
         assert "nexus_bare_metal_machine.m" in problem.detail
 
-    def test_names_are_unique_on_a_site(self, lab: Inventory) -> None:
+    def test_names_are_unique_on_a_site(self, lab: PlanInventory) -> None:
         offer(RACK, rack(name="rack2", machine_count=0), lab, "nexus_rack.r2")
         offer(MACHINE, machine(), lab, "nexus_bare_metal_machine.m")
         (problem,) = offer(MACHINE, machine(rack_id="lab/rack2", slot=1), lab, "nexus_bare_metal_machine.n")
@@ -264,13 +264,13 @@ class TestMachine:
         assert "nexus_rack.r1 adds a machine" in problem.detail
         assert "slot = 1" in problem.detail
 
-    def test_the_same_name_on_another_site_is_another_machine(self, lab: Inventory) -> None:
+    def test_the_same_name_on_another_site_is_another_machine(self, lab: PlanInventory) -> None:
         offer(SITE, {"name": "fab"}, lab, "nexus_site.fab")
         offer(RACK, rack(site_id="fab"), lab, "nexus_rack.f1")
         offer(MACHINE, machine(), lab, "nexus_bare_metal_machine.m")
         assert not offer(MACHINE, machine(rack_id="fab/rack1"), lab, "nexus_bare_metal_machine.n")
 
-    def test_occupied_in_order_of_name(self, lab: Inventory) -> None:
+    def test_occupied_in_order_of_name(self, lab: PlanInventory) -> None:
         blocks = [
             {"name": "b", "cpu_cores": 4, "memory_gib": 8, "disk_gib": 0, "numa_cells": 2, "cells": None},
             {"name": "a", "cpu_cores": 2, "memory_gib": 4, "disk_gib": 9, "numa_cells": 1, "cells": [1, 0]},
@@ -310,7 +310,7 @@ class TestMachine:
 
 class TestVmSku:
     def test_offers_the_figures(self) -> None:
-        inventory = Inventory()
+        inventory = PlanInventory()
         attributes = {"name": "mine", "vcpus": 10, "emulator_vcpus": 2, "memory_gib": 40, "numa_cells": 2}
         assert not check(SKU, attributes)
         assert not offer(SKU, attributes | {"disk_gib": 0}, inventory, "nexus_vm_sku.a")

@@ -7,7 +7,7 @@ from nexusform.rendering.answers.explanation_text import describe_alternatives
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.vms import Demand, PlacementConstraints, VmName
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
-from nexusform.snapshots.machine_alternatives import MachineAlternative, MachineRequirement, list_alternative_machines
+from nexusform.snapshots.machine_alternatives import MachineAlternative, MachineObstacle, list_alternative_machines
 from nexusform.snapshots.snapshot import SiteSnapshot
 from tests.planning.harness import cluster, plan, pool
 from tests.scheduling.racks.samples import change_profile, limit
@@ -42,8 +42,8 @@ def test_when_exactly_these_leave_the_rule_takes_the_machine(pools: list[tuple[s
     site = site_of(standing(files))
     handles = {name: handle for c in site.clusters for p in c.pools for name, handle in p.handles.items()}
     for way in list_alternative_machines(site, demand(sku), ""):
-        assert set(way.requirements) <= {MachineRequirement.LEAVE}
-        assert bool(way.removed_vms) == (MachineRequirement.LEAVE in way.requirements)
+        assert set(way.requirements) <= {MachineObstacle.LEAVE}
+        assert bool(way.removed_vms) == (MachineObstacle.LEAVE in way.requirements)
         scheduler = site.scheduler.copy()
         assert bool(scheduler.find_rejection(way.machine, demand(sku))) == bool(way.removed_vms)
         for name in way.removed_vms:
@@ -84,18 +84,18 @@ def test_zones_cordons_and_hardware_stand_in_the_way() -> None:
     )
     site = site_of(standing(files))
     found = ways(site, demand("NC_P46_224_v1", "2"))
-    assert found["r1-bm01"].requirements == (MachineRequirement.ZONE,)
+    assert found["r1-bm01"].requirements == (MachineObstacle.ZONE,)
     assert (found["r2-bm01"].requirements, found["r2-bm01"].unschedulable_reason) == (
-        (MachineRequirement.OPEN,),
+        (MachineObstacle.OPEN,),
         "cordoned",
     )
     assert found["r2-bm02"].requirements == ()
-    assert ways(site, demand("NC_G56_224_v1"))["r1-bm01"].requirements == (MachineRequirement.HARDWARE,)
+    assert ways(site, demand("NC_G56_224_v1"))["r1-bm01"].requirements == (MachineObstacle.HARDWARE,)
     own = replace(SKUS["NC_G56_224_v1"], machine_skus=())
     too_large = list_alternative_machines(site, Demand(VmName("n", "n", "p", 0), own), "r1-bm01")
     assert [way.requirements for way in too_large] == [
-        (MachineRequirement.OPEN, MachineRequirement.SIZE),
-        (MachineRequirement.SIZE,),
+        (MachineObstacle.OPEN, MachineObstacle.SIZE),
+        (MachineObstacle.SIZE,),
     ]
 
 
@@ -106,7 +106,7 @@ def test_a_rule_about_the_vms_that_stand_is_named(monkeypatch: pytest.MonkeyPatc
     asked = Demand(VmName(stands.vm.owner, "a", "p", 7), stands.sku)
     found = {way.machine: way for way in list_alternative_machines(site, asked, "")}
     own, other = (found[f"r{n}-bm01"] for n in (("1", "2") if stands.placement.rack == "r1" else ("2", "1")))
-    assert (own.requirements, own.rule) == ((MachineRequirement.RULE,), "1 VMs of p already")
+    assert (own.requirements, own.rule) == ((MachineObstacle.RULE,), "1 VMs of p already")
     assert other.requirements == ()
     lines = describe_alternatives([own], asked, 1)
     assert lines == [f"1 machine has capacity, but a rule rejects the VM: {own.machine} (1 VMs of p already)."]
@@ -116,12 +116,12 @@ def test_a_rule_about_the_vms_that_stand_is_named(monkeypatch: pytest.MonkeyPatc
 
 def test_in_words() -> None:
     found = [
-        MachineAlternative("a", "r1", "1", (MachineRequirement.ZONE,)),
-        MachineAlternative("b", "r2", "2", (MachineRequirement.LEAVE,), ("x", "y")),
-        MachineAlternative("c", "r2", "2", (MachineRequirement.LEAVE,), ("z",)),
-        MachineAlternative("d", "r2", "2", (MachineRequirement.OPEN,), unschedulable_reason="cordoned"),
+        MachineAlternative("a", "r1", "1", (MachineObstacle.ZONE,)),
+        MachineAlternative("b", "r2", "2", (MachineObstacle.LEAVE,), ("x", "y")),
+        MachineAlternative("c", "r2", "2", (MachineObstacle.LEAVE,), ("z",)),
+        MachineAlternative("d", "r2", "2", (MachineObstacle.OPEN,), unschedulable_reason="cordoned"),
         MachineAlternative("e", "r2", "2", ()),
-        MachineAlternative("f", "r1", "1", (MachineRequirement.ZONE, MachineRequirement.OPEN)),
+        MachineAlternative("f", "r1", "1", (MachineObstacle.ZONE, MachineObstacle.OPEN)),
     ]
     assert describe_alternatives(found, demand("NC_P46_224_v1", "2"), 3) == [
         "1 machine has capacity but a lower rank: e.",

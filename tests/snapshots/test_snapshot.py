@@ -1,5 +1,5 @@
 from nexusform.scheduling.racks.vms import PlacementConstraints, build_standalone_demand
-from nexusform.snapshots.snapshot import OwnerKind, list_planned_objects, list_state_objects
+from nexusform.snapshots.snapshot import VmOwnerKind, list_planned_objects, list_state_objects
 from nexusform.state.objects import EMPTY
 from tests.planning.harness import agent_pool, applied, cluster, places, plan, pool
 from tests.worlds.small_worlds import racks, site_of, standing, where, world_after, world_of
@@ -34,10 +34,13 @@ def test_a_plan_shows_the_world_that_its_apply_leaves() -> None:
 def test_a_separate_pool_belongs_to_its_cluster() -> None:
     site = site_of(standing(racks(4) + A + agent_pool("x", "nexus_kubernetes_cluster.a.id", 2) + VM))
     [a, v0, v1] = site.clusters
-    assert (a.id, a.kind, [p.name for p in a.pools]) == ("s/a", OwnerKind.NKS, ["control-plane", "p", "x"])
+    assert (a.id, a.kind, [p.name for p in a.pools]) == ("s/a", VmOwnerKind.NKS, ["control-plane", "p", "x"])
     assert [p.is_control_plane for p in a.pools] == [True, False, False]
     assert [p.drain_timeout for p in a.pools] == [1800, 600, 1800]
-    assert [(v.id, v.name, v.kind) for v in (v0, v1)] == [("s/v0", "v0", OwnerKind.VM), ("s/v1", "v1", OwnerKind.VM)]
+    assert [(v.id, v.name, v.kind) for v in (v0, v1)] == [
+        ("s/v0", "v0", VmOwnerKind.VM),
+        ("s/v1", "v1", VmOwnerKind.VM),
+    ]
 
 
 def test_machines_that_are_taken_away_hold_no_vm_and_take_none() -> None:

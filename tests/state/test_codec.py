@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.resources.address import Address, ModuleStep, parse_address
+from nexusform.resources.address import Address, ModulePathStep, parse_address
 from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
@@ -54,7 +54,7 @@ objects = st.builds(
 )
 addresses = st.builds(
     Address,
-    module=st.lists(st.builds(ModuleStep, names, keys), max_size=2).map(tuple),
+    module=st.lists(st.builds(ModulePathStep, names, keys), max_size=2).map(tuple),
     mode=st.sampled_from(["managed", "data"]),
     type=names,
     name=names,

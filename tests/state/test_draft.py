@@ -4,7 +4,7 @@ from nexusform.resources.address import parse_address
 from nexusform.schemas.value_types import STRING
 from nexusform.state.journal import ApplyEnd, ApplyStart, InstanceMoves, InstanceOutcome, Intent
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
-from nexusform.state.state_draft import MAX_APPLIED_PLANS, StateDraft, apply_records
+from nexusform.state.state_draft import MAX_APPLIED_PLANS, StateDraft, apply_journal_records
 
 A, B, C = (parse_address(f"t.{name}") for name in "abc")
 
@@ -19,7 +19,7 @@ BASE = State("l", 1, "0.1", "c1", {A: standing(1), B: standing(2)}, last_creatio
 def test_outcomes_are_put_on_the_state_and_open_intents_are_told() -> None:
     planned = ObjectState({"id": "c"}, 3)
     lost = Intent(B, "delete", "t", "b", 2)
-    state, open_intents = apply_records(
+    state, open_intents = apply_journal_records(
         BASE,
         [
             ApplyStart("l", 2, "0.2", "c2", "digest"),
@@ -36,41 +36,43 @@ def test_outcomes_are_put_on_the_state_and_open_intents_are_told() -> None:
 
 
 def test_a_failed_step_closes_its_intent() -> None:
-    _, open_intents = apply_records(BASE, [Intent(A, "update", "t", "a", 1), InstanceOutcome(A, 1, standing(1), "no")])
+    _, open_intents = apply_journal_records(
+        BASE, [Intent(A, "update", "t", "a", 1), InstanceOutcome(A, 1, standing(1), "no")]
+    )
     assert open_intents == []
 
 
 def test_the_old_and_the_new_object_of_one_address_have_intents_of_their_own() -> None:
     create, delete = Intent(A, "create", "t", "a", 3), Intent(A, "delete", "t", "a", 1)
-    _, open_intents = apply_records(BASE, [create, delete, InstanceOutcome(A, 1, standing(1))])
+    _, open_intents = apply_journal_records(BASE, [create, delete, InstanceOutcome(A, 1, standing(1))])
     assert [o.intent for o in open_intents] == [create]
 
 
 def test_what_is_gone_leaves_the_state() -> None:
-    assert set(apply_records(BASE, [InstanceOutcome(A, 1, None)])[0].instances) == {B}
-    assert set(apply_records(BASE, [InstanceOutcome(A, 1, InstanceState(None))])[0].instances) == {B}
+    assert set(apply_journal_records(BASE, [InstanceOutcome(A, 1, None)])[0].instances) == {B}
+    assert set(apply_journal_records(BASE, [InstanceOutcome(A, 1, InstanceState(None))])[0].instances) == {B}
 
 
 def test_addresses_can_be_swapped_and_chained() -> None:
-    state, _ = apply_records(BASE, [InstanceMoves(((A, B), (B, A)))])
+    state, _ = apply_journal_records(BASE, [InstanceMoves(((A, B), (B, A)))])
     assert state.instances == {B: standing(1), A: standing(2)}
-    state, _ = apply_records(BASE, [InstanceMoves(((A, B), (B, C)))])
+    state, _ = apply_journal_records(BASE, [InstanceMoves(((A, B), (B, C)))])
     assert state.instances == {B: standing(1), C: standing(2)}
 
 
 def test_a_move_of_what_is_not_there_does_nothing() -> None:
-    assert apply_records(BASE, [InstanceMoves(((C, A),))])[0] == BASE
+    assert apply_journal_records(BASE, [InstanceMoves(((C, A),))])[0] == BASE
 
 
 def test_a_number_with_an_intent_is_never_given_again() -> None:
-    assert apply_records(BASE, [Intent(C, "create", "t", "c", 9)])[0].last_creation == 9
+    assert apply_journal_records(BASE, [Intent(C, "create", "t", "c", 9)])[0].last_creation == 9
     deposed = InstanceState(None, {"00000000": ObjectState({}, 8)})
-    assert apply_records(BASE, [InstanceOutcome(C, 8, deposed)])[0].last_creation == 8
+    assert apply_journal_records(BASE, [InstanceOutcome(C, 8, deposed)])[0].last_creation == 8
 
 
 def test_the_end_brings_outputs_and_checks() -> None:
     outputs = {"o": OutputState("v", STRING)}
-    state, _ = apply_records(BASE, [ApplyEnd(outputs, ({"kind": "check"},))])
+    state, _ = apply_journal_records(BASE, [ApplyEnd(outputs, ({"kind": "check"},))])
     assert state.outputs == outputs
     assert state.check_results == ({"kind": "check"},)
 
@@ -82,8 +84,8 @@ def test_replaying_twice_changes_nothing() -> None:
         InstanceOutcome(A, 1, None),
         ApplyEnd(),
     ]
-    once, _ = apply_records(BASE, records)
-    assert apply_records(once, records)[0] == once
+    once, _ = apply_journal_records(BASE, records)
+    assert apply_journal_records(once, records)[0] == once
 
 
 def test_only_the_last_digests_are_kept() -> None:

@@ -16,7 +16,7 @@ from nexusform.state.journal import (
     Intent,
     PlanPart,
     RunningOperation,
-    encode_record,
+    encode_journal_record,
     parse_journal,
 )
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
@@ -44,7 +44,7 @@ RECORDS = [
     ApplyEnd({"o": OutputState([1], ListType(NUMBER), sensitive=True)}, ({"kind": "check"},)),
     ApplyEnd(),
 ]
-LINES = [encode_record(record) for record in RECORDS]
+LINES = [encode_journal_record(record) for record in RECORDS]
 
 
 def test_records_are_read_back() -> None:
@@ -112,14 +112,15 @@ def test_what_goes_on_for_a_step_is_kept_until_the_step_is_over() -> None:
     address = parse_address("nexus_rack.r")
     begun = Intent(address, "create", "nexus_rack", "lab/r", 1, number=2)
     written = [
-        encode_record(each) for each in (part, ApplyStart("l", 1), begun, RunningOperation(2, "PUT /r https://arm/op1"))
+        encode_journal_record(each)
+        for each in (part, ApplyStart("l", 1), begun, RunningOperation(2, "PUT /r https://arm/op1"))
     ]
     records, problems = parse_journal(written)
     assert not problems
     remaining = build_draft(State(), records).build_unfinished_apply()
     assert remaining is not None
     assert remaining.running_operations == {2: "PUT /r https://arm/op1"}
-    kept, _ = parse_journal([encode_record(record) for record in remaining.build_records()])
+    kept, _ = parse_journal([encode_journal_record(record) for record in remaining.build_records()])
     again = build_draft(State(), [*kept, begun]).build_unfinished_apply()
     assert again is not None
     assert again.running_operations == {2: "PUT /r https://arm/op1"}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.state import json_codec
-from nexusform.state.json_codec import JsonProblem, locate_values, parse_json, render_json
+from nexusform.state.json_codec import JsonProblem, locate_json_values, parse_json, render_json
 from nexusform.values.typed_value import (
     NULL,
     Value,
@@ -23,7 +23,7 @@ from nexusform.values.typed_value import (
 
 def test_places_are_found_by_path() -> None:
     text = '{ "a" : [1, {"b": "x"} , 3],\n "c": {"a": null}}'
-    found = locate_values(text, [("a", 1, "b"), ("a", 2), ("c",), ("c", "a"), (), ("a", 9), ("c", "z", 1)])
+    found = locate_json_values(text, [("a", 1, "b"), ("a", 2), ("c",), ("c", "a"), (), ("a", 9), ("c", "z", 1)])
     assert text[found["a", 1, "b"] :].startswith('"x"')
     assert text[found["a", 2] :].startswith("3]")
     assert text[found["c", "a"] :].startswith("null")
@@ -34,11 +34,11 @@ def test_places_are_found_by_path() -> None:
 
 def test_of_a_key_written_twice_the_last_is_found() -> None:
     text = '{"a": 1, "a": 2}'
-    assert locate_values(text, [("a",)]) == {("a",): text.index("2")}
+    assert locate_json_values(text, [("a",)]) == {("a",): text.index("2")}
 
 
 def test_no_text_brings_the_search_down() -> None:
-    assert locate_values("{", [("a",)]) == {("a",): 0}
+    assert locate_json_values("{", [("a",)]) == {("a",): 0}
 
 
 def test_long_numbers_are_read_exactly() -> None:

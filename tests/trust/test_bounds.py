@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.configuration.declarations.limits import DEFAULT, Limits, merge_limits, parse_limit_overrides
+from nexusform.configuration.declarations.limits import DEFAULT, PlanLimits, merge_limits, parse_limit_overrides
 from nexusform.files.regular_files import UNCONFINED
-from nexusform.workflow.opening.system_io import RealFiles
+from nexusform.workflow.opening.system_io import ConfinedFileAccess
 
 SITE = 'resource "nexus_site" "s" {}\n'
 RACK = """
@@ -293,11 +293,11 @@ def test_nesting_is_no_limit_to_set(
 
 
 def test_bounds_are_those_that_were_agreed() -> None:
-    assert Limits(2_000_000, 200_000, 200_000, 4_096, 64 * 1024, 1024, 2_048, 600) == DEFAULT
+    assert PlanLimits(2_000_000, 200_000, 200_000, 4_096, 64 * 1024, 1024, 2_048, 600) == DEFAULT
     assert DEFAULT.file_bytes == 1 << 30
     limits = parse_limit_overrides({"NF_LIMIT_VMS": "2", "NF_LIMIT_MACHINES": "5"}, ["vms=3", "vms=4"])
     assert limits == {"vms": 4, "machines": 5}
-    assert merge_limits({"vms": 9, "instances": 8}, limits, confined=True) == Limits(4, 5, 8)
+    assert merge_limits({"vms": 9, "instances": 8}, limits, confined=True) == PlanLimits(4, 5, 8)
     assert merge_limits({"file_mib": 4096}, {}, confined=True) == DEFAULT
 
 
@@ -324,7 +324,7 @@ def test_what_was_read_too_much_of_is_no_mistake_to_be_caught(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(RealFiles.__init__, "__defaults__", (UNCONFINED, 4))
+    monkeypatch.setattr(ConfinedFileAccess.__init__, "__defaults__", (UNCONFINED, 4))
     Path("big").write_bytes(b"x" * (1 << 20))
     read = '[for n in range(9) : try(filesha512("big"), "")]'
     if words[0] == "sites":

@@ -9,7 +9,10 @@ from nexusform.cli import main
 
 
 def test_it_holds_no_credentials_of_an_address(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main._report_bug(KeyError("https://me:canary@h.example/x?token=canary&b=1 postgres://u:canary@db/n")) == 1
+    assert (
+        main._report_internal_error(KeyError("https://me:canary@h.example/x?token=canary&b=1 postgres://u:canary@db/n"))
+        == 1
+    )
     said = "".join(capsys.readouterr().err.split())
     (path,) = re.findall(r"(/\S*?nexusform-crash-\w+\.log)", said)
     log = Path(path)

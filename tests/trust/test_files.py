@@ -20,7 +20,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.resources.address import parse_address
-from nexusform.state.journal import Intent, encode_record
+from nexusform.state.journal import Intent, encode_journal_record
 
 CONFIGURATION = """
 provider "simulated" {
@@ -177,7 +177,7 @@ def test_plan_records_nothing_of_an_interrupted_apply(tree: Tree) -> None:
     code, text = tree.run("apply", "-auto-approve")
     assert code == 0, text
     intent = Intent(parse_address("nexus_rack.r"), "delete", "nexus_rack", "lab/r1", 2)
-    tree.write("state/nexusform.nfstate.journal", encode_record(intent).decode() + "\n")
+    tree.write("state/nexusform.nfstate.journal", encode_journal_record(intent).decode() + "\n")
     real = (tree.root / "site.json").read_text()
     tree.write("site.json", "[]")
     before = tree.files()

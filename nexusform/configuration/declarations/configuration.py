@@ -57,7 +57,7 @@ class Variable(Struct, frozen=True):
         return get_declared_marks(sensitive=self.sensitive, ephemeral=self.ephemeral)
 
 
-class Local(Struct, frozen=True):
+class LocalValue(Struct, frozen=True):
     """Name of a `locals` block."""
 
     name: str
@@ -213,7 +213,7 @@ class Module(Struct, frozen=True):
     path: tuple[str, ...]
     directory: str
     variables: Mapping[str, Variable] = field(default_factory=dict)
-    locals: Mapping[str, Local] = field(default_factory=dict)
+    locals: Mapping[str, LocalValue] = field(default_factory=dict)
     outputs: Mapping[str, Output] = field(default_factory=dict)
     resources: Mapping[tuple[Mode, str, str], ResourceBlock] = field(default_factory=dict)
     calls: Mapping[str, ModuleCall] = field(default_factory=dict)

@@ -61,7 +61,7 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
         return list(proposals)
     if argument is None:
         return []
-    schema = schema_lookup.find_schema(blocks)
+    schema = schema_lookup.find_nested_block_schema(blocks)
     attribute = schema.attributes.get(argument) if schema is not None else None
     quoted_match = _QUOTED.search(line_prefix)
     if quoted_match is not None and line_prefix.count('"') % 2:
@@ -87,7 +87,7 @@ def _suggest_top_level_blocks(typed_text: str) -> Iterator[Suggestion]:
 
 def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Suggestion]:
     """Yield suggestions for the arguments and blocks of a block."""
-    schema = schema_lookup.find_schema(blocks)
+    schema = schema_lookup.find_nested_block_schema(blocks)
     if schema is None:
         return
     body = blocks[-1].body
@@ -128,7 +128,7 @@ def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, t
     if dot:
         yield from (
             Suggestion(name, "reference", f"{parent}.{name}", length, detail)
-            for name, detail in _list_members(module, parent)
+            for name, detail in _list_names_after_prefix(module, parent)
         )
         return
     referred_types = attribute.refers_to.types if attribute is not None and attribute.refers_to is not None else ()
@@ -147,7 +147,7 @@ def _list_referable_blocks(module: ModuleText) -> Iterable[Symbol]:
     return [symbol for symbol in module.list_symbols() if symbol.kind in kinds]
 
 
-def _list_members(module: ModuleText, prefix: str) -> Iterator[tuple[str, str]]:
+def _list_names_after_prefix(module: ModuleText, prefix: str) -> Iterator[tuple[str, str]]:
     """Yield the names after `prefix.`: names of a kind or a type, or the attributes of a resource."""
     for symbol in _list_referable_blocks(module):
         symbol_parent, _, name = symbol.reference.rpartition(".")

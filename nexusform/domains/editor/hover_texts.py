@@ -57,7 +57,7 @@ def _quote_argument_source(block: Block, names: tuple[str, ...], module: ModuleT
 
 def _describe_attribute(module: ModuleText, blocks: list[Block], attribute: Attribute, offset: int) -> str:
     """Return the documentation of an argument, or of its selected value."""
-    schema = schema_lookup.find_schema(blocks)
+    schema = schema_lookup.find_nested_block_schema(blocks)
     schema_attribute = schema.attributes.get(attribute.name) if schema is not None else None
     expression = attribute.expression
     if isinstance(expression, StringLiteral) and expression.span.start.byte <= offset <= expression.span.end.byte:
@@ -82,7 +82,7 @@ def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
         text = preview.texts.get((f"{outer_block.labels[0].value}.{outer_block.labels[1].value}", get_pool_name(block)))
         if text:
             return text
-    schema = schema_lookup.find_schema(blocks[:-1])
+    schema = schema_lookup.find_nested_block_schema(blocks[:-1])
     nested = schema.blocks.get(block.type) if schema is not None else None
     return (
         schema_lookup.describe_block(block.type, nested)

@@ -69,7 +69,7 @@ class ModuleText(Struct, frozen=True):
             for block in tree.blocks:
                 yield from _list_declarations(path, text, block)
                 for traversal in _list_traversals(block):
-                    occurrence = _find_reference(path, text, traversal)
+                    occurrence = _resolve_traversal_to_symbol(path, text, traversal)
                     # `from` of a moved block names a former address.
                     if occurrence is not None and not (block.type == "moved" and _is_module_source(block, traversal)):
                         yield occurrence
@@ -127,14 +127,14 @@ def read_module(directory: str, unsaved_texts: Mapping[str, str], confinement: C
     paths |= {path for path in unsaved_texts if path.endswith(NATIVE) and str(Path(path).parent) == directory}
     files = {}
     for path in sorted(paths):
-        text = unsaved_texts[path] if path in unsaved_texts else _read_text(path, confinement)
+        text = unsaved_texts[path] if path in unsaved_texts else _read_configuration_file(path, confinement)
         if text is not None:
             files[path] = SourceFile(path, text)
-    trees = {path: _parse_tree(path, source.text) for path, source in files.items()}
+    trees = {path: _parse_configuration_file(path, source.text) for path, source in files.items()}
     return ModuleText(files, trees)
 
 
-def _read_text(path: str, confinement: Confinement) -> str | None:
+def _read_configuration_file(path: str, confinement: Confinement) -> str | None:
     try:
         return read_regular(confinement.resolve_path_of_operator(path), _MAX_FILE_BYTES).decode()
     except (OSError, UnicodeDecodeError):
@@ -142,7 +142,7 @@ def _read_text(path: str, confinement: Confinement) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _parse_tree(path: str, text: str) -> Body:
+def _parse_configuration_file(path: str, text: str) -> Body:
     return parse_file(SourceFile(path, text))[0]
 
 
@@ -193,7 +193,7 @@ def _is_module_source(block: Block, traversal: Traversal) -> bool:
     return source is not None and source.span.start <= traversal.span.start < source.span.end
 
 
-def _find_reference(path: str, text: bytes, traversal: Traversal) -> Occurrence | None:
+def _resolve_traversal_to_symbol(path: str, text: bytes, traversal: Traversal) -> Occurrence | None:
     """Return the symbol referenced by a traversal; None for names without a declaration."""
     names = [step for step in traversal.steps[:2] if isinstance(step, TraverseAttribute)]
     root = traversal.root.name

@@ -72,8 +72,8 @@ def build_preview(plan: Plan) -> PlacementPreview:
             assert row.target is not None, "only rows with a target"
             hints.setdefault((str(row.address.config_address), ""), []).append(format_location_text(row.target))
     return PlacementPreview(
-        {key: _format_first_texts(parts, "; ") for key, parts in hints.items()},
-        {key: _format_first_texts(parts, "\n\n") for key, parts in texts.items()},
+        {key: _join_first_texts(parts, "; ") for key, parts in hints.items()},
+        {key: _join_first_texts(parts, "\n\n") for key, parts in texts.items()},
         tuple(finding for finding in plan.diagnostics if finding.subject is not None),
     )
 
@@ -103,7 +103,7 @@ def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
     )
 
 
-def _format_first_texts(texts: list[str], separator: str) -> str:
+def _join_first_texts(texts: list[str], separator: str) -> str:
     text = separator.join(texts[:_MAX_NAMES])
     return f"{text}{separator}{len(texts) - _MAX_NAMES} more" if len(texts) > _MAX_NAMES else text
 

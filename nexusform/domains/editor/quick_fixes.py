@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
-from nexusform.diagnostics.diagnostic import Diagnostic, extract_suggestion
+from nexusform.diagnostics.diagnostic import Diagnostic, extract_suggested_name
 from nexusform.domains.editor.module_files import FileRange, ModuleText, TextChange, create_moved_block
 from nexusform.language.syntax.token_stream import CURLY_QUOTES
 
@@ -31,7 +31,7 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
         return
     text = source.text.encode()
     range_in_file = FileRange(span.filename, span.start.byte, span.end.byte)
-    suggested_name = extract_suggestion(finding.detail)
+    suggested_name = extract_suggested_name(finding.detail)
     if suggested_name:
         yield from _suggest_name(text, range_in_file, suggested_name)
     if finding.id == "invalid-character":

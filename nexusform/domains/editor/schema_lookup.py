@@ -41,7 +41,7 @@ TOP_LEVEL: Final[Mapping[str, str]] = {
 }
 
 
-def find_schema(blocks: Sequence[Block]) -> BlockSchema | None:
+def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema | None:
     """Return the schema of the innermost of these nested blocks; the outermost is a resource or data source."""
     if not blocks or blocks[0].type not in ("resource", "data") or not blocks[0].labels:
         return None
@@ -49,12 +49,12 @@ def find_schema(blocks: Sequence[Block]) -> BlockSchema | None:
     schema = schema_by_type.get(blocks[0].labels[0].value)
     nested_blocks = [block for block in blocks[1:] if block.type != "content"]
     for block in nested_blocks:
-        nested = schema.blocks.get(_get_block_type(block)) if schema is not None else None
+        nested = schema.blocks.get(_resolve_dynamic_block_type(block)) if schema is not None else None
         schema = nested.schema if nested is not None else None
     return schema
 
 
-def _get_block_type(block: Block) -> str:
+def _resolve_dynamic_block_type(block: Block) -> str:
     return block.labels[0].value if block.type == "dynamic" and block.labels else block.type
 
 

@@ -16,7 +16,7 @@ from pygls.lsp.server import LanguageServer
 import nexusform
 from nexusform.configuration.loader import NATIVE
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
-from nexusform.diagnostics.levels import Level, get_level
+from nexusform.diagnostics.levels import Level, get_diagnostic_level
 from nexusform.domains.editor.completion_suggestions import Suggestion, list_suggestions
 from nexusform.domains.editor.document_symbols import DocumentSymbol, list_document_symbols
 from nexusform.domains.editor.hover_texts import build_hover_text
@@ -226,13 +226,13 @@ def _register_navigation_handlers(server: LanguageServer, editor: EditorState) -
 
     @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
     def handle_definition(parameters: lsp.DefinitionParams) -> lsp.Location | None:
-        module, occurrence = _find_occurrence(editor, parameters)
+        module, occurrence = _find_symbol_at_cursor(editor, parameters)
         range_in_file = module.list_symbols().get(occurrence.symbol) if occurrence is not None else None
         return _build_location(module, range_in_file) if range_in_file is not None else None
 
     @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
     def handle_references(parameters: lsp.ReferenceParams) -> list[lsp.Location]:
-        module, occurrence = _find_occurrence(editor, parameters)
+        module, occurrence = _find_symbol_at_cursor(editor, parameters)
         if occurrence is None:
             return []
         includes_declaration = parameters.context.include_declaration
@@ -258,7 +258,7 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
 
     @server.feature(lsp.TEXT_DOCUMENT_RENAME)
     def handle_rename(parameters: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
-        module, occurrence = _find_occurrence(editor, parameters)
+        module, occurrence = _find_symbol_at_cursor(editor, parameters)
         if occurrence is None:
             return None
         try:
@@ -287,7 +287,7 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
         ]
 
 
-def _find_occurrence(
+def _find_symbol_at_cursor(
     editor: EditorState, parameters: lsp.DefinitionParams | lsp.ReferenceParams | lsp.RenameParams
 ) -> tuple[ModuleText, Occurrence | None]:
     path = _resolve_path(parameters.text_document.uri)
@@ -362,7 +362,7 @@ def _build_diagnostic_marker(diagnostic: Diagnostic, source: SourceFile | None) 
     return Marker(
         range=marker_range,
         message=f"{diagnostic.summary}{detail}",
-        severity=_SEVERITIES[get_level(diagnostic)],
+        severity=_SEVERITIES[get_diagnostic_level(diagnostic)],
         code=diagnostic.id,
         source="nexusform",
     )

@@ -15,9 +15,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.configuration.literal_edits import TextEdit, apply_edits, build_literal_edit
+from nexusform.configuration.literal_edits import TextEdit, apply_literal_edits, build_literal_edit
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
-from nexusform.files.regular_files import write_file
+from nexusform.files.regular_files import write_file_atomically
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path as ValuePath
 from nexusform.planning.conclusion.site_records import add_site_capacity
@@ -69,7 +69,7 @@ class ExplorationRequestError(ValueError):
     """Invalid request; the message states the reason."""
 
 
-class FileChanges(Struct, frozen=True):
+class ConfigurationFileChanges(Struct, frozen=True):
     """File changes of a request: a unified diff, its digest, and changes that cannot be written."""
 
     difference: str
@@ -95,7 +95,7 @@ class PlanExploration:
             if path is not None:
                 count_paths.append((_format_pool_key(table.address, table.pool), (table.address, path)))
         self._count_paths = dict(count_paths)
-        self._racks = dict(_list_racks(self.base, self.project))
+        self._racks = dict(_list_adjustable_racks(self.base, self.project))
 
     @property
     def project(self) -> Project:
@@ -135,11 +135,11 @@ class PlanExploration:
             configuration = load_project_configuration(self.project.context, extra_files)[0] or configuration
         return self._plan_configuration(configuration, self._list_requested_adjustments(request))
 
-    def compute_file_changes(self, request: ExplorationRequest) -> FileChanges:
+    def compute_file_changes(self, request: ExplorationRequest) -> ConfigurationFileChanges:
         """Return the file changes of a request. Raises ExplorationRequestError."""
         texts, unwritable = self._compute_changed_files(request)
         difference = self._format_file_diff(texts)
-        return FileChanges(difference, _compute_digest(difference), tuple(unwritable))
+        return ConfigurationFileChanges(difference, _compute_digest(difference), tuple(unwritable))
 
     def write_files(self, request: ExplorationRequest, digest: str) -> tuple[str, ...]:
         """Write the displayed change, identified by its digest, and return the names of the files. Raises
@@ -152,7 +152,7 @@ class PlanExploration:
             if Path(name).read_text(encoding="utf-8") != self.configuration.files[name].text:
                 raise ExplorationRequestError(f"{name} has changed. Restart explore.")
         for name, text in texts.items():
-            write_file(Path(name), text.encode(), 0o666)
+            write_file_atomically(Path(name), text.encode(), 0o666)
         return tuple(texts)
 
     # --- implementation ---
@@ -216,7 +216,7 @@ class PlanExploration:
                 path = ".".join(str(step) for step in adjustment.path)
                 unwritable.append(f"{adjustment.address}: {path} is not a literal value of this object.")
         changed_edits = [edit for edit in edits if edit.before != edit.after]
-        return apply_edits(self.configuration.files, changed_edits), unwritable
+        return apply_literal_edits(self.configuration.files, changed_edits), unwritable
 
     def _format_file_diff(self, texts: Mapping[str, str]) -> str:
         """Return the new texts as a unified diff."""
@@ -251,7 +251,7 @@ def _format_pool_key(address: Address, pool: str) -> str:
     return f"{address}:{pool}"
 
 
-def _list_racks(plan: Plan, project: Project) -> Iterator[tuple[str, RackStateControl]]:
+def _list_adjustable_racks(plan: Plan, project: Project) -> Iterator[tuple[str, RackStateControl]]:
     """Yield the racks of a plan with their possible changes."""
     for change in plan.changes:
         rack = change.after

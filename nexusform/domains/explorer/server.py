@@ -34,7 +34,7 @@ class ExplorerServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, exploration: PlanExploration, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(("127.0.0.1", port), _ExplorerRequestHandler)
         self.exploration = exploration
         self.token = secrets.token_urlsafe(24)
         self.lock = Lock()  # one plan at a time
@@ -97,7 +97,7 @@ class _RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str = ""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _ExplorerRequestHandler(BaseHTTPRequestHandler):
     server: ExplorerServer
     protocol_version = "HTTP/1.1"
 
@@ -108,13 +108,13 @@ class _Handler(BaseHTTPRequestHandler):
         if url_parts.path != "/":
             self._reject(HTTPStatus.NOT_FOUND, "Not found.")
             return
-        if not self._has_access(token):
+        if not self._verify_access_token(token):
             return
         self._send_response(HTTPStatus.OK, self.server.render_page(), "text/html; charset=utf-8")
 
     def do_POST(self) -> None:
         """Send the plan of a request, its file changes, or the result of writing them."""
-        if not self._has_access(self.headers.get("X-Token", "")) or not self._is_same_origin():
+        if not self._verify_access_token(self.headers.get("X-Token", "")) or not self._verify_same_origin():
             return
         handlers = {"/plan": self._handle_plan, "/change": self._render_file_changes, "/write": self._handle_write}
         handler = handlers.get(self.path)
@@ -143,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     # --- authorization ---
 
-    def _has_access(self, token: str) -> bool:
+    def _verify_access_token(self, token: str) -> bool:
         """Return whether a request has the token of the opened page; otherwise reject it."""
         hosts = (f"127.0.0.1:{self.server.server_port}", f"localhost:{self.server.server_port}")
         if self.headers.get("Host") not in hosts or not hmac.compare_digest(token.encode(), self.server.token.encode()):
@@ -151,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         return True
 
-    def _is_same_origin(self) -> bool:
+    def _verify_same_origin(self) -> bool:
         if self.headers.get("Origin") != f"http://{self.headers.get('Host')}":
             self._reject(HTTPStatus.FORBIDDEN, "Only the page itself may send requests.")
             return False

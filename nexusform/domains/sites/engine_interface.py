@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
-from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, Task, TaskKind
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, SiteTaskKind, Task
 
 OnResult: TypeAlias = Callable[[Task, SiteResult], None]
 
 
-class EngineError(Exception):
+class TaskEngineError(Exception):
     """Unusable engine, or failed; the message is for the user. `running`: sites with a task in progress."""
 
     def __init__(self, message: str, running: Iterable[str] = ()) -> None:
@@ -47,5 +47,5 @@ class Engine(Protocol):
 
 def build_lost_result(task: Task, reason: str) -> SiteResult:
     """Build the result of a task that no worker completed."""
-    status = SiteStatus.REFUSED if task.kind in (TaskKind.PLAN, TaskKind.ASK) else SiteStatus.FAILED
+    status = SiteStatus.REFUSED if task.kind in (SiteTaskKind.PLAN, SiteTaskKind.ASK) else SiteStatus.FAILED
     return SiteResult(task.site, status, reason)

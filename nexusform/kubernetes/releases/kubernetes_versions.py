@@ -221,7 +221,7 @@ def _is_match(available: KubernetesVersion, requested: KubernetesVersion) -> boo
     )
 
 
-class AvailabilityEnd(Struct, frozen=True):
+class VersionAvailabilityEnd(Struct, frozen=True):
     """End of extended availability of a version. `date` is a day or a month, "" if the site's catalogue has
     dropped the version; `days` are those left, negative after it.
     """
@@ -237,7 +237,7 @@ class AvailabilityEnd(Struct, frozen=True):
 
 def find_availability_end(
     version: KubernetesVersion, today: str, versions: Sequence[str] | None, dates: Mapping[str, str]
-) -> AvailabilityEnd | None:
+) -> VersionAvailabilityEnd | None:
     """Find the end of extended availability of a running version; None if unknown. `today` is RFC 3339;
     `versions` and `dates` are the site's catalogue.
     """
@@ -247,16 +247,16 @@ def find_availability_end(
         return _build_availability_end(max(known_dates), today)
     listed = [parsed for text in versions or () if (parsed := parse_version(text)) is not None]
     if listed and all((version.major, version.minor) < (parsed.major, parsed.minor) for parsed in listed):
-        return AvailabilityEnd("", -1)
+        return VersionAvailabilityEnd("", -1)
     built_in = _END_OF_EXTENDED_AVAILABILITY.get(version.minor_version)
     if (version.major, version.minor) < _FIRST_LISTED:
         built_in = min(_END_OF_EXTENDED_AVAILABILITY.values())
     return _build_availability_end(built_in, today) if built_in else None
 
 
-def _build_availability_end(end: str, today: str) -> AvailabilityEnd:
+def _build_availability_end(end: str, today: str) -> VersionAvailabilityEnd:
     last_day = date.fromisoformat(end) if len(end) > _MONTH_LENGTH else _find_last_day(end)
-    return AvailabilityEnd(end, (last_day - date.fromisoformat(today[:10])).days)
+    return VersionAvailabilityEnd(end, (last_day - date.fromisoformat(today[:10])).days)
 
 
 def _find_last_day(month: str) -> date:
@@ -264,7 +264,7 @@ def _find_last_day(month: str) -> date:
     return (first_day + timedelta(days=31)).replace(day=1) - timedelta(days=1)
 
 
-def describe_abandoned_cluster(cluster: str, version: str, end: AvailabilityEnd) -> str:
+def describe_abandoned_cluster(cluster: str, version: str, end: VersionAvailabilityEnd) -> str:
     """Describe an abandoned cluster."""
     reason = f"ended on {end.date}" if end.date else "ended: the site's catalogue no longer lists the version"
     return (

@@ -101,11 +101,11 @@ def _evaluate_can(*attempts: Thunk) -> Value:
 # --- marks -------------------------------------------------------------------------------------
 
 
-def _build_parameter(description: str) -> Parameter:
+def _build_expression_parameter(description: str) -> Parameter:
     return build_any_parameter("value", description, allow_marked=True)
 
 
-def _get_own_type(arguments: Sequence[Value]) -> Type:
+def _get_first_argument_type(arguments: Sequence[Value]) -> Type:
     return arguments[0].type
 
 
@@ -113,16 +113,16 @@ def _remove_sensitivity(value: Value) -> Value:
     return Value(value.type, value.raw, value.marks - SENSITIVE)
 
 
-def _replace_ephemeral(value: Value) -> Value:
+def _replace_ephemeral_by_null(value: Value) -> Value:
     """Replace the ephemeral parts of a value by null."""
     if not value.has_ephemeral:
         return value
     if value.is_ephemeral:
         return Value(value.type, None, value.marks - EPHEMERAL)
     if isinstance(value.raw, dict):
-        raw: Any = {name: _replace_ephemeral(part) for name, part in value.raw.items()}
+        raw: Any = {name: _replace_ephemeral_by_null(part) for name, part in value.raw.items()}
     else:
-        raw = tuple(_replace_ephemeral(part) for part in value.raw)
+        raw = tuple(_replace_ephemeral_by_null(part) for part in value.raw)
     return Value(value.type, raw, value.marks)
 
 
@@ -135,7 +135,7 @@ def _is_sensitive(value: Value) -> Value:
 # --- types as text -----------------------------------------------------------------------------
 
 
-def _describe_type(value: Value) -> Value:
+def _format_type_of_value(value: Value) -> Value:
     # The type of an unknown value may still be open.
     if has_dynamic(value.type) and not value.is_wholly_known:
         return Value(STRING, UNKNOWN)
@@ -207,13 +207,13 @@ FUNCTIONS: Final = (
         DYNAMIC,
         _evaluate_try,
         (Example('try({ a = 1 }.b, "none")', '"none"'), Example("try(1, 2)", "1")),
-        _build_parameter("expressions, in order of preference"),
+        _build_expression_parameter("expressions, in order of preference"),
         is_lazy=True,
     ),
     Function(
         "can",
         "Whether an expression evaluates without an error.",
-        (_build_parameter("an expression"),),
+        (_build_expression_parameter("an expression"),),
         BOOL,
         _evaluate_can,
         (Example("can({ a = 1 }.b)", "false"), Example("can(1)", "true")),
@@ -222,8 +222,8 @@ FUNCTIONS: Final = (
     Function(
         "sensitive",
         "The value, marked sensitive and hidden in output.",
-        (_build_parameter("a value"),),
-        _get_own_type,
+        (_build_expression_parameter("a value"),),
+        _get_first_argument_type,
         lambda v: v.add_marks(SENSITIVE),
         (Example('nonsensitive(sensitive("x"))', '"x"'),),
         may_be_null=True,
@@ -231,8 +231,8 @@ FUNCTIONS: Final = (
     Function(
         "nonsensitive",
         "The value without the sensitive mark. Use it only for values without secrets.",
-        (_build_parameter("a value"),),
-        _get_own_type,
+        (_build_expression_parameter("a value"),),
+        _get_first_argument_type,
         _remove_sensitivity,
         (Example('nonsensitive(length(sensitive("abc")))', "3"),),
         may_be_null=True,
@@ -240,7 +240,7 @@ FUNCTIONS: Final = (
     Function(
         "issensitive",
         "Whether the value is marked sensitive.",
-        (_build_parameter("a value"),),
+        (_build_expression_parameter("a value"),),
         BOOL,
         _is_sensitive,
         (Example("issensitive(sensitive(1))", "true"), Example("issensitive(1)", "false")),
@@ -248,18 +248,18 @@ FUNCTIONS: Final = (
     Function(
         "ephemeralasnull",
         "The value with null instead of each ephemeral part.",
-        (_build_parameter("a value"),),
-        _get_own_type,
-        _replace_ephemeral,
+        (_build_expression_parameter("a value"),),
+        _get_first_argument_type,
+        _replace_ephemeral_by_null,
         (Example('ephemeralasnull("x")', '"x"'),),
         may_be_null=True,
     ),
     Function(
         "type",
         "The type of a value as text.",
-        (_build_parameter("a value"),),
+        (_build_expression_parameter("a value"),),
         STRING,
-        _describe_type,
+        _format_type_of_value,
         (Example('type(tolist(["a"]))', '"list(string)"'), Example("type(1)", '"number"')),
     ),
 )

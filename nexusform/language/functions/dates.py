@@ -105,7 +105,7 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
     """
     match = (_LENIENT_TIMESTAMP if lenient else _TIMESTAMP).match(text)
     if match is None:
-        raise FunctionProblem(f'not a valid RFC3339 timestamp: "{_trim_text(text)}"', position)
+        raise FunctionProblem(f'not a valid RFC3339 timestamp: "{_truncate_quoted_text(text)}"', position)
     year, month, day, hour, minute, second = [int(group) for group in match.groups()[:6]]
     hours, minutes = int(match[10] or 0), int(match[11] or 0)
     try:
@@ -124,11 +124,11 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
     return LocalTime(ordinal, nanosecond, -offset if match[9] == "-" else offset)
 
 
-def _trim_text(text: str) -> str:
+def _truncate_quoted_text(text: str) -> str:
     return text if len(text) <= 60 else text[:60] + "..."
 
 
-def _format_offset(moment: LocalTime, *, colon: bool, utc: str) -> str:
+def _format_time_zone_offset(moment: LocalTime, *, colon: bool, utc: str) -> str:
     if moment.offset == 0 and utc:
         return utc
     sign, minutes = ("-", -moment.offset) if moment.offset < 0 else ("+", moment.offset)
@@ -158,10 +158,10 @@ _VERBS: Final[dict[str, Callable[[LocalTime], str]]] = {
     "m": lambda t: str(t.clock[1]),
     "ss": lambda t: f"{t.clock[2]:02d}",
     "s": lambda t: str(t.clock[2]),
-    "ZZZZZ": lambda t: _format_offset(t, colon=True, utc=""),
-    "ZZZZ": lambda t: _format_offset(t, colon=False, utc=""),
-    "ZZZ": lambda t: _format_offset(t, colon=False, utc="UTC"),
-    "Z": lambda t: _format_offset(t, colon=True, utc="Z"),
+    "ZZZZZ": lambda t: _format_time_zone_offset(t, colon=True, utc=""),
+    "ZZZZ": lambda t: _format_time_zone_offset(t, colon=False, utc=""),
+    "ZZZ": lambda t: _format_time_zone_offset(t, colon=False, utc="UTC"),
+    "Z": lambda t: _format_time_zone_offset(t, colon=True, utc="Z"),
 }
 
 
@@ -172,7 +172,7 @@ def _format_date(pattern: str, timestamp: str) -> str:
     while index < len(pattern):
         character = pattern[index]
         if character == "'":
-            text, index = _parse_literal(pattern, index)
+            text, index = _parse_quoted_pattern_literal(pattern, index)
             pieces.append(text)
         elif character.isascii() and character.isalpha():
             end = index
@@ -191,7 +191,7 @@ def _format_date(pattern: str, timestamp: str) -> str:
     return "".join(pieces)
 
 
-def _parse_literal(pattern: str, index: int) -> tuple[str, int]:
+def _parse_quoted_pattern_literal(pattern: str, index: int) -> tuple[str, int]:
     # Parses the text between quotes; two quotes in a row represent one, inside and outside.
     if pattern[index + 1 : index + 2] == "'":
         return "'", index + 2
@@ -222,7 +222,7 @@ def parse_duration(text: str, position: int) -> int:
         match = _DURATION.match(unsigned, index)
         if match is None or len(unsigned) > 100:
             raise FunctionProblem(
-                f'"{_trim_text(text)}" is not a duration: write numbers with units (ns, us, ms, s, m, h), '
+                f'"{_truncate_quoted_text(text)}" is not a duration: write numbers with units (ns, us, ms, s, m, h), '
                 'as in "1h30m"',
                 position,
             )
@@ -230,21 +230,21 @@ def parse_duration(text: str, position: int) -> int:
         index = match.end()
     is_negative = text[0] == "-"
     if total > _MAX_DURATION - (not is_negative):
-        raise FunctionProblem(f'the duration "{_trim_text(text)}" is longer than 292 years', position)
+        raise FunctionProblem(f'the duration "{_truncate_quoted_text(text)}" is longer than 292 years', position)
     return -total if is_negative else total
 
 
-def _add_duration(timestamp: str, duration: str) -> str:
+def _add_duration_to_timestamp(timestamp: str, duration: str) -> str:
     # Format a moment as RFC 3339 text, to the second.
     moment = parse_timestamp(timestamp).add_nanoseconds(parse_duration(duration, 1))
     year, month, day = moment.date
     hour, minute, second = moment.clock
     sign = "-" if year < 0 else ""
     text = f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}"
-    return text + _format_offset(moment, colon=True, utc="Z")
+    return text + _format_time_zone_offset(moment, colon=True, utc="Z")
 
 
-def _compare_times(first: str, second: str) -> int:
+def _compare_timestamps(first: str, second: str) -> int:
     first_instant = parse_timestamp(first, lenient=True).instant
     second_instant = parse_timestamp(second, 1, lenient=True).instant
     return (first_instant > second_instant) - (first_instant < second_instant)
@@ -264,7 +264,7 @@ FUNCTIONS: Final = (
         "A timestamp plus a duration, which may be negative.",
         [("timestamp", STRING, "a timestamp"), ("duration", STRING, 'for example "1h30m"')],
         returns=STRING,
-        compute=_add_duration,
+        compute=_add_duration_to_timestamp,
         examples=[('timeadd("2017-11-22T00:00:00Z", "10m")', '"2017-11-22T00:10:00Z"')],
     ),
     build_plain_function(
@@ -272,13 +272,13 @@ FUNCTIONS: Final = (
         "-1, 0 or 1: the first timestamp is earlier, equal or later.",
         [("timestamp_a", STRING, "a timestamp"), ("timestamp_b", STRING, "another")],
         returns=NUMBER,
-        compute=_compare_times,
+        compute=_compare_timestamps,
         examples=[('timecmp("2017-11-22T00:00:00Z", "2017-11-22T01:00:00Z")', "-1")],
     ),
 )
 
 
-def _format_utc(moment: datetime) -> str:
+def _format_utc_timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -288,7 +288,7 @@ def build_clock_functions(
     """Build timestamp() and plantimestamp(); without `now`, during planning, timestamp() is unknown."""
 
     def compute_timestamp() -> Value:
-        return Value(STRING, UNKNOWN if now is None else _format_utc(now()))
+        return Value(STRING, UNKNOWN if now is None else _format_utc_timestamp(now()))
 
     return (
         Function(
@@ -296,7 +296,7 @@ def build_clock_functions(
             "The time of the plan.",
             (),
             STRING,
-            lambda: Value(STRING, _format_utc(plan_time())),
+            lambda: Value(STRING, _format_utc_timestamp(plan_time())),
             (Example("timecmp(plantimestamp(), plantimestamp())", "0"),),
         ),
         Function("timestamp", "The time of the apply, known only then.", (), STRING, compute_timestamp),

@@ -145,7 +145,7 @@ def _find_element_type(arguments: Sequence[Value]) -> Type:
     return parts[position % len(parts)] if parts and isinstance(position, int) else DYNAMIC
 
 
-def _find_element(sequence: Value, position: Value) -> Value:
+def _find_element_at_position(sequence: Value, position: Value) -> Value:
     _find_element_type([sequence, position])
     if not isinstance(position.raw, int) or not -_INT64 <= position.raw < _INT64:
         raise FixedProblem("the index must be a whole number of at most 63 bits", 1)
@@ -155,7 +155,7 @@ def _find_element(sequence: Value, position: Value) -> Value:
     return element
 
 
-def _find_index(sequence: Value, value: Value) -> Value:
+def _find_index_of_value(sequence: Value, value: Value) -> Value:
     if not isinstance(sequence.type, (ListType, TupleType)):
         raise FixedProblem("argument must be a list or tuple", 0)
     if not sequence.raw:
@@ -265,7 +265,7 @@ FUNCTIONS: Final = (
             Parameter("index", NUMBER, "from 0; negative counts from the end"),
         ),
         _find_element_type,
-        _find_element,
+        _find_element_at_position,
         (Example('element(["a", "b", "c"], 1)', '"b"'), Example('element(["a", "b", "c"], 3)', '"a"')),
         may_be_null=True,
     ),
@@ -274,7 +274,7 @@ FUNCTIONS: Final = (
         "The index of the first element equal to a value.",
         (build_list_parameter("a list or tuple"), Parameter("value", DYNAMIC, "the value")),
         NUMBER,
-        _find_index,
+        _find_index_of_value,
         (Example('index(["a", "b", "c"], "b")', "1"),),
     ),
     Function(

@@ -43,7 +43,7 @@ def _decode_base64_text(text: str) -> str:
     return decode_utf8(decode_base64(text), "the result of decoding the provided string")
 
 
-def _compress(text: str) -> str:
+def _compress_to_base64_gzip(text: str) -> str:
     # As Go's writer: no time, no system, flushed content, an empty block at the end.
     import zlib
 
@@ -54,7 +54,7 @@ def _compress(text: str) -> str:
     return encode_base64(head + packed + struct.pack("<II", zlib.crc32(data), len(data)))
 
 
-def _decompress(text: str) -> str:
+def _decompress_from_base64_gzip(text: str) -> str:
     import zlib
 
     packed = decode_base64(text)
@@ -96,7 +96,7 @@ _BAD_QUOTE: Final = 'extraneous or missing " in quoted-field'
 
 def _parse_csv(text: str) -> Value:
     """Parse one object for every row after the first, which has the column names. Raises FunctionProblem."""
-    rows = _split_rows(text.replace("\r\n", "\n"))
+    rows = _split_csv_rows(text.replace("\r\n", "\n"))
     if not rows:
         raise FixedProblem("missing header line")
     _, header = rows[0]
@@ -115,7 +115,7 @@ def _parse_csv(text: str) -> Value:
     return Value(ListType(kind), tuple(objects))
 
 
-def _split_rows(text: str) -> list[tuple[int, list[str]]]:
+def _split_csv_rows(text: str) -> list[tuple[int, list[str]]]:
     # Every row with the line it starts on; empty lines do not count.
     rows: list[tuple[int, list[str]]] = []
     offset, line = 0, 1
@@ -126,7 +126,7 @@ def _split_rows(text: str) -> list[tuple[int, list[str]]]:
             continue
         start_line, row = line, []
         while True:
-            field, offset, line = _parse_field(text, offset, line)
+            field, offset, line = _parse_csv_field(text, offset, line)
             row.append(normalize_stored_text(field))
             if offset >= len(text) or text[offset] == "\n":
                 break
@@ -137,7 +137,7 @@ def _split_rows(text: str) -> list[tuple[int, list[str]]]:
     return rows
 
 
-def _parse_field(text: str, offset: int, line: int) -> tuple[str, int, int]:
+def _parse_csv_field(text: str, offset: int, line: int) -> tuple[str, int, int]:
     # Returns the field that starts here, its end (a comma, a line end, the end), and the line.
     if text[offset : offset + 1] != '"':
         end = min([i for i in (text.find(",", offset), text.find("\n", offset)) if i >= 0], default=len(text))
@@ -314,14 +314,14 @@ FUNCTIONS: Final = (
     _build_text_function(
         "base64gunzip",
         "The text decoded from base64 and gzip.",
-        _decompress,
+        _decompress_from_base64_gzip,
         _TEXT,
         ('base64gunzip(base64gzip("Hello"))', '"Hello"'),
     ),
     _build_text_function(
         "base64gzip",
         "The text's UTF-8 bytes compressed with gzip, in base64.",
-        _compress,
+        _compress_to_base64_gzip,
         _TEXT,
         ('base64gunzip(base64gzip("Hello"))', '"Hello"'),
     ),

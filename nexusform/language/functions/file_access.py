@@ -62,7 +62,7 @@ class FileReader:
 
     def resolve(self, path: str) -> str:
         """Return the path for the port. Raises FunctionProblem."""
-        expanded = _call_file_system(lambda: self._files.expand_home(path))
+        expanded = _convert_file_problems_of_call(lambda: self._files.expand_home(path))
         if self._base in {"", "."} or expanded.startswith("/"):
             return expanded
         return posixpath.join(self._base, expanded)
@@ -70,7 +70,7 @@ class FileReader:
     def read(self, path: str) -> bytes:
         """Read the content of a file. Raises FunctionProblem."""
         full_path = self.resolve(path)
-        return _call_file_system(lambda: self._files.read(full_path))
+        return _convert_file_problems_of_call(lambda: self._files.read(full_path))
 
     def read_text(self, path: str) -> str:
         """Read the content of a text file. Raises FunctionProblem."""
@@ -80,7 +80,7 @@ class FileReader:
     def is_file(self, path: str) -> bool:
         """Check whether a file exists. Raises FunctionProblem."""
         full_path = self.resolve(path)
-        return _call_file_system(lambda: self._files.is_file(full_path))
+        return _convert_file_problems_of_call(lambda: self._files.is_file(full_path))
 
     def find_files(self, path: str, pattern: str) -> list[str]:
         """Find the files below a directory that match, none if it does not exist. Raises FunctionProblem."""
@@ -91,18 +91,18 @@ class FileReader:
                 return self._files.find_files(full_path, pattern)
             return []
 
-        return _call_file_system(list_names)
+        return _convert_file_problems_of_call(list_names)
 
     def resolve_path(self, path: str) -> str:
         """Return the absolute form of a path. Raises FunctionProblem."""
-        return _call_file_system(lambda: self._files.resolve_path(path))
+        return _convert_file_problems_of_call(lambda: self._files.resolve_path(path))
 
     def expand_home(self, path: str) -> str:
         """Replace `~` at the start. Raises FunctionProblem."""
-        return _call_file_system(lambda: self._files.expand_home(path))
+        return _convert_file_problems_of_call(lambda: self._files.expand_home(path))
 
 
-def _call_file_system(call: Callable[[], _T]) -> _T:
+def _convert_file_problems_of_call(call: Callable[[], _T]) -> _T:
     try:
         return call()
     except FileProblem as problem:

@@ -35,7 +35,7 @@ class _FormatVerb(Struct, frozen=True):
     mode: str
 
 
-def _evaluate_format(pattern: Value, *arguments: Value) -> Value:
+def _format_string(pattern: Value, *arguments: Value) -> Value:
     """Evaluate `format`: the text, or its known prefix while arguments are unknown."""
     if not all(a.is_wholly_known for a in arguments):
         return Value(STRING, UNKNOWN, refinement=build_prefix(pattern.raw.partition("%")[0]))
@@ -107,14 +107,14 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
     if mode == "v":
         # Render an argument as %v: texts and numbers plainly, anything else as JSON.
         if argument.raw is None or "#" in verb.flags or not isinstance(argument.type, PrimitiveType):
-            return _add_padding(verb, render_json(argument))
+            return _add_padding_to_width(verb, render_json(argument))
         if argument.type == STRING:
-            return _add_padding(verb, argument.raw)
+            return _add_padding_to_width(verb, argument.raw)
         if argument.type == BOOL:
-            return _add_padding(verb, "true" if argument.raw else "false")
+            return _add_padding_to_width(verb, "true" if argument.raw else "false")
         # Only the padding flags apply, and no precision.
         sign = "-" if argument.raw < 0 else ""
-        return _add_padding(verb, sign + _render_general(abs(argument.raw), None, "g"))
+        return _add_padding_to_width(verb, sign + _render_general(abs(argument.raw), None, "g"))
     if argument.raw is None:
         raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted')
     if mode in {"s", "q"}:
@@ -135,7 +135,7 @@ def _convert_argument(verb: _FormatVerb, argument: Value, target: PrimitiveType)
         ) from None
 
 
-def _add_padding(verb: _FormatVerb, text: str) -> str:
+def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
     missing = verb.width - (len(text) if text.isascii() and "\r\n" not in text else count_clusters(text))
     if missing <= 0:
         return text
@@ -147,7 +147,7 @@ def _add_padding(verb: _FormatVerb, text: str) -> str:
 def _render_string(verb: _FormatVerb, text: str) -> str:
     if verb.precision is not None:
         text = "".join(split_clusters(text)[: verb.precision])
-    return _add_padding(verb, render_json_string(text) if verb.mode == "q" else text)
+    return _add_padding_to_width(verb, render_json_string(text) if verb.mode == "q" else text)
 
 
 def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> str:
@@ -277,7 +277,7 @@ def _find_common_length(lists: Mapping[int, Value]) -> int | None:
     # Returns the number of texts, None if unknown. A tuple's length is in its type.
     count = first_position = None
     for position, argument in lists.items():
-        length = _find_length(argument)
+        length = _find_known_sequence_length(argument)
         if length is None:
             continue
         if count is not None and length != count:
@@ -292,7 +292,7 @@ def _find_common_length(lists: Mapping[int, Value]) -> int | None:
     return count
 
 
-def _find_length(sequence: Value) -> int | None:
+def _find_known_sequence_length(sequence: Value) -> int | None:
     if isinstance(sequence.type, TupleType):
         return len(sequence.type.elements)
     uncertain = isinstance(sequence.type, SetType) and not sequence.is_wholly_known
@@ -305,7 +305,7 @@ FUNCTIONS: Final = (
         "Text from a pattern: %s text, %d integer, %f decimals, %x hexadecimal, %q quoted, %v any value.",
         (Parameter("format", STRING, "the pattern"),),
         STRING,
-        _evaluate_format,
+        _format_string,
         (
             Example('format("Hello, %s!", "Ander")', '"Hello, Ander!"'),
             Example('format("%03d|%.2f|%x", 7, 2.5, 255)', '"007|2.50|ff"'),

@@ -22,7 +22,7 @@ from nexusform.values.typed_value import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Val
 _STRINGS: Final = ListType(STRING)
 
 
-def _find_keys_type(arguments: Sequence[Value]) -> Type:
+def _find_keys_result_type(arguments: Sequence[Value]) -> Type:
     mapping_type = arguments[0].type
     if isinstance(mapping_type, MapType):
         return _STRINGS
@@ -34,7 +34,7 @@ def _find_keys_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_keys(mapping: Value) -> Value:
-    kind = _find_keys_type([mapping])
+    kind = _find_keys_result_type([mapping])
     if isinstance(mapping.type, ObjectType):
         return Value(kind, tuple([Value(STRING, n) for n, _ in mapping.type.attributes]))
     if mapping.raw is UNKNOWN:
@@ -42,7 +42,7 @@ def _compute_keys(mapping: Value) -> Value:
     return Value(kind, tuple([Value(STRING, k) for k in mapping.raw]))
 
 
-def _find_values_type(arguments: Sequence[Value]) -> Type:
+def _find_values_result_type(arguments: Sequence[Value]) -> Type:
     mapping_type = arguments[0].type
     if isinstance(mapping_type, MapType):
         return ListType(mapping_type.element)
@@ -52,10 +52,10 @@ def _find_values_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_values(mapping: Value) -> Value:
-    return Value(_find_values_type([mapping]), tuple(mapping.raw.values()))
+    return Value(_find_values_result_type([mapping]), tuple(mapping.raw.values()))
 
 
-def _find_lookup_type(arguments: Sequence[Value]) -> Type:
+def _find_lookup_result_type(arguments: Sequence[Value]) -> Type:
     mapping_type, key = arguments[0].type, arguments[1].raw
     if isinstance(mapping_type, MapType):
         return mapping_type.element
@@ -71,7 +71,7 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
     mapping_type = mapping.type
     if mapping.type is DYNAMIC:
         return DYNAMIC_UNKNOWN
-    kind = _find_lookup_type([mapping, key])
+    kind = _find_lookup_result_type([mapping, key])
     fallback = default[0] if default else None
     if fallback is not None and isinstance(mapping_type, MapType):
         try:
@@ -146,7 +146,7 @@ def _build_string_list(texts: Sequence[str]) -> Value:
     return Value(_STRINGS, tuple([Value(STRING, text) for text in texts]))
 
 
-def _find_zip_map_type(arguments: Sequence[Value]) -> Type:
+def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
     keys, values = arguments
     if isinstance(values.type, ListType):
         return MapType(values.type.element)
@@ -159,7 +159,7 @@ def _find_zip_map_type(arguments: Sequence[Value]) -> Type:
 
 
 def _build_zip_map(keys: Value, values: Value) -> Value:
-    kind = _find_zip_map_type([keys, values])
+    kind = _find_zip_map_result_type([keys, values])
     if not keys.is_wholly_known:
         return Value(kind, UNKNOWN)
     if len(keys.raw) != len(values.raw):
@@ -170,7 +170,7 @@ def _build_zip_map(keys: Value, values: Value) -> Value:
     return Value(kind, {k: items[k] for k in sorted(items)})
 
 
-def _build_parameter(name: str, description: str, **options: bool) -> Parameter:
+def _build_mapping_parameter(name: str, description: str, **options: bool) -> Parameter:
     return Parameter(name, DYNAMIC, description, inner_marks=True, **options)
 
 
@@ -178,8 +178,8 @@ FUNCTIONS: Final = (
     Function(
         "keys",
         "The sorted keys of a map.",
-        (_build_parameter("inputMap", "a map or object", allow_unknown=True),),
-        _find_keys_type,
+        (_build_mapping_parameter("inputMap", "a map or object", allow_unknown=True),),
+        _find_keys_result_type,
         _compute_keys,
         (Example("keys({ c = 2, a = 1 })", '["a", "c"]'),),
     ),
@@ -187,7 +187,7 @@ FUNCTIONS: Final = (
         "lookup",
         "The value of a key, or a default.",
         (
-            _build_parameter("inputMap", "a map or object", allow_unknown=True),
+            _build_mapping_parameter("inputMap", "a map or object", allow_unknown=True),
             Parameter("key", STRING, "the key", allow_unknown=True),
         ),
         DYNAMIC,
@@ -216,16 +216,16 @@ FUNCTIONS: Final = (
     Function(
         "values",
         "The values of a map, in the order of their keys.",
-        (_build_parameter("mapping", "a map or object"),),
-        _find_values_type,
+        (_build_mapping_parameter("mapping", "a map or object"),),
+        _find_values_result_type,
         _compute_values,
         (Example("values({ c = 2, a = 1 })", "[1, 2]"),),
     ),
     Function(
         "zipmap",
         "A map from a list of keys and a list of values.",
-        (Parameter("keys", _STRINGS, "the keys"), _build_parameter("values", "the values, as many")),
-        _find_zip_map_type,
+        (Parameter("keys", _STRINGS, "the keys"), _build_mapping_parameter("values", "the values, as many")),
+        _find_zip_map_result_type,
         _build_zip_map,
         (Example('zipmap(["a", "b"], [1, 2])', "{ a = 1, b = 2 }"),),
     ),

@@ -124,7 +124,7 @@ def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
     return Value(ListType(STRING), tuple(subnets))
 
 
-def _is_contained(prefix: str, inner: str) -> bool:
+def _is_address_or_network_contained(prefix: str, inner: str) -> bool:
     import ipaddress
 
     network = _parse_network(prefix, 0)
@@ -150,7 +150,7 @@ FUNCTIONS: Final = (
         "Whether a prefix contains an address or another prefix.",
         [("containing_prefix", STRING, "a prefix"), ("contained", STRING, "an address or a prefix")],
         returns=BOOL,
-        compute=_is_contained,
+        compute=_is_address_or_network_contained,
         examples=[('cidrcontains("10.0.0.0/8", "10.1.2.3")', "true")],
     ),
     build_plain_function(

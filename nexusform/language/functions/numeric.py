@@ -22,7 +22,7 @@ from nexusform.values.typed_value import UNKNOWN, Value, convert_decimal, normal
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _build_minimum_function(choose: Callable[[Any], Any], kind: str) -> Callable[..., Value]:
+def _build_extreme_function(choose: Callable[[Any], Any], kind: str) -> Callable[..., Value]:
     def compute_extreme(*numbers: Value) -> Value:
         if not numbers:
             raise FixedProblem("must pass at least one number")
@@ -34,7 +34,7 @@ def _build_minimum_function(choose: Callable[[Any], Any], kind: str) -> Callable
     return compute_extreme
 
 
-def _compute_as_float(compute: Callable[[float, float], float], first: Any, second: Any) -> Any:
+def _compute_with_floats(compute: Callable[[float, float], float], first: Any, second: Any) -> Any:
     try:
         return convert_decimal(compute(float(first), float(second)))
     except ZeroDivisionError:
@@ -46,18 +46,18 @@ def _compute_as_float(compute: Callable[[float, float], float], first: Any, seco
 def _compute_logarithm(argument: Any, base: Any) -> Any:
     if base == 0 and argument > 0:
         return 0  # the limit as the base goes to zero
-    return _compute_as_float(lambda x, b: math.log(x) / math.log(b), argument, base)
+    return _compute_with_floats(lambda x, b: math.log(x) / math.log(b), argument, base)
 
 
 def _compute_power(base: Any, exponent: Any) -> Any:
     if base.__class__ is int and exponent.__class__ is int and exponent >= 0:
         if base.bit_length() * exponent > 4096:
-            return _compute_as_float(math.pow, base, exponent)
+            return _compute_with_floats(math.pow, base, exponent)
         return normalize_number(base**exponent)
-    return _compute_as_float(math.pow, base, exponent)
+    return _compute_with_floats(math.pow, base, exponent)
 
 
-def _find_parse_type(arguments: Sequence[Value]) -> Type:
+def _find_parse_integer_result_type(arguments: Sequence[Value]) -> Type:
     text_type = arguments[0].type
     if text_type != STRING:
         raise FunctionProblem(f"first argument must be a string, not {describe_type(text_type)}", 0)
@@ -65,7 +65,7 @@ def _find_parse_type(arguments: Sequence[Value]) -> Type:
 
 
 def _parse_integer(text: Value, base: Value) -> Value:
-    _find_parse_type([text])
+    _find_parse_integer_result_type([text])
     radix = base.raw
     if radix.__class__ is not int or not 2 <= radix <= 62:
         raise FixedProblem("base must be a whole number between 2 and 62 inclusive", 1)
@@ -143,7 +143,7 @@ FUNCTIONS: Final = (
         "The maximum of the arguments.",
         (),
         NUMBER,
-        _build_minimum_function(max, "greatest"),
+        _build_extreme_function(max, "greatest"),
         (Example("max(12, 54, 3)", "54"), Example("max([12, 54, 3]...)", "54")),
         _NUMBERS,
     ),
@@ -152,7 +152,7 @@ FUNCTIONS: Final = (
         "The minimum of the arguments.",
         (),
         NUMBER,
-        _build_minimum_function(min, "least"),
+        _build_extreme_function(min, "least"),
         (Example("min(12, 54, 3)", "3"),),
         _NUMBERS,
     ),
@@ -160,7 +160,7 @@ FUNCTIONS: Final = (
         "parseint",
         "The integer value of a text in a base from 2 to 62.",
         (Parameter("number", DYNAMIC, "the text"), Parameter("base", NUMBER, "the base")),
-        _find_parse_type,
+        _find_parse_integer_result_type,
         _parse_integer,
         (Example('parseint("FF", 16)', "255"), Example('parseint("-1010", 2)', "-10")),
     ),

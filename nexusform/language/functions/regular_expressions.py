@@ -92,7 +92,7 @@ def _compile_pattern(pattern: str) -> CompiledPattern:
     return CompiledPattern(engine, tuple(names))
 
 
-def _compile_argument(pattern: str, position: int = 0) -> CompiledPattern:
+def _compile_pattern_argument(pattern: str, position: int = 0) -> CompiledPattern:
     # `position` is that of the argument which holds the pattern.
     try:
         return _compile_pattern(pattern)
@@ -135,13 +135,13 @@ def _build_match_groups(pattern: CompiledPattern, match: Any) -> Value:
     return build_object({name: group for name, group in zip(names, groups, strict=True) if name is not None})
 
 
-def _find_regex_type(arguments: Sequence[Value]) -> Type:
+def _find_regex_result_type(arguments: Sequence[Value]) -> Type:
     pattern = arguments[0].raw
-    return DYNAMIC if pattern is UNKNOWN else _find_capture_type(_compile_argument(pattern))
+    return DYNAMIC if pattern is UNKNOWN else _find_capture_type(_compile_pattern_argument(pattern))
 
 
 def _find_first_match(pattern: Value, text: Value) -> Value:
-    compiled_pattern = _compile_argument(pattern.raw)
+    compiled_pattern = _compile_pattern_argument(pattern.raw)
     _find_capture_type(compiled_pattern)
     first = next(_list_matches(compiled_pattern, text.raw), None)
     if first is None:
@@ -149,12 +149,12 @@ def _find_first_match(pattern: Value, text: Value) -> Value:
     return _build_match_groups(compiled_pattern, first)
 
 
-def _find_regex_all_type(arguments: Sequence[Value]) -> Type:
-    return ListType(_find_regex_type(arguments))
+def _find_regex_all_result_type(arguments: Sequence[Value]) -> Type:
+    return ListType(_find_regex_result_type(arguments))
 
 
 def _find_all_matches(pattern: Value, text: Value) -> Value:
-    compiled_pattern = _compile_argument(pattern.raw)
+    compiled_pattern = _compile_pattern_argument(pattern.raw)
     kind = _find_capture_type(compiled_pattern)
     return Value(
         ListType(kind),
@@ -168,7 +168,7 @@ def _replace_all(text: Value, substring: Value, replacement: Value) -> Value:
     if not (len(pattern) > 1 and pattern[0] == pattern[-1] == "/"):
         check_text_length(len(text.raw) + text.raw.count(pattern) * len(replacement.raw))
         return Value(STRING, text.raw.replace(pattern, replacement.raw))
-    compiled_pattern = _compile_argument(pattern[1:-1], 1)
+    compiled_pattern = _compile_pattern_argument(pattern[1:-1], 1)
     pieces: list[str] = []
     offset = length = 0
     for match in _list_matches(compiled_pattern, text.raw):
@@ -208,7 +208,7 @@ FUNCTIONS: Final = (
         "regex",
         "The first match of a pattern: its text, its groups as a list, or named groups as an object.",
         (_PATTERN, _TEXT),
-        _find_regex_type,
+        _find_regex_result_type,
         _find_first_match,
         (
             Example('regex("[a-z]+", "53453453.345345aaabbbccc23454")', '"aaabbbccc"'),
@@ -219,7 +219,7 @@ FUNCTIONS: Final = (
         "regexall",
         "All matches of a pattern, each as from `regex`.",
         (_PATTERN, _TEXT),
-        _find_regex_all_type,
+        _find_regex_all_result_type,
         _find_all_matches,
         (Example('regexall("[a-z]+", "1234abcd5678efgh9")', 'tolist(["abcd", "efgh"])'),),
     ),

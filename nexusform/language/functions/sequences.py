@@ -28,7 +28,7 @@ MAX_RANGE: Final = 1024
 _ANY_LIST: Final = ListType(DYNAMIC)
 
 
-def _find_chunk_type(arguments: Sequence[Value]) -> Type:
+def _find_chunk_result_type(arguments: Sequence[Value]) -> Type:
     return ListType(arguments[0].type)
 
 
@@ -46,7 +46,7 @@ def _remove_empty_strings(strings: Value) -> Value:
     return Value(ListType(STRING), tuple([v for v in strings.raw if v.raw]))
 
 
-def _find_concat_type(arguments: Sequence[Value]) -> Type:
+def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
     """Return a list type if all arguments have a common one, else a tuple type."""
     if not arguments:
         raise FixedProblem("at least one argument is required")
@@ -71,7 +71,7 @@ def _find_concat_type(arguments: Sequence[Value]) -> Type:
 
 
 def _join_lists(*arguments: Value) -> Value:
-    kind = _find_concat_type(arguments)
+    kind = _find_concat_result_type(arguments)
     items: list[Value] = []
     for argument in arguments:
         items += argument.raw
@@ -176,7 +176,7 @@ def _generate_range(*limits: Value) -> Value:
     return Value(ListType(NUMBER), tuple(elements))
 
 
-def _find_reverse_type(arguments: Sequence[Value]) -> Type:
+def _find_reverse_result_type(arguments: Sequence[Value]) -> Type:
     sequence_type = arguments[0].type
     if isinstance(sequence_type, TupleType):
         return TupleType(sequence_type.elements[::-1])
@@ -185,15 +185,15 @@ def _find_reverse_type(arguments: Sequence[Value]) -> Type:
     raise FunctionProblem(f"can only reverse list or tuple values, not {describe_type(sequence_type)}", 0)
 
 
-def _revert_list(sequence: Value) -> Value:
-    result_type = _find_reverse_type([sequence])
+def _compute_reversed_list(sequence: Value) -> Value:
+    result_type = _find_reverse_result_type([sequence])
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
         # The number of elements is kept; the positions of the unknown ones are open.
         return add_refinement(Value(result_type, UNKNOWN), get_refinement(sequence))
     return Value(result_type, sequence.raw[::-1])
 
 
-def _find_slice_type(arguments: Sequence[Value]) -> Type:
+def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
     sequence, start, end = arguments
     if isinstance(sequence.type, ListType):
         return sequence.type
@@ -217,7 +217,7 @@ def _slice_sequence(sequence: Value, start: Value, end: Value) -> Value:
         raise FixedProblem("end index must not be greater than the length of the list", 2)
     if start.raw > end.raw:
         raise FixedProblem("start index must not be greater than end index", 1)
-    return Value(_find_slice_type([sequence, start, end]), sequence.raw[start.raw : end.raw])
+    return Value(_find_slice_result_type([sequence, start, end]), sequence.raw[start.raw : end.raw])
 
 
 def _sort_strings(strings: Value) -> Value:
@@ -234,7 +234,7 @@ def _sort_strings(strings: Value) -> Value:
     return Value(strings.type, tuple(sorted(strings.raw, key=lambda v: str(v.raw))))
 
 
-def _get_own_type(arguments: Sequence[Value]) -> Type:
+def _get_first_argument_type(arguments: Sequence[Value]) -> Type:
     return arguments[0].type
 
 
@@ -246,7 +246,7 @@ FUNCTIONS: Final = (
             Parameter("list", _ANY_LIST, "a list", inner_marks=True),
             Parameter("size", NUMBER, "elements per list, 0 for all"),
         ),
-        _find_chunk_type,
+        _find_chunk_result_type,
         _split_chunks,
         (Example('chunklist(["a", "b", "c"], 2)[1][0]', '"c"'),),
     ),
@@ -262,7 +262,7 @@ FUNCTIONS: Final = (
         "concat",
         "The concatenated lists.",
         (),
-        _find_concat_type,
+        _find_concat_result_type,
         _join_lists,
         (Example('concat(["a"], ["b", "c"])', '["a", "b", "c"]'),),
         Parameter("seqs", DYNAMIC, "lists or tuples", inner_marks=True),
@@ -271,7 +271,7 @@ FUNCTIONS: Final = (
         "distinct",
         "The list without duplicates.",
         (Parameter("list", _ANY_LIST, "a list"),),
-        _get_own_type,
+        _get_first_argument_type,
         _remove_duplicates,
         (Example('distinct(["a", "b", "a"])', 'tolist(["a", "b"])'),),
     ),
@@ -291,7 +291,7 @@ FUNCTIONS: Final = (
             Parameter("keys", _ANY_LIST, "a key per element"),
             Parameter("searchset", _ANY_LIST, "the keys to select"),
         ),
-        _get_own_type,
+        _get_first_argument_type,
         _select_matching_keys,
         (Example('matchkeys(["a", "b"], ["east", "west"], ["west"])', 'tolist(["b"])'),),
     ),
@@ -308,8 +308,8 @@ FUNCTIONS: Final = (
         "reverse",
         "The list in reverse order.",
         (build_list_parameter(inner_marks=True),),
-        _find_reverse_type,
-        _revert_list,
+        _find_reverse_result_type,
+        _compute_reversed_list,
         (Example("reverse([1, 2, 3])", "[3, 2, 1]"),),
     ),
     Function(
@@ -320,7 +320,7 @@ FUNCTIONS: Final = (
             Parameter("start_index", NUMBER, "the first index"),
             Parameter("end_index", NUMBER, "the index after the last"),
         ),
-        _find_slice_type,
+        _find_slice_result_type,
         _slice_sequence,
         (Example('slice(["a", "b", "c", "d"], 1, 3)', '["b", "c"]'),),
     ),

@@ -82,12 +82,12 @@ def _find_product_type(arguments: Sequence[Value]) -> Type:
     return SetType(parts) if any(isinstance(a.type, SetType) for a in arguments) else ListType(parts)
 
 
-def _compute_product(*sets: Value) -> Value:
+def _compute_cartesian_product(*sets: Value) -> Value:
     kind = _find_product_type(sets)
     assert isinstance(kind, (ListType, SetType))
     parts = kind.element
     assert isinstance(parts, TupleType)
-    if not all(map(_has_known_length, sets)):
+    if not all(map(_is_factor_length_known, sets)):
         bounds = [_compute_length_bounds(factor) for factor in sets]
         shortest = prod([low for low, _ in bounds])
         longest: int | None = 1
@@ -110,7 +110,7 @@ def _compute_product(*sets: Value) -> Value:
     return Value(kind, tuple(rows)) if all(r.type == parts for r in rows) else build_tuple(rows)
 
 
-def _has_known_length(factor: Value) -> bool:
+def _is_factor_length_known(factor: Value) -> bool:
     if factor.raw is UNKNOWN:
         return False
     return not isinstance(factor.type, SetType) or factor.is_wholly_known or len(factor.raw) == 1
@@ -150,7 +150,7 @@ FUNCTIONS: Final = (
         "Every combination of one element from each of the lists or sets.",
         (),
         _find_product_type,
-        _compute_product,
+        _compute_cartesian_product,
         (Example('setproduct(["a", "b"], [1, 2])[2]', '["b", 1]'),),
         Parameter("sets", DYNAMIC, "lists or sets, two or more", allow_unknown=True, inner_marks=True),
     ),

@@ -56,7 +56,7 @@ class TemplateRenderer:
 
         if self._depth >= MAX_DEPTH:
             raise FunctionProblem(f"templates render one another more than {MAX_DEPTH} levels deep")
-        by_name = _check_variables(variables)
+        by_name = _validate_template_variables(variables)
         expression, problems = parse_template(SourceFile(name, text))
         if expression is None or has_errors(problems):
             raise FunctionProblem(_describe_first_error(problems))
@@ -70,7 +70,7 @@ class TemplateRenderer:
         return value
 
 
-def _check_variables(variables: Value) -> Mapping[str, Value]:
+def _validate_template_variables(variables: Value) -> Mapping[str, Value]:
     if not isinstance(variables.type, (MapType, ObjectType)):
         raise FunctionProblem(f"invalid vars value: must be a map, not {describe_type(variables.type)}", 1)
     for name in variables.raw:
@@ -94,7 +94,7 @@ def _describe_first_error(problems: Sequence[Diagnostic]) -> str:
 _VARIABLES: Final = Parameter("vars", DYNAMIC, "a map or object of the template's variables")
 
 
-def _get_return_type(_: Sequence[Value]) -> Type:
+def _return_dynamic_type(_: Sequence[Value]) -> Type:
     return DYNAMIC
 
 
@@ -112,14 +112,14 @@ def build_template_functions(reader: FileReader, renderer: TemplateRenderer) -> 
             "templatefile",
             "The content of a file rendered as a template.",
             (Parameter("path", STRING, "the file"), _VARIABLES),
-            _get_return_type,
+            _return_dynamic_type,
             _build_template_file(reader, renderer),
         ),
         Function(
             "templatestring",
             "A text rendered as a template.",
             (Parameter("template", STRING, "the text"), _VARIABLES),
-            _get_return_type,
+            _return_dynamic_type,
             lambda text, variables: renderer.render("<templatestring argument>", text.raw, variables),
             (Example('templatestring("Hello, $${name}!", { name = "Ander" })', '"Hello, Ander!"'),),
         ),

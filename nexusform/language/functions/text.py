@@ -42,12 +42,12 @@ def _build_character_mapping(change: Callable[[str], str]) -> Callable[[str], st
     def change_text(text: str) -> str:
         if text.isascii():
             return change(text)
-        return "".join([_keep_single_character_case(c, change(c)) for c in text])
+        return "".join([_change_case_unless_length_changes(c, change(c)) for c in text])
 
     return change_text
 
 
-def _keep_single_character_case(before: str, after: str) -> str:
+def _change_case_unless_length_changes(before: str, after: str) -> str:
     if len(after) == 1:
         return after
     return "i" if before == "\u0130" and after[0] == "i" else before

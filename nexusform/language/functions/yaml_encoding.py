@@ -50,7 +50,7 @@ def render_yaml(value: Value) -> str:
     """Render a wholly known value as YAML, with strings always quoted."""
     if isinstance(value.raw, (tuple, dict)) and value.raw:
         return "\n".join(_render_lines(value, 0)) + "\n"
-    first, *further_lines = _render_item(value, 2, 0)
+    first, *further_lines = _render_sequence_item(value, 2, 0)
     text = "\n".join([first, *_add_indentation(further_lines)])
     if isinstance(value.raw, (str, tuple, dict)):
         return text + "\n"
@@ -92,27 +92,27 @@ def _render_lines(value: Value, indent: int) -> list[str]:
     if isinstance(value.raw, tuple):
         item_lines: list[str] = []
         for item in value.raw:
-            inner = _render_item(item, indent + 2, indent + 2)
+            inner = _render_sequence_item(item, indent + 2, indent + 2)
             item_lines += [f"- {inner[0]}", *_add_indentation(inner[1:])]
         return item_lines
     lines: list[str] = []
     for key, item in value.raw.items():
-        lines += _render_entry(key, item, indent)
+        lines += _render_mapping_entry(key, item, indent)
     return lines
 
 
-def _render_entry(key: str, item: Value, indent: int) -> list[str]:
+def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
     # Renders one member of a mapping.
     if _BREAK.search(key) or len(key.encode()) > _MAX_SIMPLE_KEY_BYTES:
-        first = _render_item(Value(STRING, key), indent + 2, indent + 2)
-        second = _render_item(item, indent + 2, indent + 2)
+        first = _render_sequence_item(Value(STRING, key), indent + 2, indent + 2)
+        second = _render_sequence_item(item, indent + 2, indent + 2)
         return [f"? {first[0]}", *_add_indentation(first[1:]), f": {second[0]}", *_add_indentation(second[1:])]
     name = f"{_render_quoted(key)}:"
     if isinstance(item.raw, dict) and item.raw:
         return [name, *_add_indentation(_render_lines(item, indent + 2))]
     if isinstance(item.raw, tuple) and item.raw:
         return [name, *_render_lines(item, indent)]
-    inner = _render_item(item, indent + 2, indent + len(name) + 1)
+    inner = _render_sequence_item(item, indent + 2, indent + len(name) + 1)
     return [f"{name} {inner[0]}", *_add_indentation(inner[1:])]
 
 
@@ -139,7 +139,7 @@ def _fold_string(text: str, indent: int, column: int) -> list[str]:
     return [*lines, "".join([*pieces, '"'])]
 
 
-def _render_item(value: Value, indent: int, column: int) -> list[str]:
+def _render_sequence_item(value: Value, indent: int, column: int) -> list[str]:
     # Renders a value that starts at `column`, further lines at `indent`.
     raw = value.raw
     if isinstance(raw, (tuple, dict)) and raw:
@@ -234,7 +234,7 @@ class _YamlReader:
         self.index = self.events.index(starts[0]) + 1
         return self._parse_node(0)
 
-    def _count_nodes(self, nodes: int) -> None:
+    def _count_nodes_toward_limit(self, nodes: int) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
             raise FunctionProblem(f"the document expands to more than {MAX_NODES} nodes", 0)
@@ -251,10 +251,10 @@ class _YamlReader:
             if event.anchor not in self.anchors:
                 raise FunctionProblem(f'reference to undefined anchor "{event.anchor}"', 0)
             value, size = self.anchors[event.anchor]
-            self._count_nodes(size)
+            self._count_nodes_toward_limit(size)
             return value
         previous_count = self.nodes
-        self._count_nodes(1)
+        self._count_nodes_toward_limit(1)
         if isinstance(event, yaml.ScalarEvent):
             value = _parse_scalar(event)
         elif isinstance(event, yaml.SequenceStartEvent):
@@ -269,7 +269,7 @@ class _YamlReader:
     def _parse_sequence(self, event: Any, depth: int) -> Value:
         import yaml
 
-        _require_tag(event.tag, "seq")
+        _require_matching_yaml_tag(event.tag, "seq")
         items: list[Value] = []
         while not isinstance(self.events[self.index], yaml.SequenceEndEvent):
             items.append(self._parse_node(depth + 1))
@@ -279,7 +279,7 @@ class _YamlReader:
     def _parse_mapping(self, event: Any, depth: int) -> Value:
         import yaml
 
-        _require_tag(event.tag, "map")
+        _require_matching_yaml_tag(event.tag, "map")
         items: dict[str, Value] = {}
         while not isinstance(self.events[self.index], yaml.MappingEndEvent):
             key_event = self.events[self.index]
@@ -319,12 +319,12 @@ def _collect_merged_entries(value: Value) -> dict[str, Value]:
     raise FixedProblem("cannot merge a value that is not a mapping", 0)
 
 
-def _require_tag(tag: str | None, kind: str) -> None:
+def _require_matching_yaml_tag(tag: str | None, kind: str) -> None:
     if tag not in {None, _TAG + kind}:
-        raise FunctionProblem(f'unsupported tag "{_trim_tag(tag)}"', 0)
+        raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(tag)}"', 0)
 
 
-def _trim_tag(tag: str | None) -> str:
+def _trim_yaml_tag_prefix(tag: str | None) -> str:
     return (tag or "").replace(_TAG, "!!")
 
 
@@ -344,7 +344,7 @@ def _parse_scalar(event: Any) -> Value:
             decode_base64(text)
         return Value(STRING, text)
     if kind not in {"int", "float", "bool", "null", "timestamp"}:
-        raise FunctionProblem(f'unsupported tag "{_trim_tag(event.tag)}"', 0)
+        raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(event.tag)}"', 0)
     # As in other implementations: for a quoted text, or one with a special form, the tag is secondary.
     is_special = not text or text[0] in _HINTS
     if is_special and is_quoted:

@@ -32,7 +32,7 @@ _HANGUL_TRAIL = range(0x11A8, 0x1200)
 _HANGUL_SYLLABLE = range(0xAC00, 0xD7A4)
 
 
-def _is_extending_character(char: str) -> bool:
+def _is_grapheme_extending_character(char: str) -> bool:
     """Check whether a character always belongs to the cluster before it."""
     code = ord(char)
     return (
@@ -49,7 +49,7 @@ def _is_pictographic(char: str) -> bool:
     return 0x2190 <= code <= 0x2BFF or 0x1F000 <= code <= 0x1FAFF or char in "\xa9\xae\u203c\u2049"
 
 
-def _is_one_syllable(before: str, after: str) -> bool:
+def _is_single_hangul_syllable(before: str, after: str) -> bool:
     """Check whether two neighbouring Hangul characters form one syllable."""
     left, right = ord(before), ord(after)
     if left in _HANGUL_LEAD:
@@ -70,19 +70,19 @@ def count_clusters(text: str) -> int:
         is_regional = ord(char) in _REGIONAL
         is_same_cluster = (
             (before == "\r" and char == "\n")
-            or _is_extending_character(char)
+            or _is_grapheme_extending_character(char)
             or (is_regional and flags % 2 == 1)
             or (before == _JOINER and is_emoji and _is_pictographic(char))
-            or _is_one_syllable(before, char)
+            or _is_single_hangul_syllable(before, char)
         )
         if not is_same_cluster:
             clusters += 1
         flags = flags + 1 if is_regional else 0
-        is_emoji = _is_pictographic(char) or (is_emoji and _is_extending_character(char))
+        is_emoji = _is_pictographic(char) or (is_emoji and _is_grapheme_extending_character(char))
     return clusters
 
 
-class Positions:
+class CharacterPositions:
     """Positions of the characters of one text.
 
     `start` is the position of the first character, if the text is a part of a file. A byte order mark at the
@@ -140,20 +140,20 @@ class Positions:
         """Build the span between two character offsets, the end exclusive."""
         if self._simple:
             if not self._low <= begin < self._high:
-                self._cache_line(begin)
+                self._cache_line_of_offset(begin)
             if end < self._high:
                 line, before = self._line, self._low - 1
                 start = Position(line, begin - before, begin)
                 return Span(self._filename, start, Position(line, end - before, end))
         return Span(self._filename, self.find_position(begin), self.find_position(end))
 
-    def _cache_line(self, offset: int) -> None:
+    def _cache_line_of_offset(self, offset: int) -> None:
         self._line = line = bisect_right(self._lines, offset)
         self._low = self._lines[line - 1]
         self._high = self._lines[line] if line < len(self._lines) else len(self._text) + 1
 
 
-class FixedPosition(Positions):
+class FixedPosition(CharacterPositions):
     """Positions of a text with another form in its file: all of it is at one span."""
 
     def __init__(self, fixed_span: Span) -> None:
@@ -391,7 +391,7 @@ class _Scanner:
             if self.invalid_count > _MAX_INVALID:
                 self.offset = len(self.text)
 
-    def _enter_sequence(self, kind: str, begin: int, end: int) -> None:
+    def _enter_template_sequence(self, kind: str, begin: int, end: int) -> None:
         self.tokens.add(kind, begin, end)
         self.stack.append(_SequenceMode())
 
@@ -407,7 +407,7 @@ class _Scanner:
             self.tokens.add(CLOSE_QUOTE, begin, end)
             self.stack.pop()
         elif group in {3, 4}:
-            self._enter_sequence(INTERPOLATION if group == 3 else DIRECTIVE, begin, end)
+            self._enter_template_sequence(INTERPOLATION if group == 3 else DIRECTIVE, begin, end)
         elif group == 5:
             # The string ends with its line, so a missing quotation mark does not affect the rest of the file.
             self.tokens.add(QUOTED_NEWLINE, begin, end)
@@ -429,7 +429,7 @@ class _Scanner:
             self.tokens.add(PLAIN_TEXT, begin, end)
         else:
             mode.line_start = False
-            self._enter_sequence(INTERPOLATION if match.lastindex == 2 else DIRECTIVE, begin, end)
+            self._enter_template_sequence(INTERPOLATION if match.lastindex == 2 else DIRECTIVE, begin, end)
 
     def _scan_heredoc_end(self, marker: str) -> bool:
         """Check for the heredoc's end marker on the current line, and scan it."""

@@ -1,7 +1,7 @@
 """Token stream of the parsers of bodies, expressions and templates, and decoding of literal pieces of
 strings.
 
-A syntax error is reported as a diagnostic and then unwinds, by `MalformedError`, to its body item (or the
+A syntax error is reported as a diagnostic and then unwinds, by `MalformedSyntaxError`, to its body item (or the
 whole expression), and parsing continues; the exception never leaves the parser.
 """
 
@@ -24,7 +24,7 @@ from nexusform.language.syntax.scanner import (
     OPEN_QUOTE,
     QUOTED_NEWLINE,
     STRING,
-    Positions,
+    CharacterPositions,
     Tokens,
 )
 
@@ -68,7 +68,7 @@ _FOREIGN_SIGNS = {
 _HEREDOC = re.compile(r"<<(-?)[ \t]*([\"']?)([^\W\d][\w-]*)\2([^\r\n]*)")
 
 
-class MalformedError(Exception):
+class MalformedSyntaxError(Exception):
     """Error that unwinds to the nearest recovery point; its diagnostic is already reported."""
 
 
@@ -81,7 +81,7 @@ class TokenStream(Struct):
     """
 
     tokens: Tokens
-    positions: Positions
+    positions: CharacterPositions
     diagnostics: list[Diagnostic]
     index: int = 0
     skip_newlines: bool = False
@@ -126,7 +126,7 @@ class TokenStream(Struct):
 
     def report_error(
         self, diagnostic_id: str, detail: str, index: int | None = None, since: int | None = None, headline: str = ""
-    ) -> MalformedError:
+    ) -> MalformedSyntaxError:
         """Report a syntax error at a token (the next one) and return the exception to raise.
 
         `since` is the first token of the construct. A token that is always invalid is reported as such,
@@ -135,7 +135,7 @@ class TokenStream(Struct):
         if index is None:
             self.peek()
             index = self.index
-        if self._is_followed_by_not(index):
+        if self._is_preceded_by_not_operator(index):
             index -= 1
         begin, end = self.tokens.starts[index], self.tokens.ends[index]
         token = self.tokens.kinds[index]
@@ -156,9 +156,9 @@ class TokenStream(Struct):
                 if closing_match is not None:
                     last = len(self.tokens.kinds) - 1
                     self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
-        return MalformedError(diagnostic_id)
+        return MalformedSyntaxError(diagnostic_id)
 
-    def _is_followed_by_not(self, index: int) -> bool:
+    def _is_preceded_by_not_operator(self, index: int) -> bool:
         """Check whether the token follows a `not` intended as an operator."""
         kinds = self.tokens.kinds
         return (
@@ -215,26 +215,26 @@ class TokenStream(Struct):
     def _describe_foreign_operator(self, index: int) -> tuple[str, str] | None:
         word = self.tokens.get_text(index)
         following = self.tokens.kinds[index + 1]
-        if word == "not" and self._is_followed_by_not(index + 1):
+        if word == "not" and self._is_preceded_by_not_operator(index + 1):
             return "unsupported-operator", 'There is no operator "not". Did you mean boolean NOT ("!")?'
         if following in {"=", ":"}:
             return None
         if word in _FOREIGN_WORDS:
             return ("unsupported-operator", f'There is no operator "{word}". Did you mean "{_FOREIGN_WORDS[word]}"?')
-        if word == "in" and self.tokens.kinds[index - 1] != "," and self._get_word(index - 1) != "for":
+        if word == "in" and self.tokens.kinds[index - 1] != "," and self._get_identifier_text(index - 1) != "for":
             return "unsupported-operator", 'There is no operator "in". Use contains(list, value).'
         if word == "if" and self._has_word_on_line("else", index):
             return "unsupported-operator", 'There is no "a if b else c". Write "b ? a : c".'
         return None
 
-    def _get_word(self, index: int) -> str:
+    def _get_identifier_text(self, index: int) -> str:
         return self.tokens.get_text(index) if index >= 0 and self.tokens.kinds[index] == IDENT else ""
 
     def _has_word_on_line(self, word: str, index: int) -> bool:
         """Check for a word after a token on the same line."""
         while self.tokens.kinds[index] not in {NEWLINE, END}:
             index += 1
-            if self._get_word(index) == word:
+            if self._get_identifier_text(index) == word:
                 return True
         return False
 
@@ -250,14 +250,14 @@ class TokenStream(Struct):
         """Enter one more level; exceeding the maximum is a syntax error. The caller restores `depth`."""
         self.depth += 1
         self.reach = max(self.reach, self.depth)
-        self._check_depth()
+        self._check_nesting_depth()
 
     def add_nesting_levels(self, levels: int = 1) -> None:
         """Move the current expression down, below one or several new nodes."""
         self.reach += levels
-        self._check_depth()
+        self._check_nesting_depth()
 
-    def _check_depth(self) -> None:
+    def _check_nesting_depth(self) -> None:
         if self.reach > MAX_DEPTH:
             raise self.report_error(
                 "configuration-nested-too-deeply",

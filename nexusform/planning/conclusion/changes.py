@@ -48,7 +48,7 @@ def build_changes(
         block = instance.block or blocks.get(instance.address.config_address)
         problems += _check_prevent_destroy(instance, block, evaluation)
         problems += _report_kept_object(instance)
-        change = _build_change(instance, block, last if is_created else 0)
+        change = _build_change_of_instance(instance, block, last if is_created else 0)
         if block is not None and change.action in _CHANGE_ACTIONS:
             if block.address not in configured_paths:
                 configured_paths[block.address] = tuple(dict.fromkeys(block.body.list_literal_paths()))
@@ -84,7 +84,7 @@ def _build_deposed_change(address: Address, key: str, deposed_object: ObjectStat
     )
 
 
-def _build_change(instance: Instance, block: ResourceBlock | None, creation: int) -> Change:
+def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, creation: int) -> Change:
     """Build the change of an instance; `creation` is its number if it is created, else 0."""
     prior = instance.prior
     is_removed = instance.is_removed
@@ -116,23 +116,23 @@ def _build_change(instance: Instance, block: ResourceBlock | None, creation: int
         importing=instance.importing,
         dependencies=dependencies,
         create_before_destroy=create_first,
-        skip_destroy=_read_skip_destroy(instance),
+        skip_destroy=_get_skip_destroy_setting(instance),
         tainted_before=prior.tainted if prior is not None else False,
-        private=_build_private_note(instance),
+        private=_select_private_note_after_plan(instance),
         source=block.span if block is not None else None,
         block=block.header if block is not None else "",
         ignored_paths=instance.lifecycle.ignore_changes if instance.action is Action.UPDATE else (),
     )
 
 
-def _read_skip_destroy(instance: Instance) -> bool:
+def _get_skip_destroy_setting(instance: Instance) -> bool:
     """Return `skip_destroy` as configured; without a block in the plan as recorded."""
     if instance.block is not None and not instance.is_removed:
         return instance.lifecycle.keeps_object
     return instance.prior is not None and instance.prior.skip_destroy
 
 
-def _build_private_note(instance: Instance) -> Mapping[str, Any] | None:
+def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | None:
     """Return the private note after the plan: a new one, else that of the unchanged object. Results of
     earlier predictions and unfinished changes are kept.
     """

@@ -112,10 +112,10 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
 def _has_changed_text(change: Change) -> bool:
     """Return whether a text of a resource differs: documents are texts, or several by name."""
     before, after = change.before or {}, change.after or {}
-    return any(before.get(name) != value and _is_text(value) for name, value in after.items())
+    return any(before.get(name) != value and _is_text_or_text_mapping(value) for name, value in after.items())
 
 
-def _is_text(value: Any) -> bool:
+def _is_text_or_text_mapping(value: Any) -> bool:
     if isinstance(value, dict):
         return bool(value) and all(isinstance(text, str) for text in value.values())
     return isinstance(value, str)
@@ -142,7 +142,7 @@ def _has_waiting_pods(actions: _PlanActions, address: str) -> bool:
     return address in actions.resources_with_waiting_pods
 
 
-def _has_added_neighbors(actions: _PlanActions, address: str) -> bool:
+def _has_new_pods_on_shared_host(actions: _PlanActions, address: str) -> bool:
     """Return whether pods may newly share a host: a pod is added, or the machine of their node changes."""
     return actions.adds_vms or address in actions.resources_with_added_pods
 
@@ -157,7 +157,7 @@ def _has_rollout_changes(actions: _PlanActions, address: str) -> bool:
     )
 
 
-def _has_added_members(actions: _PlanActions, address: str) -> bool:
+def _has_new_clusters_on_shared_machine(actions: _PlanActions, address: str) -> bool:
     """Return whether clusters may newly share a machine: VMs are added, or a cluster is selected."""
     return actions.adds_vms or address in actions.resources_with_bindings
 
@@ -167,9 +167,9 @@ _CAUSES: Final[Mapping[str, Callable[[_PlanActions, str], bool]]] = {
     "block": _has_changed_block,
     "document": _has_changed_document,
     "waiting": _has_waiting_pods,
-    "company": _has_added_neighbors,
+    "company": _has_new_pods_on_shared_host,
     "rollout": _has_rollout_changes,
-    "members": _has_added_members,
+    "members": _has_new_clusters_on_shared_machine,
 }
 _CAUSE_OF: Final = {
     "even-control-plane": "block",

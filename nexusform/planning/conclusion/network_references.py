@@ -30,7 +30,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
     on its site. Sites without a list of networks are not checked.
     """
     for change, vms, networks in _list_changes(result):
-        yield from _check_change(change, vms, networks)
+        yield from _check_network_ids_of_change(change, vms, networks)
 
 
 def list_missing_data(result: PlanResult) -> Iterator[str]:
@@ -76,7 +76,7 @@ def _list_changes(result: PlanResult) -> Iterator[tuple[Change, VmObject, Attach
             yield change, vms, networks or _NO_LISTS
 
 
-def _check_change(change: Change, vms: VmObject, networks: AttachableNetworks) -> Iterator[Diagnostic]:
+def _check_network_ids_of_change(change: Change, vms: VmObject, networks: AttachableNetworks) -> Iterator[Diagnostic]:
     states = dict(networks.networks)
     for path, network_id in dict(_list_network_ids(change.after, ())).items():
         match = _NETWORK_ID.fullmatch(network_id.lower())

@@ -49,7 +49,7 @@ def compute_totals(
     rows_of: dict[tuple[Address, str], list[PlacementChange]] = {}
     for row in rows:
         rows_of.setdefault((row.address, row.kind), []).append(row)
-    totals_by_kind: dict[str, _KindTotals] = {}
+    totals_by_kind: dict[str, _PlacementKindTotals] = {}
     mistakes: list[str] = []
     for change in changes:
         kind_of_type = types.get(change.address.type)
@@ -57,7 +57,7 @@ def compute_totals(
             continue
         for kind in list_placement_kinds(kind_of_type):
             own_rows = rows_of.pop((change.address, kind), [])
-            of_kind = totals_by_kind.setdefault(kind, _KindTotals())
+            of_kind = totals_by_kind.setdefault(kind, _PlacementKindTotals())
             side = change.before
             if observed_attributes is not None and KINDS[kind].is_observable:
                 side = observed_attributes.get(change.address, side)
@@ -93,7 +93,7 @@ def list_placement_kinds(resource_type: ResourceType) -> tuple[str, ...]:
 # --- one object --------------------------------------------------------------------------------
 
 
-class _KindTotals(Struct):
+class _PlacementKindTotals(Struct):
     # Totals of the objects of one kind counted so far.
     before: int = 0
     comes: int = 0
@@ -155,12 +155,12 @@ class _KindTotals(Struct):
         for name in sorted({*before, *after, *row_counts.existing, *row_counts.added}):
             if not row_counts.is_consistent(name, before[name], after[name]):
                 yield (
-                    f'{change.address}: of {kind} "{name}" there {_format_count(before[name])} before and '
-                    f"{_format_count(after[name])} after, but the rows of the plan differ."
+                    f'{change.address}: of {kind} "{name}" there {_format_count_with_verb(before[name])} before and '
+                    f"{_format_count_with_verb(after[name])} after, but the rows of the plan differ."
                 )
 
 
-def _format_count(count: int) -> str:
+def _format_count_with_verb(count: int) -> str:
     return f"{'is' if count == 1 else 'are'} {count}"
 
 
@@ -180,7 +180,7 @@ class _PlacementRowCounts(Struct):
     def count_row(self, row: PlacementChange) -> None:
         if compute_effect(row) is Effect.NOT_CREATED:
             return
-        name = _get_name(row)
+        name = _format_placed_object_name(row)
         if row.action is PlacementAction.PLACE:
             self.added[name] += 1
             return
@@ -218,11 +218,11 @@ def mark_waiting_pods(
     for row in rows:
         if KINDS[row.kind].build_waiting is not None:
             rows_by_object.setdefault(row.address, []).append(row)
-    waiting_rows = _find_waiting_rows(rows_by_object, changes, types)
-    return tuple(_convert_waiting_row(row) if waiting_rows.get(id(row)) else row for row in rows)
+    waiting_rows = _find_rows_of_unscheduled_pods(rows_by_object, changes, types)
+    return tuple(_convert_row_of_unscheduled_pod(row) if waiting_rows.get(id(row)) else row for row in rows)
 
 
-def _find_waiting_rows(
+def _find_rows_of_unscheduled_pods(
     rows_by_object: Mapping[Address, list[PlacementChange]], changes: Iterable[Change], types: Types
 ) -> dict[int, bool]:
     """Return the rows (by identity) that place pods already in state without a node."""
@@ -239,14 +239,14 @@ def _find_waiting_rows(
         for row in rows:
             row_counts.count_row(row)
         for row in placing:
-            name = _get_name(row)
+            name = _format_placed_object_name(row)
             if after[name] < before[name] - row_counts.removed[name] + row_counts.added[name]:
                 waiting_rows[id(row)] = True
                 row_counts.added[name] -= 1
     return waiting_rows
 
 
-def _convert_waiting_row(row: PlacementChange) -> PlacementChange:
+def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
     kind, source = KINDS[row.kind], row.target
     if source is not None and kind.build_waiting is not None:
         source = kind.build_waiting(source)
@@ -255,7 +255,7 @@ def _convert_waiting_row(row: PlacementChange) -> PlacementChange:
     return replace(row, action=PlacementAction.KEEP, source=source, trigger="")
 
 
-def _get_name(row: PlacementChange) -> str:
+def _format_placed_object_name(row: PlacementChange) -> str:
     """Return the name of a row's object on both sides of a change."""
     return KINDS[row.kind].format_name(row.pool, row.object)
 

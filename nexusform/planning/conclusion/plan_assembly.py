@@ -18,7 +18,7 @@ from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, PredictionR
 from nexusform.planning.conclusion.changes import build_changes, find_drifted_objects, find_lost_forgotten_vms
 from nexusform.planning.conclusion.placement_accounting import build_imbalance_error, compute_totals, mark_waiting_pods
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.planning.conclusion.steps import build_steps
+from nexusform.planning.conclusion.steps import build_plan_steps
 from nexusform.planning.conclusion.vm_placement_rows import (
     build_placement_changes,
     build_placement_tables,
@@ -27,14 +27,14 @@ from nexusform.planning.conclusion.vm_placement_rows import (
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import UNKNOWN_PLACEMENT, Instance
 from nexusform.planning.modules.root_outputs import (
-    RootOutputs,
+    RootOutputChanges,
     collect_variable_values,
     list_ephemeral_variables,
     list_inventories_read,
     plan_current_outputs,
 )
 from nexusform.planning.name_resolution.name_evaluation import UNKNOWN_REPETITION, Evaluation
-from nexusform.planning.phases import DomainContribution, collect_lost_rows
+from nexusform.planning.phases import DomainPhasesResult, collect_lost_rows
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
@@ -64,7 +64,7 @@ from nexusform.plans.plan import (
     PlacementAction,
     PlacementChange,
     Plan,
-    PredictionScore,
+    SitePredictionAccuracy,
     Step,
 )
 from nexusform.resources.address import Address, compute_address_order, parse_address
@@ -92,7 +92,7 @@ _PLACEMENT_ADVICE = frozenset(
 )
 
 
-class PlacementOutcome(Struct, frozen=True):
+class PlacementPhasesResult(Struct, frozen=True):
     """Outcome of all placement phases. `prior_context` holds the context of the prior VMs' requests;
     `diagnostics` are about prior objects, `phase_diagnostics` those of the phases, which may be consequences
     of others. `contributions` are the results of domain phases.
@@ -102,7 +102,7 @@ class PlacementOutcome(Struct, frozen=True):
     sites: Mapping[str, SitePlan]
     vms: Mapping[Address, VmObject]
     prior_context: PlanContext
-    contributions: tuple[DomainContribution, ...] = ()
+    contributions: tuple[DomainPhasesResult, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     phase_diagnostics: tuple[Diagnostic, ...] = ()
 
@@ -117,16 +117,16 @@ class PlanValidation(Struct, frozen=True):
 
 def build_plan(
     blocks: BlockPlanner,
-    outcome: PlacementOutcome,
+    outcome: PlacementPhasesResult,
     checks: Sequence[CheckResult],
-    outputs: RootOutputs,
+    outputs: RootOutputChanges,
     diagnostics: Sequence[Diagnostic],
 ) -> PlanResult:
     """Build the plan from everything computed before."""
     request, prior, order, parts = blocks.request, blocks.prior, blocks.order, outcome.contributions
     types, vms = request.registries.resource_types, outcome.vms.values()
     lost_addresses, lost_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
-    changes, problems = _build_changes(blocks, outcome, has_errors=has_errors(diagnostics))
+    changes, problems = _build_changes_of_instances(blocks, outcome, has_errors=has_errors(diagnostics))
     has_separation_rules = request.mode is Mode.NORMAL and _has_planning_kind(blocks, PlanningKind.SEPARATION_RULE)
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
     action_order = _order_machine_actions(blocks, outcome)
@@ -136,13 +136,13 @@ def build_plan(
     numa_sampling, warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
     other_rows = _collect_domain_rows(request, outcome, changes)
     rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *other_rows)
-    observed_attributes = dict(_flatten_diagnostics(part.observed_attributes.items() for part in outcome.contributions))
+    observed_attributes = dict(_flatten_lists(part.observed_attributes.items() for part in outcome.contributions))
     placement_totals = compute_totals(
         changes, rows, types, outcome.sites if request.mode is Mode.NORMAL else None, observed_attributes
     )
-    upgrades, delays = _collect_upgrades(vms, outcome)
+    upgrades, delays = _collect_upgrades_and_warnings(vms, outcome)
     combined = _combine_diagnostics(
-        [*validation.diagnostics, *delays, *_find_renames(blocks, rows)],
+        [*validation.diagnostics, *delays, *_suggest_probable_renames(blocks, rows)],
         warnings,
         build_imbalance_error(placement_totals.mistakes),
     )
@@ -158,7 +158,7 @@ def build_plan(
         placement_totals=placement_totals.totals,
         placement_tables=tuple(build_placement_tables(vms, outcome.sites, certainty)),
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
-        unchanged_count=_count_unchanged(vms, other_rows),
+        unchanged_count=_count_unchanged_objects(vms, other_rows),
         samples=samples,
         numa_sampling=numa_sampling,
         checks=(*checks, *blocks.checks),
@@ -167,18 +167,18 @@ def build_plan(
         prediction_scores=tuple(_collect_prediction_scores(prior)),
         upgrades=upgrades,
         separation_verdicts=tuple(validation.rules.verdicts) if validation.rules else (),
-        rollouts=tuple(_flatten_diagnostics(part.rollouts for part in parts)),
-        rejected_clusters=tuple(_flatten_diagnostics(part.rejected_clusters for part in parts)),
-        feasibility=tuple(_flatten_diagnostics(part.feasibility for part in parts)),
+        rollouts=tuple(_flatten_lists(part.rollouts for part in parts)),
+        rejected_clusters=tuple(_flatten_lists(part.rejected_clusters for part in parts)),
+        feasibility=tuple(_flatten_lists(part.feasibility for part in parts)),
         machine_actions=action_order.actions if action_order else (),
         observed_attributes=observed_attributes,
     )
-    result = _build_result(_complete_plan(plan, request, combined), outcome, order, validation)
+    result = _build_result(_add_inputs_and_diagnostics_to_plan(plan, request, combined), outcome, order, validation)
     return replace(result, prior_notes=_collect_prior_notes(blocks.instances, lost_addresses))
 
 
 def _sample_numa_cells(
-    outcome: PlacementOutcome, certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, samples: int
+    outcome: PlacementPhasesResult, certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, samples: int
 ) -> tuple[NumaSampling | None, Iterable[Diagnostic]]:
     if not any(site.base is not None and site.base.is_sampled for site in outcome.sites.values()):
         return None, ()
@@ -192,7 +192,7 @@ def _has_planning_kind(blocks: BlockPlanner, kind: PlanningKind) -> bool:
     return any(instance.type.kind is kind for instance in blocks.instances.values())
 
 
-def _order_machine_actions(blocks: BlockPlanner, outcome: PlacementOutcome) -> MachineActionOrder | None:
+def _order_machine_actions(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> MachineActionOrder | None:
     if not _has_planning_kind(blocks, PlanningKind.MACHINE_ACTION):
         return None
     from nexusform.planning.verdicts.machine_action_order import order_machine_actions
@@ -201,8 +201,8 @@ def _order_machine_actions(blocks: BlockPlanner, outcome: PlacementOutcome) -> M
     return order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
 
 
-def _build_changes(
-    blocks: BlockPlanner, outcome: PlacementOutcome, *, has_errors: bool
+def _build_changes_of_instances(
+    blocks: BlockPlanner, outcome: PlacementPhasesResult, *, has_errors: bool
 ) -> tuple[list[Change], list[Diagnostic]]:
     """Build the changes; an unknown `prevent_destroy` is no error of its own after other errors."""
     changes, problems = build_changes(blocks.instances, blocks.order, blocks.prior, outcome.evaluation)
@@ -211,24 +211,24 @@ def _build_changes(
 
 def _build_steps(
     changes: Sequence[Change],
-    outcome: PlacementOutcome,
+    outcome: PlacementPhasesResult,
     prior: PriorState,
     types: Mapping[str, ResourceType],
     action_order: MachineActionOrder | None,
 ) -> list[Step]:
     """Build the steps of a plan, in the order of all domains and machine actions."""
-    domain_order = dict(_flatten_diagnostics(part.step_order.items() for part in outcome.contributions))
+    domain_order = dict(_flatten_lists(part.step_order.items() for part in outcome.contributions))
     step_order = {**domain_order, **(action_order.step_order if action_order else {})}
-    return build_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types, step_order)
+    return build_plan_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types, step_order)
 
 
 def _build_result(
-    plan: Plan, outcome: PlacementOutcome, order: PlanningOrder, validation: PlanValidation
+    plan: Plan, outcome: PlacementPhasesResult, order: PlanningOrder, validation: PlanValidation
 ) -> PlanResult:
     """Build the plan result with the data needed for display only."""
     return PlanResult(
         plan=plan,
-        edges=tuple(_iterate_edges(order)),
+        edges=tuple(_iterate_block_dependencies(order)),
         nodes=tuple(str(block.address) for block in order.blocks),
         explanations=collect_explanations(outcome.vms.values()),
         unplaced=validation.unplaced,
@@ -247,7 +247,7 @@ def _collect_prior_notes(
     return {address: prior.private or {} for address, prior in priors.items() if prior is not None}
 
 
-def _find_renames(blocks: BlockPlanner, rows: Iterable[PlacementChange]) -> Iterable[Diagnostic]:
+def _suggest_probable_renames(blocks: BlockPlanner, rows: Iterable[PlacementChange]) -> Iterable[Diagnostic]:
     """Return advice on probable renames."""
     instances = blocks.instances.values()
     if blocks.request.mode is not Mode.NORMAL or all(instance.action is not Action.DELETE for instance in instances):
@@ -266,7 +266,7 @@ def _combine_diagnostics(first: Sequence[Diagnostic], *further: Iterable[Diagnos
     return combined
 
 
-def _count_unchanged(vms: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
+def _count_unchanged_objects(vms: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
     """Count the VMs, bindings and pods without changes; most VMs have no row."""
     unchanged_vms = sum(
         len(vm_object.request.actions.unchanged) + len(vm_object.request.actions.waiting) for vm_object in vms
@@ -274,7 +274,7 @@ def _count_unchanged(vms: Iterable[VmObject], other_rows: Iterable[PlacementChan
     return unchanged_vms + sum(compute_effect(row) in (Effect.UNCHANGED, Effect.STILL_WAITING) for row in other_rows)
 
 
-def _iterate_edges(order: PlanningOrder) -> Iterator[tuple[str, str]]:
+def _iterate_block_dependencies(order: PlanningOrder) -> Iterator[tuple[str, str]]:
     """Yield the dependencies between blocks as text."""
     for block, needs in order.needs.items():
         for need in needs:
@@ -292,7 +292,7 @@ def build_unchanged_plan(
     ).totals
     unchanged_count = sum(total.stays for total in totals)
     plan = Plan(mode=request.mode, drift=drift, placement_totals=totals, unchanged_count=unchanged_count)
-    return PlanResult(_complete_plan(plan, request, diagnostics))
+    return PlanResult(_add_inputs_and_diagnostics_to_plan(plan, request, diagnostics))
 
 
 def build_refresh_plan(
@@ -308,14 +308,14 @@ def build_refresh_plan(
         list_lost_rows,
         report_unfinished_changes,
     )
-    from nexusform.planning.modules.module_conditions import check_variables, evaluate_current_conditions
+    from nexusform.planning.modules.module_conditions import check_variable_validations, evaluate_current_conditions
 
     types = request.registries.resource_types
     sites = build_observed_sites(prior, types)
     rows = (*list_lost_rows(prior, types, sites), *collect_lost_rows(prior, request.registries))
     placement_totals = compute_totals(build_unchanged_changes(prior.instances), rows, types, sites)
     outputs = plan_current_outputs(request, evaluation)
-    variable_results = check_variables(request.configuration, evaluation)
+    variable_results = check_variable_validations(request.configuration, evaluation)
     condition_results = evaluate_current_conditions(request, evaluation)
     plan = Plan(
         mode=request.mode,
@@ -338,14 +338,14 @@ def build_refresh_plan(
         *condition_results.problems,
     ]
     return PlanResult(
-        _complete_plan(
+        _add_inputs_and_diagnostics_to_plan(
             plan, request, _combine_diagnostics(all_diagnostics, build_imbalance_error(placement_totals.mistakes))
         )
     )
 
 
-def _collect_upgrades(
-    vms: Iterable[VmObject], outcome: PlacementOutcome
+def _collect_upgrades_and_warnings(
+    vms: Iterable[VmObject], outcome: PlacementPhasesResult
 ) -> tuple[tuple[Upgrade, ...], tuple[Diagnostic, ...]]:
     """Return the pools to re-create, and the warnings about blocked upgrades."""
     vms = list(vms)
@@ -358,7 +358,7 @@ def _collect_upgrades(
 
 
 def _measure_certainty(
-    outcome: PlacementOutcome, request: PlanRequest, prior: PriorState, *, has_separation_rules: bool
+    outcome: PlacementPhasesResult, request: PlanRequest, prior: PriorState, *, has_separation_rules: bool
 ) -> tuple[int, dict[str, SiteCertainty]]:
     """Return the number of samples, and the frequencies corrected by the accuracy so far."""
     samples, certainties = measure_site_certainties(
@@ -378,7 +378,7 @@ def _measure_certainty(
     return samples, lower_certainty_to_accuracy(certainties, records)
 
 
-def _collect_prediction_scores(prior: PriorState) -> Iterator[PredictionScore]:
+def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccuracy]:
     """Yield the replay scores of sites under their rack_spread, and the prediction accuracy."""
     for address in sorted(prior.instances, key=compute_address_order):
         current = prior.get_object(address)
@@ -391,7 +391,7 @@ def _collect_prediction_scores(prior: PriorState) -> Iterator[PredictionScore]:
         hits, verified, unverified = (recorded.get(name, 0) for name in ("hits", "judged", "not_judged"))
         if recorded or predictions or not_verified:
             name, sure, chance = _build_full_name(current.attributes), recorded.get("sure"), recorded.get("chance")
-            yield PredictionScore(name, hits, verified, unverified, sure, chance, predictions, not_verified)
+            yield SitePredictionAccuracy(name, hits, verified, unverified, sure, chance, predictions, not_verified)
 
 
 def _build_full_name(attributes: Mapping[str, Any]) -> str:
@@ -401,7 +401,7 @@ def _build_full_name(attributes: Mapping[str, Any]) -> str:
 
 def _validate_plan(
     blocks: BlockPlanner,
-    outcome: PlacementOutcome,
+    outcome: PlacementPhasesResult,
     diagnostics: Sequence[Diagnostic],
     certainty: Mapping[str, SiteCertainty] | None,
 ) -> PlanValidation:
@@ -432,12 +432,12 @@ def _validate_plan(
         all_diagnostics += _collect_domain_findings(outcome, instances, risks=False)
         return PlanValidation(all_diagnostics, ())
     pod_problems = _collect_domain_findings(outcome, instances, risks=not failures.unplaced)
-    pod_problems += _check_rack_spread(list(vms))
+    pod_problems += _warn_about_single_rack_clusters(list(vms))
     rules = None
     if certainty is not None:
         from nexusform.planning.verdicts.separation_rules import evaluate_rules
 
-        workloads = list(_flatten_diagnostics(contribution.list_workloads() for contribution in outcome.contributions))
+        workloads = list(_flatten_lists(contribution.list_workloads() for contribution in outcome.contributions))
         rules = evaluate_rules(instances.values(), outcome.vms, outcome.sites, certainty, workloads)
     all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems, *(rules.diagnostics if rules else ())]
     return PlanValidation(all_diagnostics, failures.unplaced, rules)
@@ -452,7 +452,7 @@ def _list_forgotten_hosts(instances: Mapping[Address, Instance]) -> list[str]:
     ]
 
 
-def _check_rack_spread(vms: Iterable[VmObject]) -> list[Diagnostic]:
+def _warn_about_single_rack_clusters(vms: Iterable[VmObject]) -> list[Diagnostic]:
     """Return warnings about clusters reduced to a single rack."""
     changes = (vm_object.request.actions.recreations or vm_object.request.actions.removals for vm_object in vms)
     if not any(changes):
@@ -463,31 +463,29 @@ def _check_rack_spread(vms: Iterable[VmObject]) -> list[Diagnostic]:
 
 
 def _collect_domain_findings(
-    outcome: PlacementOutcome, instances: Mapping[Address, Instance], *, risks: bool
+    outcome: PlacementPhasesResult, instances: Mapping[Address, Instance], *, risks: bool
 ) -> list[Diagnostic]:
     return list(
-        _flatten_diagnostics(
-            contribution.collect_findings(instances, risks=risks) for contribution in outcome.contributions
-        )
+        _flatten_lists(contribution.collect_findings(instances, risks=risks) for contribution in outcome.contributions)
     )
 
 
-def _flatten_diagnostics(parts: Iterable[Iterable[T]]) -> Iterator[T]:
+def _flatten_lists(parts: Iterable[Iterable[T]]) -> Iterator[T]:
     return chain.from_iterable(parts)
 
 
 def _collect_domain_rows(
-    request: PlanRequest, outcome: PlacementOutcome, changes: Sequence[Change]
+    request: PlanRequest, outcome: PlacementPhasesResult, changes: Sequence[Change]
 ) -> tuple[PlacementChange, ...]:
     """Return the rows of objects placed by domains: bindings and pods."""
-    rows = tuple(_flatten_diagnostics(contribution.rows for contribution in outcome.contributions))
+    rows = tuple(_flatten_lists(contribution.rows for contribution in outcome.contributions))
     return mark_waiting_pods(rows, changes, request.registries.resource_types)
 
 
-def _complete_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
+def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
     """Return the plan with its inputs and all diagnostics."""
     files = request.configuration.files
-    unique = [locate_line_in_text(diagnostic, files) for diagnostic in remove_duplicates(diagnostics)]
+    unique = [locate_line_in_text(diagnostic, files) for diagnostic in remove_duplicate_diagnostics(diagnostics)]
     is_errored = has_errors(unique)
     if is_errored:  # a plan that cannot be applied excludes nothing
         unique = [problem for problem in unique if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE]
@@ -564,7 +562,7 @@ def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Plann
     return [diagnostic for diagnostic in diagnostics if not is_consequence(diagnostic)]
 
 
-def remove_duplicates(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+def remove_duplicate_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Return each diagnostic once, errors first, otherwise in order. If data could not be read, diagnostics
     about unknown repetitions and arguments are dropped, because everything derived from the data is unknown.
     """

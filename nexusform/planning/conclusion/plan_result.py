@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.planning.phases import DomainContribution
+from nexusform.planning.phases import DomainPhasesResult
 from nexusform.planning.verdicts.placement_fit import UnplacedPool
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
@@ -17,7 +17,7 @@ from nexusform.resources.address import Address
 
 if TYPE_CHECKING:
     from nexusform.planning.verdicts.separation_rules import UnsatisfiedRule
-    from nexusform.scheduling.racks.explanation import Explanation
+    from nexusform.scheduling.racks.explanation import DecisionExplanation
 
 
 class ExplainedVm(Struct, frozen=True):
@@ -25,7 +25,7 @@ class ExplainedVm(Struct, frozen=True):
 
     address: Address
     object: str
-    explanation: Explanation
+    explanation: DecisionExplanation
     trigger: str
 
 
@@ -47,7 +47,7 @@ class PlanResult(Struct, frozen=True):
     objects: Mapping[Address, VmObject] = field(default_factory=dict)
     sites: Mapping[str, SitePlan] = field(default_factory=dict)
     open_rules: tuple[UnsatisfiedRule, ...] = ()
-    contributions: tuple[DomainContribution, ...] = ()
+    contributions: tuple[DomainPhasesResult, ...] = ()
     prior_notes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
 
     @property

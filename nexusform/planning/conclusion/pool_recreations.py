@@ -14,7 +14,7 @@ from nexusform.placements.vm_demands import PoolDemand
 from nexusform.planning.conclusion.vm_placement_rows import is_platform_scale_in
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_vm_name
 from nexusform.planning.vm_planning.vm_object import ROLLING, VmKey, VmObject, find_changed_argument
-from nexusform.plans.maintenance import Disruptions, PoolUpgrade, Upgrade
+from nexusform.plans.maintenance import DrainObstacles, PoolNodeRecreation, Upgrade
 from nexusform.scheduling.racks.uncertainty.certainty import Token, run_operations
 from nexusform.scheduling.racks.vms import Placement
 
@@ -25,7 +25,7 @@ _Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and 
 
 def build_upgrades(
     objects: Iterable[VmObject],
-    disruptions: Iterable[Callable[[str, Collection[str]], Disruptions]],
+    disruptions: Iterable[Callable[[str, Collection[str]], DrainObstacles]],
     sites: Mapping[str, SitePlan],
 ) -> Iterator[Upgrade]:
     """Yield the clusters with whole pools to re-create, a record for each reason; a separate pool counts with
@@ -41,7 +41,7 @@ def build_upgrades(
             trigger = _find_pool_trigger(vms, pool)
             if trigger and pool.count_path:  # plain VMs and those of VNFs are no nodes
                 members_by_cluster.setdefault((vms.request.demand.owner, trigger), []).append((vms, pool))
-    scale_ins = _ScaleIns(objects)
+    scale_ins = _ScaleInPools(objects)
     for (owner, trigger), members in members_by_cluster.items():
         cluster_id = owner.partition(":")[2]
         nodes = frozenset(chain.from_iterable(_list_names(vms, pool, trigger) for vms, pool in members))
@@ -98,7 +98,7 @@ def _list_names(vms: VmObject, pool: PoolDemand, trigger: str) -> Iterator[str]:
 
 
 def _build_upgrade(
-    first_object: VmObject, trigger: str, pools: Iterable[PoolUpgrade], disruptions: Sequence[Disruptions]
+    first_object: VmObject, trigger: str, pools: Iterable[PoolNodeRecreation], disruptions: Sequence[DrainObstacles]
 ) -> Upgrade:
     assert first_object.request.demand is not None
     is_rolling = trigger == ROLLING
@@ -117,7 +117,7 @@ def _build_upgrade(
     )
 
 
-def _build_pool_upgrade(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUpgrade:
+def _build_pool_upgrade(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolNodeRecreation:
     """Build the upgrade of one pool. Rolling: with surge, new VMs are created before old ones are removed,
     without surge after. Otherwise all VMs are removed first, also if another argument of the pool changes
     with the version. VMs re-created for a reason of their own (a machine) are down meanwhile.
@@ -133,7 +133,7 @@ def _build_pool_upgrade(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUp
     failed = next((vms.placements.failures[key] for key in recreated if key in vms.placements.failures), None)
     batch_count = min(batch, len(recreated))
     down_count = other_count + (0 if uses_surge else batch_count)
-    return PoolUpgrade(
+    return PoolNodeRecreation(
         pool=pool.pool,
         sku=pool.sku.name,
         vms=len(recreated),
@@ -150,7 +150,7 @@ def _build_pool_upgrade(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUp
     )
 
 
-class _ScaleIns:
+class _ScaleInPools:
     """Pools with a scale-in; the platform chooses their VMs. With capacity for all, any choice fits."""
 
     def __init__(self, objects: Iterable[VmObject]) -> None:
@@ -187,12 +187,12 @@ class _ScaleIns:
         tokens = [vms.placements.tokens[key] for key in _list_vm_keys(pool) if key in vms.placements.tokens]
         if all(outcome.get(token) is not None for token in tokens):
             return ()
-        return tuple(f"{_get_cluster(other_object)}/{prior.pool}" for other_object, prior in other_pools)
+        return tuple(f"{_get_cluster_name(other_object)}/{prior.pool}" for other_object, prior in other_pools)
 
 
 def _get_pool_name(vms: VmObject, pool: PoolDemand) -> _Name:
     return str(vms.instance.address), pool.pool
 
 
-def _get_cluster(vms: VmObject) -> str:
+def _get_cluster_name(vms: VmObject) -> str:
     return vms.prior.demand.cluster if vms.prior.demand is not None else ""

@@ -81,14 +81,14 @@ def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[
     """Yield the groups with exactly one similar group on the other side."""
     if len(old) > _MAXIMUM_COMPARED or len(new) > _MAXIMUM_COMPARED:
         return
-    similar_pairs = [(before, after) for before in old for after in new if _is_similar_group(before, after)]
+    similar_pairs = [(before, after) for before in old for after in new if _has_only_similar_instances(before, after)]
     for before, after in similar_pairs:
         partners = sum(before is first or after is second for first, second in similar_pairs)
         if partners == 1:
             yield before, after
 
 
-def _is_similar_group(before: _Group, after: _Group) -> bool:
+def _has_only_similar_instances(before: _Group, after: _Group) -> bool:
     if before.keys() != after.keys():
         return False
     return all(_is_similar_instance(before[key], after[key]) for key in before)
@@ -118,7 +118,7 @@ def _is_compatible(before: Any, after: Any) -> bool:
 
 def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, int]) -> Diagnostic:
     instance = next(iter(after.values()))
-    old, new = _get_name(before), _get_name(after)
+    old, new = _get_renamed_address(before), _get_renamed_address(after)
     subject = old if len(before) == 1 else f"{old} ({format_count(len(before), 'instance')})"
     vms = sum(removed_vms.get(deleted.address, 0) for deleted in before.values())
     effect = f" {format_count(vms, 'VM')} would be destroyed." if vms else ""
@@ -131,7 +131,7 @@ def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, i
     return replace(instance.build_diagnostic(problem), extra={"moved": {"from": old, "to": new}})
 
 
-def _get_name(group: _Group) -> str:
+def _get_renamed_address(group: _Group) -> str:
     """Return the address of the group's block, or of its single instance with a removed or new key."""
     (key, instance), *_ = group.items()
     return str(instance.address if key == "" else instance.address.config_address)

@@ -28,17 +28,17 @@ from nexusform.planning.vm_planning.site_plans import (
 from nexusform.planning.vm_planning.vm_object import LOST_VMS_KEY, VmObject
 from nexusform.plans.plan import Action, Change, Plan
 from nexusform.plans.site_capacity.occupancy import (
-    Capacity,
     PoolVms,
     SiteCapacity,
     SiteMachine,
     SiteRack,
     SiteVms,
+    SpareCapacity,
     UnmanagedVm,
 )
 from nexusform.plans.site_capacity.other_capacity import (
     SUPPLIES,
-    NodeCounts,
+    ClusterNodeCounts,
     OtherCapacity,
     compute_other_capacity,
     count_nodes,
@@ -139,7 +139,7 @@ def _is_placement_known(plan: Plan) -> bool:
 
 
 def _collect_other_capacity(
-    result: PlanResult, before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]
+    result: PlanResult, before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
 ) -> tuple[OtherCapacity, ...]:
     """Return the capacity besides machines of the sites read by a provider, by site id."""
     plan = result.plan
@@ -164,14 +164,14 @@ def _collect_other_capacity(
             continue
         site = str(attributes["name"])
         sides = [
-            count_nodes(side[site].pools, declared, side_claims) if site in side else NodeCounts()
+            count_nodes(side[site].pools, declared, side_claims) if site in side else ClusterNodeCounts()
             for side, side_claims in zip((before, after), claims, strict=True)
         ]
         rows[site] = compute_other_capacity(site, site, supplies, *sides)
     return tuple(chain.from_iterable(rows[site] for site in sorted(rows)))
 
 
-def compute_headroom(before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]) -> tuple[SiteCapacity, ...]:
+def compute_headroom(before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]) -> tuple[SiteCapacity, ...]:
     """Compute the capacity of every site for every VM SKU in use: by site id, then the largest SKU first. In
     use are the SKUs of the NKS pools on either side; a site without any is skipped.
     """
@@ -181,7 +181,7 @@ def compute_headroom(before: Mapping[str, OccupiedSite], after: Mapping[str, Occ
     return tuple(capacities)
 
 
-def _compute_site_capacity(before: OccupiedSite | None, after: OccupiedSite | None) -> Iterator[SiteCapacity]:
+def _compute_site_capacity(before: SiteWithVms | None, after: SiteWithVms | None) -> Iterator[SiteCapacity]:
     """Compute the capacity of one site on both sides, for every SKU in use, the largest first."""
     present = after or before
     assert present is not None, "a site exists before or after the plan"
@@ -191,11 +191,11 @@ def _compute_site_capacity(before: OccupiedSite | None, after: OccupiedSite | No
         yield SiteCapacity(site.id, site.name, sku.name, sku.numa_cells, capacity_before, capacity_after)
 
 
-def _list_skus(occupied: OccupiedSite | None) -> Iterable[VmSku]:
+def _list_skus(occupied: SiteWithVms | None) -> Iterable[VmSku]:
     return (pool.sku for _, pool in occupied.pools) if occupied is not None else ()
 
 
-def _compute_sku_capacity(occupied: OccupiedSite | None, sku: VmSku) -> Capacity | None:
+def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapacity | None:
     """Compute the capacity for one SKU on one side: in total, and without the rack with the most of it."""
     if occupied is None:
         return None
@@ -211,7 +211,7 @@ def _compute_sku_capacity(occupied: OccupiedSite | None, sku: VmSku) -> Capacity
         free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
     )
     no_surge, unsure_surge = _find_surge_shortages(occupied, pools)
-    return Capacity(
+    return SpareCapacity(
         free=free.minimum,
         free_after_rack_loss=rack_lost.minimum,
         worst_rack=worst_rack if minimums.get(worst_rack) else "",
@@ -224,7 +224,7 @@ def _compute_sku_capacity(occupied: OccupiedSite | None, sku: VmSku) -> Capacity
 
 
 def _find_surge_shortages(
-    occupied: OccupiedSite, pools: Iterable[tuple[VmDemand, PoolDemand]]
+    occupied: SiteWithVms, pools: Iterable[tuple[VmDemand, PoolDemand]]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the clusters without surge capacity, and those that may lack it (unknown cells)."""
     without_capacity: dict[str, None] = {}
@@ -258,7 +258,7 @@ class VmOnSite(Struct, frozen=True):
     vm: PlacedVm
 
 
-class OccupiedSite(Struct):
+class SiteWithVms(Struct):
     """One site on one side: its scheduler with all VMs, and their owners. `pools` are the pools of NKS
     clusters, each with its demand, in the plan's order.
     """
@@ -275,7 +275,7 @@ def build_occupied_sites(
     registries: PluginRegistries,
     side: BeforeOrAfter,
     prior_notes: Mapping[Address, Mapping[str, Any]] | None = None,
-) -> dict[str, OccupiedSite]:
+) -> dict[str, SiteWithVms]:
     """Return the sites on one side of a plan, by id. `objects` are the VM objects read and decided by it,
     `prior_notes` the notes of that side if they differ from those after the plan.
     """
@@ -287,7 +287,7 @@ def build_occupied_sites(
     ]
     present = [site_object for site_object in site_objects if site_object is not None]
     layout = build_site_layout(present, registries, plan.catalogue)
-    sites = {site_id: OccupiedSite(site) for site_id, site in layout.sites.items()}
+    sites = {site_id: SiteWithVms(site) for site_id, site in layout.sites.items()}
     for kind, site_object in layout.objects:
         planned = objects.get(site_object.address)
         # An invalid instance may lack the arguments that determine its VMs.
@@ -326,7 +326,7 @@ def _place_vms(
     site_object: SiteObject,
     vms: Sequence[PlacedVm],
     layout: SiteLayout,
-    sites: Mapping[str, OccupiedSite],
+    sites: Mapping[str, SiteWithVms],
     *,
     is_managed: bool,
 ) -> None:
@@ -358,7 +358,7 @@ def _place_vms(
 # --- both sides together -----------------------------------------------------------------------
 
 
-def _build_site(before: OccupiedSite | None, after: OccupiedSite | None, order: Mapping[Address, int]) -> SiteVms:
+def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order: Mapping[Address, int]) -> SiteVms:
     """Build a site with its racks, machines and VMs on both sides."""
     present = after or before
     assert present is not None, "a site exists before or after the plan"
@@ -366,7 +366,7 @@ def _build_site(before: OccupiedSite | None, after: OccupiedSite | None, order: 
     unique_vms = {(vm.placement.machine, vm.name): vm for vm in unmanaged_vms}
     pools_before, pools_after = _group_by_pool(before.vms if before else ()), _group_by_pool(after.vms if after else ())
     keys = sorted(dict.fromkeys((*pools_after, *pools_before)), key=lambda key: order[key[0]])
-    pools = tuple(_build_pool(pools_before.get(key, []), pools_after.get(key, [])) for key in keys)
+    pools = tuple(_build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, [])) for key in keys)
     both_sides = [*(before.site.racks if before else ()), *(after.site.racks if after else ())]
     racks = {rack.name: rack for rack in both_sides}
     return SiteVms(
@@ -379,7 +379,7 @@ def _build_site(before: OccupiedSite | None, after: OccupiedSite | None, order: 
     )
 
 
-def _build_machines(before: OccupiedSite | None, after: OccupiedSite | None) -> tuple[SiteMachine, ...]:
+def _build_machines(before: SiteWithVms | None, after: SiteWithVms | None) -> tuple[SiteMachine, ...]:
     """Build the machines of either side; a machine on both is described after the plan."""
     machines_before = before.site.machines if before else {}
     machines_after = after.site.machines if after else {}
@@ -399,7 +399,7 @@ def _group_by_pool(vms: Iterable[VmOnSite]) -> dict[_PoolKey, list[VmOnSite]]:
     return pools
 
 
-def _build_pool(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:
+def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:
     """Build the VMs of one pool on both sides."""
     first = (after or before)[0]
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}

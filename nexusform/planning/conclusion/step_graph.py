@@ -128,10 +128,10 @@ class StepGraph:
     def get_gate(self, name: tuple[str, str], steps: list[int]) -> list[int]:
         """Return a short list of steps to wait for, representing all of these; `name` identifies the gate."""
         if name not in self._gates:
-            self._gates[name] = self._add_gate(steps) if len(steps) > GATE_ABOVE else steps
+            self._gates[name] = self._add_gate_after_steps(steps) if len(steps) > GATE_ABOVE else steps
         return self._gates[name]
 
-    def _add_gate(self, steps: list[int]) -> list[int]:
+    def _add_gate_after_steps(self, steps: list[int]) -> list[int]:
         """Add a gate that waits for all of these steps."""
         first = self.drafts[steps[0]]
         gate = self.add_step(StepKind.GATE, first.change, None, None, main=False)
@@ -287,12 +287,15 @@ def _has_order_effect(
         expected = run_operations(base, planned, sample)
         for order in orders:
             outcome = run_operations(base, [*others, *chain.from_iterable(order)], sample)
-            if any(_get_machine(expected[token]) != _get_machine(outcome[token]) for token in expected):
+            if any(
+                _get_machine_of_placement(expected[token]) != _get_machine_of_placement(outcome[token])
+                for token in expected
+            ):
                 return True
     return False
 
 
-def _get_machine(placement: Placement | None) -> str:
+def _get_machine_of_placement(placement: Placement | None) -> str:
     return placement.machine if placement is not None else ""
 
 

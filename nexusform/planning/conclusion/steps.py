@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, Final
 
 from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType
-from nexusform.json_data.plain_data import has_unknown
+from nexusform.json_data.plain_data import has_unknown_part
 from nexusform.planning.conclusion.step_graph import (
     StepGraph,
     UsedMachines,
@@ -34,7 +34,7 @@ _DELETES = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _CREATES = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
-def build_steps(
+def build_plan_steps(
     changes: Sequence[Change],
     objects: Mapping[Address, VmObject],
     sites: Mapping[str, SitePlan],
@@ -76,7 +76,7 @@ def build_step_graph(
     """
     graph = StepGraph(changes)
     for index, change in enumerate(changes):
-        _add_own_steps(graph, index, change, remaining.get(change.address))
+        _add_steps_of_change(graph, index, change, remaining.get(change.address))
     concurrent_blocks = _find_concurrent_blocks(changes, types)
     _add_reference_waits(graph, concurrent_blocks)
     _add_dependent_waits(graph, prior, step_order)
@@ -97,7 +97,7 @@ def _has_early_release(vms: VmObject) -> bool:
     return any(vms.is_released_early(key) for key in (*vms.request.actions.removals, *vms.request.actions.recreations))
 
 
-def _add_own_steps(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
+def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
     """Add the steps of one change, in their own order."""
     action, address = change.action, change.address
     if action is Action.FORGET:
@@ -146,7 +146,7 @@ def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[
     candidates = [
         change
         for change in changes
-        if change.address.type in concurrent_types and change.after is not None and not has_unknown(change.after)
+        if change.address.type in concurrent_types and change.after is not None and not has_unknown_part(change.after)
     ]
     if not candidates:
         return {}
@@ -261,7 +261,7 @@ class _UsedObjectIndex:
                 after[change.address] = change.after
         created = {change.address for change in changes if change.action in _CREATES}
         present = dict.fromkeys(change.address.type for change in changes)
-        references = {name: _list_references(types[name]) for name in present if name in types}
+        references = {name: _list_reference_attributes(types[name]) for name in present if name in types}
         self._before = _ObjectIndex(before, references)
         self._after = _ObjectIndex(after, references)
         self._places_before = _index_racks_and_machines(before, types)
@@ -308,7 +308,7 @@ def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
     for other changes, such as a new cordon of another machine.
     """
     machines = after.get("machines") or {}
-    if before is None or has_unknown(machines) or not (before.get("machines") or {}).keys() >= machines.keys():
+    if before is None or has_unknown_part(machines) or not (before.get("machines") or {}).keys() >= machines.keys():
         return True
     if any(before.get(name) != after.get(name) for name in _OFFERED):
         return True
@@ -344,7 +344,7 @@ def _index_racks_and_machines(objects: Mapping[Address, Values], types: Types) -
 # --- references in arguments --------------------------------------------------------------------
 
 
-def _list_references(resource_type: ResourceType) -> list[tuple[str, ObjectReference]]:
+def _list_reference_attributes(resource_type: ResourceType) -> list[tuple[str, ObjectReference]]:
     """Return the attributes of a type that reference objects, with their references."""
     attributes = resource_type.schema.attributes.items()
     return [(name, attribute.refers_to) for name, attribute in attributes if attribute.refers_to is not None]
@@ -366,13 +366,13 @@ class _ObjectIndex:
         for address, values in objects.items():
             for attribute, fields in fields_by_attribute.get(address.type, {}).items():
                 addresses_by_name = self._named[address.type, attribute]
-                for name in _list_names(values.get(attribute), fields):
+                for name in _list_referenced_names(values.get(attribute), fields):
                     addresses_by_name.setdefault(name, address)
 
     def find_referenced(self, kind: str, values: Values) -> Iterator[Address]:
         """Yield the objects referenced by an object of this type."""
         for argument, reference in self._references.get(kind, ()):
-            for name in _list_names(values.get(argument), reference.fields):
+            for name in _list_referenced_names(values.get(argument), reference.fields):
                 address = self._find(name, reference)
                 if address is not None:
                     yield address
@@ -385,7 +385,7 @@ class _ObjectIndex:
         return None
 
 
-def _list_names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
+def _list_referenced_names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
     """Yield the names in a value (see schema.Reference); none while it is unknown."""
     if isinstance(value, str):
         yield value

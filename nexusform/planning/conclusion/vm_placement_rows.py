@@ -18,7 +18,7 @@ from nexusform.plans.plan import FORGOTTEN_REASON, PlacementAction, PlacementCha
 from nexusform.scheduling.racks.vms import Placement
 
 if TYPE_CHECKING:
-    from nexusform.scheduling.racks.explanation import Explanation
+    from nexusform.scheduling.racks.explanation import DecisionExplanation
 
 OBSERVED_ELSEWHERE = "observed_elsewhere"
 REASONS: Mapping[str, str] = {
@@ -56,16 +56,16 @@ def build_placement_changes(
             key: trigger for key, trigger in vms.request.actions.recreations.items() if _is_vm_renamed(vms, key)
         }
         for key, trigger in {**vms.request.actions.removals, **renamed_vms}.items():
-            yield _build_row_without_target(vms, key, PlacementAction.REMOVE, trigger)
+            yield _build_row_of_removed_vm(vms, key, PlacementAction.REMOVE, trigger)
         for key, trigger in vms.request.actions.losses.items():
-            yield _build_row_without_target(vms, key, PlacementAction.LOSE, trigger)
+            yield _build_row_of_removed_vm(vms, key, PlacementAction.LOSE, trigger)
         for key, trigger in vms.request.actions.forgets.items():
-            yield _build_row_without_target(vms, key, PlacementAction.FORGET, trigger)
+            yield _build_row_of_removed_vm(vms, key, PlacementAction.FORGET, trigger)
         if everything or vms.placements.tokens or vms.prior.recorded_placements:
             yield from _list_current_vm_rows(vms, certainty, everything=everything)
 
 
-def _build_row_without_target(vms: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
+def _build_row_of_removed_vm(vms: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
     """Build the row of a VM in state without a location after this plan."""
     prior, existing_vm = vms.prior.demand, vms.prior.existing.get(key)
     record = vms.prior.unplaced.get(key, {})
@@ -162,7 +162,7 @@ def _determine_vm_action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Pl
     return PlacementAction.PLACE, None
 
 
-def _collect_deciding_scores(explanation: Explanation | None) -> dict[str, float]:
+def _collect_deciding_scores(explanation: DecisionExplanation | None) -> dict[str, float]:
     """Return the deciding figures: those of the chosen rack, then of the chosen machine."""
     if explanation is None or not explanation.racks or not explanation.machines:
         return {}

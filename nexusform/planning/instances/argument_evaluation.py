@@ -35,7 +35,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     arguments = instance.prepared.fill(scope, remarks)
     hidden_problems = _split_write_only(instance, arguments, remarks, evaluation)
     instance.arguments = replace(instance.arguments, refined=tuple(remarks.refinements))
-    diagnostics = [_add_instance_to_problem(instance, problem) for problem in remarks.problems]
+    diagnostics = [_build_diagnostic_with_instance(instance, problem) for problem in remarks.problems]
     diagnostics += [*hidden_problems, *_report_null_elements(instance, arguments)]
     files = evaluation.settings.files
     if resource_type.unpack_arguments is not None and files is not None:
@@ -47,8 +47,8 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
         arguments |= {name: value for name, value in filled.items() if arguments.get(name) is None}
     diagnostics += _set_default_name(instance, arguments)
     if simulated_names := _list_simulated_arguments(instance):
-        diagnostics += _drop_simulated_arguments(instance, arguments, simulated_names)
-    sensitive = _add_exposed_paths(resource_type.schema, tuple(remarks.sensitive))
+        diagnostics += _remove_observed_arguments(instance, arguments, simulated_names)
+    sensitive = _add_computed_paths_exposing_secrets(resource_type.schema, tuple(remarks.sensitive))
     instance.arguments = replace(instance.arguments, sensitive=sensitive)
     secret_problems = _report_secret_placements(instance)
     diagnostics += secret_problems
@@ -69,7 +69,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     return diagnostics
 
 
-def _add_instance_to_problem(instance: Instance, problem: Diagnostic) -> Diagnostic:
+def _build_diagnostic_with_instance(instance: Instance, problem: Diagnostic) -> Diagnostic:
     """Return the diagnostic with the instance and its block, where it has none itself."""
     block = instance.block.header if instance.block is not None else ""
     return replace(problem, address=problem.address or str(instance.address), block=problem.block or block)
@@ -171,7 +171,7 @@ def _list_simulated_arguments(instance: Instance) -> list[str]:
     return [name for name, attribute in instance.type.schema.attributes.items() if attribute.observed]
 
 
-def _drop_simulated_arguments(instance: Instance, arguments: dict[str, Any], names: list[str]) -> list[Diagnostic]:
+def _remove_observed_arguments(instance: Instance, arguments: dict[str, Any], names: list[str]) -> list[Diagnostic]:
     """Remove the defaults of observed arguments. Return an error for each configured one."""
     assert instance.prepared is not None
     assert instance.block is not None
@@ -191,7 +191,7 @@ def _drop_simulated_arguments(instance: Instance, arguments: dict[str, Any], nam
 # --- sensitive values --------------------------------------------------------------------------
 
 
-def _add_exposed_paths(schema: BlockSchema, sensitive: tuple[Path, ...]) -> tuple[Path, ...]:
+def _add_computed_paths_exposing_secrets(schema: BlockSchema, sensitive: tuple[Path, ...]) -> tuple[Path, ...]:
     """Return the sensitive paths, and the computed attributes that would expose parts of them."""
     paths: dict[Path, None] = dict.fromkeys(sensitive)
     for path in sensitive:

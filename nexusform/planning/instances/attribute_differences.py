@@ -134,7 +134,7 @@ def find_unknown_placement_paths(schema: BlockSchema, config: Mapping[str, Any],
         value = config.get(name)
         if value is UNKNOWN and _has_placement_arguments(block.schema):
             yield (*prefix, name)
-        for path, body in _list_bodies(block, value):
+        for path, body in _list_nested_block_bodies(block, value):
             yield from find_unknown_placement_paths(block.schema, body, (*prefix, name, *path))
 
 
@@ -144,7 +144,7 @@ def find_null_elements(schema: BlockSchema, config: Mapping[str, Any], prefix: P
         if None in _list_scalar_elements(attribute.type, config.get(name)):
             yield (*prefix, name)
     for name, block in schema.blocks.items():
-        for path, body in _list_bodies(block, config.get(name)):
+        for path, body in _list_nested_block_bodies(block, config.get(name)):
             yield from find_null_elements(block.schema, body, (*prefix, name, *path))
 
 
@@ -157,7 +157,7 @@ def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _list_bodies(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
+def _list_nested_block_bodies(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
     """Return the bodies of a nested block by their path below its name."""
     if isinstance(value, dict):
         if block.nesting is Nesting.SINGLE:
@@ -266,12 +266,12 @@ def has_equal_values(schema: BlockSchema, planned: Mapping[str, Any], prior: Map
     """Return whether nothing differs; new arguments missing in state count only if set."""
     for name, value in planned.items():
         before = prior.get(name)
-        if before != value and not _has_equal_blocks(schema.blocks.get(name), value, before):
+        if before != value and not _has_semantically_equal_blocks(schema.blocks.get(name), value, before):
             return False
     return True
 
 
-def _has_equal_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bool:
+def _has_semantically_equal_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bool:
     """Return whether two different values of a block type differ only by unset arguments. Without a `block`
     they are values of an argument, and differ.
     """
@@ -279,8 +279,8 @@ def _has_equal_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bo
         return False
     if type(planned) is not type(prior):
         return prior is None and planned == _get_absent_value(block)
-    bodies_after = dict(_list_bodies(block, planned))
-    bodies_before = dict(_list_bodies(block, prior))
+    bodies_after = dict(_list_nested_block_bodies(block, planned))
+    bodies_before = dict(_list_nested_block_bodies(block, prior))
     if bodies_after.keys() != bodies_before.keys():
         return False
     if block.nesting is Nesting.LIST and list(bodies_after) != list(bodies_before):
@@ -313,7 +313,7 @@ def is_replacement_triggered(instance: Instance, planned: DecidedInstances, eval
         trigger = _parse_trigger(expression, _build_key_reader(instance, evaluation))
         if trigger is not None:
             instances = _find_instances(trigger, instance.address.module, planned)
-            if any(_has_changes(target, trigger.path) for target in instances):
+            if any(_has_planned_changes_at_path(target, trigger.path) for target in instances):
                 return True
     return False
 
@@ -356,18 +356,18 @@ def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]
             return None
         name, steps = expression.steps[0].name, expression.steps[1:]
         if steps and isinstance(steps[0], TraverseIndex):
-            return TriggerReference(expression.root.name, name, _get_key(steps[0]), _build_path_of_steps(steps[1:]))
-        return TriggerReference(expression.root.name, name, None, _build_path_of_steps(steps))
+            return TriggerReference(expression.root.name, name, _get_key(steps[0]), _convert_steps_to_path(steps[1:]))
+        return TriggerReference(expression.root.name, name, None, _convert_steps_to_path(steps))
     if isinstance(expression, RelativeTraversal):
         source = _parse_trigger(expression.source, read_key)
-        return source and replace(source, path=source.path + _build_path_of_steps(expression.steps))
+        return source and replace(source, path=source.path + _convert_steps_to_path(expression.steps))
     if isinstance(expression, Index):
         collection = _parse_trigger(expression.collection, read_key)
         return collection and TriggerReference(collection.type, collection.name, read_key(expression.key))
     return None
 
 
-def _build_path_of_steps(steps: Iterable[Step]) -> Path:
+def _convert_steps_to_path(steps: Iterable[Step]) -> Path:
     return tuple(step.name if isinstance(step, TraverseAttribute) else _get_key(step) for step in steps)
 
 
@@ -384,7 +384,7 @@ def _find_instances(trigger: TriggerReference, module: ModulePath, planned: Deci
         yield block[trigger.key]
 
 
-def _has_changes(instance: Instance, path: Path) -> bool:
+def _has_planned_changes_at_path(instance: Instance, path: Path) -> bool:
     """Return whether the plan updates or replaces an instance, or its value at a path."""
     if instance.action not in _CHANGE_ACTIONS or not path:
         return instance.action in _CHANGE_ACTIONS

@@ -15,7 +15,7 @@ from nexusform.json_data.plain_data import Path
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.attribute_differences import check_triggers, decide_action, is_replacement_triggered
 from nexusform.planning.instances.instance import REPLACED_WITH_HOST, ActionDecision, EvaluatedArguments, Instance
-from nexusform.planning.name_resolution.evaluation_settings import PreparedBodies
+from nexusform.planning.name_resolution.evaluation_settings import PreparedBodyCache
 from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import (
     Evaluation,
@@ -23,7 +23,7 @@ from nexusform.planning.name_resolution.name_evaluation import (
     build_resource_key,
     build_unknown_repetition_error,
 )
-from nexusform.planning.name_resolution.repetition import ObjectView, Repetition, ResourceView
+from nexusform.planning.name_resolution.repetition import InstanceView, Repetition, ResourceView
 from nexusform.planning.plan_request import PlanningStage, PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder, find_create_before_destroy
 from nexusform.planning.preparation.prior_state import PriorState
@@ -31,7 +31,7 @@ from nexusform.planning.preparation.target_selection import Selection
 from nexusform.plans.plan import Action, CheckResult
 from nexusform.plans.site_capacity.occupancy import add_recorded_vms
 from nexusform.resources.address import Address, Key, ModulePath, compute_address_order, compute_key_sort_key
-from nexusform.scheduling.site_inventory import Inventory, add_observed_facts
+from nexusform.scheduling.site_inventory import PlanInventory, add_observed_facts
 from nexusform.state.objects import ObjectState
 
 
@@ -55,7 +55,7 @@ class BlockPlanner:
         prior: PriorState,
         order: PlanningOrder,
         selection: Selection,
-        bodies: PreparedBodies,
+        bodies: PreparedBodyCache,
     ) -> None:
         self.request = request
         self.prior = prior
@@ -63,7 +63,7 @@ class BlockPlanner:
         self.selection = selection
         self.bodies = bodies
         self.instances: dict[Address, Instance] = {}
-        self.inventory = Inventory()
+        self.inventory = PlanInventory()
         self._expanded: dict[ResourceKey, int] = {}
         self._counts = {"instances": 0, "machines": 0}
         self._evaluated = 0
@@ -106,7 +106,7 @@ class BlockPlanner:
                 self._expanded[key] = len(expansion.repetitions)
                 instances += self._build_instances(block, module, expansion.repetitions, evaluation)
         present = {instance.address for instance in instances}
-        instances += self._list_removed_instances(block, present, {module.path for module in modules})
+        instances += self._build_removed_instances(block, present, {module.path for module in modules})
         return ExpandedBlock(instances, diagnostics)
 
     def _build_instances(
@@ -144,7 +144,7 @@ class BlockPlanner:
         """
         if instance.prior is None:
             view = evaluation.get_resource_view(instance.address)
-            view.items[instance.address.key] = ObjectView(None, (), instance.type.schema)
+            view.items[instance.address.key] = InstanceView(None, (), instance.type.schema)
         if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
             argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
             before = instance.before
@@ -152,7 +152,7 @@ class BlockPlanner:
             if before is None or any(value and before.get(name) != value for name, value in configured):
                 self.outside_targets.append(str(instance.address))
 
-    def _list_removed_instances(
+    def _build_removed_instances(
         self, block: ResourceBlock, present: Collection[Address], modules: Collection[ModulePath]
     ) -> Iterator[Instance]:
         """Yield the prior instances of a block that are not `present`; `modules` are its module paths."""
@@ -228,7 +228,7 @@ class BlockPlanner:
         """Evaluate an instance's arguments, with the adjustments of a tested remedy."""
         problems = argument_evaluation.evaluate_arguments(instance, evaluation)
         self._evaluated += 1
-        expected = self._estimate_total()
+        expected = self._estimate_total_object_count()
         # Some are evaluated again after placement.
         self.request.progress(PlanningStage.ARGUMENTS, min(self._evaluated, expected), expected)
         for path, value in self._adjusted.get(instance.address, ()):
@@ -258,7 +258,7 @@ class BlockPlanner:
 
     def predict_action(self, instance: Instance, evaluation: Evaluation) -> None:
         """Decide replace, update or no-op before computed values are known; `decide_action` is final."""
-        self._force_replacement(instance, evaluation)
+        self._apply_replacement_triggers(instance, evaluation)
         assert instance.config is not None
         identity = {"id": instance.type.build_id(instance.config)}
         is_requested = self.selection.is_replacement_requested(instance.address)
@@ -272,7 +272,7 @@ class BlockPlanner:
         unresolved: frozenset[str] = frozenset(),
     ) -> None:
         """Decide the action on an instance; `unresolved` are incomplete computed attributes."""
-        self._force_replacement(instance, evaluation)
+        self._apply_replacement_triggers(instance, evaluation)
         assert instance.config is not None
         values = {**instance.config}
         known: dict[str, object] = {}
@@ -302,7 +302,7 @@ class BlockPlanner:
         attributes = instance.type.schema.attributes
         return {name: value for name, value in values.items() if name in attributes and not attributes[name].predicted}
 
-    def _force_replacement(self, instance: Instance, evaluation: Evaluation) -> None:
+    def _apply_replacement_triggers(self, instance: Instance, evaluation: Evaluation) -> None:
         """Force the replacements of replace_triggered_by, and of racks and machines in a replaced site or
         rack, although the referenced id stays equal.
         """
@@ -310,10 +310,10 @@ class BlockPlanner:
             return
         if is_replacement_triggered(instance, self.decided_instances, evaluation):
             instance.forced_reason = "replace_by_triggers"
-        elif self._is_on_replaced_host(instance):
+        elif self._is_in_replaced_site_or_rack(instance):
             instance.forced_reason = REPLACED_WITH_HOST
 
-    def _is_on_replaced_host(self, instance: Instance) -> bool:
+    def _is_in_replaced_site_or_rack(self, instance: Instance) -> bool:
         if not self._replaced_hosts or instance.prior is None:
             return False
         if instance.type.kind not in (PlanningKind.RACK, PlanningKind.MACHINE):
@@ -328,7 +328,7 @@ class BlockPlanner:
         address = instance.address
         self.decided_instances.setdefault((address.module, address.type, address.name), {})[address.key] = instance
 
-    def _estimate_total(self) -> int:
+    def _estimate_total_object_count(self) -> int:
         """Estimate the number of objects from expanded blocks; each of the others counts once."""
         return self._counts["instances"] + max(len(self.order.blocks) - len(self._expanded), 0)
 
@@ -337,7 +337,7 @@ class BlockPlanner:
         self.instances[instance.address] = instance
         self.record_decision(instance)
         done = len(self.instances)
-        self.request.progress(PlanningStage.OBJECTS, done, max(done, self._estimate_total()))
+        self.request.progress(PlanningStage.OBJECTS, done, max(done, self._estimate_total_object_count()))
         if instance.is_replaced and instance.type.add_to_inventory is not None:
             self._replaced_hosts.add(str((instance.before or {}).get("id")))
         if instance.is_removed or (instance.planned is None and not instance.is_invalid):

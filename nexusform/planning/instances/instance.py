@@ -13,7 +13,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Span, build_di
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.planning.name_resolution.instance_scope import ModuleInstance
-from nexusform.planning.name_resolution.repetition import ObjectView, Repetition
+from nexusform.planning.name_resolution.repetition import InstanceView, Repetition
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.state.objects import ObjectState
@@ -119,13 +119,13 @@ class Instance(Struct):
         return self.action in (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
     @property
-    def view(self) -> ObjectView:
+    def view(self) -> InstanceView:
         """The instance as seen by expressions."""
         values: Mapping[str, Any] | None = None if self.is_invalid else self.planned
         unsettled = self.decision.unresolved
         if values is not None and unsettled:
             values = {**values, **dict.fromkeys(unsettled, UNKNOWN)}
-        return ObjectView(values, self.hidden_paths, self.type.schema, self.type.present, self.arguments.refined)
+        return InstanceView(values, self.hidden_paths, self.type.schema, self.type.present, self.arguments.refined)
 
     @property
     def hidden_paths(self) -> tuple[Path, ...]:

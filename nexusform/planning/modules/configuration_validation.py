@@ -16,7 +16,7 @@ from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.modules.root_outputs import check_sensitive_output
-from nexusform.planning.name_resolution.evaluation_settings import PreparedBodies, build_settings
+from nexusform.planning.name_resolution.evaluation_settings import PreparedBodyCache, build_evaluation_settings
 from nexusform.planning.name_resolution.instance_scope import EvaluationSettings, ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
@@ -24,8 +24,8 @@ from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import compute_planning_order, iterate_modules
 from nexusform.planning.vm_planning.site_plans import collect_vm_skus
 from nexusform.plans.plan import Mode
-from nexusform.resources.address import Address, ModuleStep
-from nexusform.scheduling.site_inventory import Inventory
+from nexusform.resources.address import Address, ModulePathStep
+from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.values.typed_value import EPHEMERAL, Value, build_unknown
 
 
@@ -37,8 +37,8 @@ def validate_configuration(request: PlanRequest) -> list[Diagnostic]:
     _, cycles = compute_planning_order(configuration, registries.resource_types)
     if cycles:
         return [*problems, *cycles]
-    bodies = PreparedBodies(schemas)
-    setting = build_settings(request, bodies, request.state)
+    bodies = PreparedBodyCache(schemas)
+    setting = build_evaluation_settings(request, bodies, request.state)
     setting = mark_unset_variables_unknown(setting, configuration, request.variables)
     problems += check_move_blocks(request, Evaluation(setting))
     evaluation = Evaluation(setting)
@@ -52,7 +52,7 @@ def validate_configuration(request: PlanRequest) -> list[Diagnostic]:
 
 def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[str] | None:
     """Return all SKU names, None if the configuration declares one with an unknown name."""
-    catalogue_skus, _ = collect_vm_skus(request, Inventory())
+    catalogue_skus, _ = collect_vm_skus(request, PlanInventory())
     names = set(catalogue_skus)
     for module in iterate_modules(request.configuration.root):
         for block in module.resources.values():
@@ -64,7 +64,7 @@ def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[
                 return None
             values, _, _ = prepared.evaluate(evaluation.build_scope(_build_placeholder_instance(module)))
             name = values.get("name") or block.name
-            if not isinstance(name, str) or _has_repetition(block):
+            if not isinstance(name, str) or _has_count_or_for_each(block):
                 return None
             names.add(name)
     return frozenset(names)
@@ -72,7 +72,7 @@ def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[
 
 def _build_placeholder_instance(module: Module) -> ModuleInstance:
     """Return a placeholder for every instance of a module, with unknown variables."""
-    return ModuleInstance(tuple(ModuleStep(name) for name in module.path), module)
+    return ModuleInstance(tuple(ModulePathStep(name) for name in module.path), module)
 
 
 def mark_unset_variables_unknown(
@@ -91,7 +91,7 @@ class _ModuleValidator(Struct, frozen=True):
     # Validator of one module; `skus` are the names of all VM SKUs, None if not all are known.
     instance: ModuleInstance
     registries: PluginRegistries
-    bodies: PreparedBodies
+    bodies: PreparedBodyCache
     evaluation: Evaluation
     skus: frozenset[str] | None
 
@@ -110,18 +110,18 @@ class _ModuleValidator(Struct, frozen=True):
             value = evaluation.get_output(self.instance, name)
             problems += [] if is_child_module else check_sensitive_output(output, value)
         condition_scope = self.evaluation.build_scope(self.instance)
-        for condition in _iterate_conditions(self.instance.module):
+        for condition in _iterate_module_level_conditions(self.instance.module):
             self.evaluation.evaluate_expression(condition.condition, condition_scope)
             self.evaluation.evaluate_expression(condition.error_message, condition_scope)
         for block in module.resources.values():
-            problems += self._validate_block(block)
+            problems += self._validate_block_without_state(block)
         for call in module.calls.values():
             scope = evaluation.build_scope(self.instance)
             for expression, _span in call.inputs.values():
                 evaluation.evaluate_expression(expression, scope)
         return problems
 
-    def _validate_block(self, block: ResourceBlock) -> list[Diagnostic]:
+    def _validate_block_without_state(self, block: ResourceBlock) -> list[Diagnostic]:
         """Return the problems of one block that do not depend on state."""
         sources, types = self.registries.data_sources, self.registries.resource_types
         resource_type = (sources if block.mode == "data" else types).get(block.type)
@@ -152,27 +152,27 @@ class _ModuleValidator(Struct, frozen=True):
         return problems
 
 
-def _iterate_conditions(module: Module) -> Iterator[Condition]:
+def _iterate_module_level_conditions(module: Module) -> Iterator[Condition]:
     """Yield the conditions of a module that do not depend on an instance."""
     for variable in module.variables.values():
         yield from variable.validations
     for output in module.outputs.values():
         yield from output.preconditions
-    single_blocks = [block for block in module.resources.values() if not _has_repetition(block)]
+    single_blocks = [block for block in module.resources.values() if not _has_count_or_for_each(block)]
     for block in single_blocks:
         yield from block.lifecycle.preconditions
     for block in single_blocks:
         yield from block.lifecycle.postconditions
 
 
-def _has_repetition(block: ResourceBlock) -> bool:
+def _has_count_or_for_each(block: ResourceBlock) -> bool:
     return block.count is not None or block.for_each is not None
 
 
 def _is_instance_name_problem(problem: Diagnostic, block: ResourceBlock) -> bool:
     """Return whether a problem affects only the names of instances of a repeated block."""
     return (
-        _has_repetition(block)
+        _has_count_or_for_each(block)
         and problem.severity is Severity.ERROR
         and problem.id == "missing-required-argument"
         and problem.subject == block.header_span
@@ -189,7 +189,7 @@ def check_move_blocks(request: PlanRequest, evaluation: Evaluation) -> list[Diag
     checks_removals = request.mode in {Mode.NORMAL, Mode.DESTROY}
     if not has_moved and not (has_removed and checks_removals):
         return []
-    from nexusform.planning.modules.move_checks import check_moves, check_removals
+    from nexusform.planning.modules.move_checks import check_moved_blocks, check_removed_blocks
 
-    problems = list(check_removals(configuration)) if checks_removals else []
-    return problems + check_moves(configuration, evaluation)
+    problems = list(check_removed_blocks(configuration)) if checks_removals else []
+    return problems + check_moved_blocks(configuration, evaluation)

@@ -49,26 +49,26 @@ class ConditionResults(Struct):
 def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> ConditionResults:
     """Check all conditions; only variables when destroying, and selected outputs of a partial plan."""
     configuration = request.configuration
-    results = check_variables(configuration, evaluation)
+    results = check_variable_validations(configuration, evaluation)
     if request.mode is Mode.DESTROY:
         return results
     selected_outputs = find_selected_outputs(selection, configuration)
     if selected_outputs is not None:
-        for part_results in _check_outputs(evaluation.root, evaluation, selected_outputs):
+        for part_results in _check_output_preconditions(evaluation.root, evaluation, selected_outputs):
             results.add_results(part_results)
         return results
     for instance in _iterate_module_instances(configuration, evaluation):
-        for part_results in _check_resources(instance, evaluation, modes=_DATA):
+        for part_results in _check_conditions_of_resources(instance, evaluation, modes=_DATA):
             results.add_results(part_results)
-        for part_results in _check_outputs(instance, evaluation, instance.module.outputs):
+        for part_results in _check_output_preconditions(instance, evaluation, instance.module.outputs):
             results.add_results(part_results)
     for instance in _iterate_module_instances(configuration, evaluation):
         for check in instance.module.checks:
-            results.add_results(_check_check_block(check, instance, evaluation))
+            results.add_results(_evaluate_check_block(check, instance, evaluation))
     return results
 
 
-def check_variables(configuration: Configuration, evaluation: Evaluation) -> ConditionResults:
+def check_variable_validations(configuration: Configuration, evaluation: Evaluation) -> ConditionResults:
     """Check the validation rules of all variables."""
     results = ConditionResults()
     for instance in _iterate_module_instances(configuration, evaluation):
@@ -80,10 +80,10 @@ def check_variables(configuration: Configuration, evaluation: Evaluation) -> Con
 def check_current_conditions(request: PlanRequest, evaluation: Evaluation) -> Iterator[ConditionResults]:
     """Yield the results of all conditions besides variables against current objects, one by one."""
     for instance in _iterate_module_instances(request.configuration, evaluation):
-        yield from _check_resources(instance, evaluation, modes=_ALL)
-        yield from _check_outputs(instance, evaluation, instance.module.outputs)
+        yield from _check_conditions_of_resources(instance, evaluation, modes=_ALL)
+        yield from _check_output_preconditions(instance, evaluation, instance.module.outputs)
         for check in instance.module.checks:
-            yield _check_check_block(check, instance, evaluation)
+            yield _evaluate_check_block(check, instance, evaluation)
 
 
 def evaluate_current_conditions(request: PlanRequest, evaluation: Evaluation) -> ConditionResults:
@@ -163,15 +163,15 @@ def _move_problem_to_call(
 # --- blocks and outputs ------------------------------------------------------------------------
 
 
-def _check_resources(
+def _check_conditions_of_resources(
     instance: ModuleInstance, evaluation: Evaluation, modes: Collection[BlockMode]
 ) -> Iterator[ConditionResults]:
     for block in instance.module.resources.values():
         if block.mode in modes and (block.lifecycle.preconditions or block.lifecycle.postconditions):
-            yield from _check_resource(block, instance, evaluation)
+            yield from _check_conditions_of_resource_instances(block, instance, evaluation)
 
 
-def _check_resource(
+def _check_conditions_of_resource_instances(
     block: ResourceBlock, instance: ModuleInstance, evaluation: Evaluation
 ) -> Iterator[ConditionResults]:
     """Check the conditions of each instance of a block that was read or exists."""
@@ -187,7 +187,7 @@ def _check_resource(
         yield _evaluate_conditions(ConditionSubject("resource", str(address), block.header), conditions, evaluation)
 
 
-def _check_outputs(
+def _check_output_preconditions(
     instance: ModuleInstance, evaluation: Evaluation, names: Iterable[str]
 ) -> Iterator[ConditionResults]:
     scope = evaluation.build_scope(instance)
@@ -202,7 +202,7 @@ def _check_outputs(
 # --- check blocks ------------------------------------------------------------------------------
 
 
-def _check_check_block(check: Check, instance: ModuleInstance, evaluation: Evaluation) -> ConditionResults:
+def _evaluate_check_block(check: Check, instance: ModuleInstance, evaluation: Evaluation) -> ConditionResults:
     """Check a check block, which only warns, also about errors within it."""
     inner_evaluation = evaluation.create_reporting_copy()
     module = instance

@@ -16,10 +16,10 @@ from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.preparation.move_statements import MoveStatement, find_move_cycles, list_move_statements
 from nexusform.planning.preparation.planning_order import iterate_modules
-from nexusform.resources.address import Address, AddressPattern, Key, ModulePath, ModuleStep, format_module
+from nexusform.resources.address import Address, AddressPattern, Key, ModulePath, ModulePathStep, format_module
 
 
-def check_moves(configuration: Configuration, evaluation: Evaluation) -> list[Diagnostic]:
+def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> list[Diagnostic]:
     """Return the problems of moved blocks. Unknown keys are skipped."""
     problems: list[Diagnostic] = []
     statements = list_move_statements(configuration)
@@ -85,7 +85,7 @@ class _MoveChecker:
         source = statement.source
         steps = source.module if source.type else source.module[:-1]
         for step in steps:
-            child = self._find_module(instance, step)
+            child = self._find_module_instance_at_step(instance, step)
             if child is None:
                 return None
             instance = child
@@ -94,15 +94,15 @@ class _MoveChecker:
             call = instance.module.calls.get(last.name)
             if call is None:
                 return None
-            exists = statement.is_for_all_instances or self._find_module(instance, last) is not None
-            return _get_span(call) if exists else None
+            exists = statement.is_for_all_instances or self._find_module_instance_at_step(instance, last) is not None
+            return _get_declaration_span(call) if exists else None
         block = instance.module.resources.get((source.mode or "managed", source.type, source.name))
         if block is None:
             return None
         exists = statement.is_for_all_instances or source.key in self._list_instance_keys(instance, block)
-        return _get_span(block) if exists else None
+        return _get_declaration_span(block) if exists else None
 
-    def _find_module(self, parent: ModuleInstance, step: ModuleStep) -> ModuleInstance | None:
+    def _find_module_instance_at_step(self, parent: ModuleInstance, step: ModulePathStep) -> ModuleInstance | None:
         if step.name not in parent.module.calls:
             return None
         return self.evaluation.find_module_instance(parent, step.name, step.key)
@@ -112,7 +112,7 @@ class _MoveChecker:
         return {repetition.key for repetition in expansion.repetitions} if expansion is not None else set()
 
 
-def _get_span(declared: ResourceBlock | ModuleCall) -> Span:
+def _get_declaration_span(declared: ResourceBlock | ModuleCall) -> Span:
     """Return the span of the repetition argument, else of the header."""
     argument = declared.for_each or declared.count
     return argument.span if argument is not None else declared.header_span
@@ -156,7 +156,7 @@ def _build_cycle_error(statements: list[MoveStatement]) -> Diagnostic:
 # --- removed blocks ----------------------------------------------------------------------------
 
 
-def check_removals(configuration: Configuration) -> Iterator[Diagnostic]:
+def check_removed_blocks(configuration: Configuration) -> Iterator[Diagnostic]:
     """Yield an error for each removed block of a declared object."""
     for module in iterate_modules(configuration.root):
         for removed in module.removed_blocks:

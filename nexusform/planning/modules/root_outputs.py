@@ -28,7 +28,7 @@ EXPORT_TIME = "exported_at"
 _MAX_SIZE: Final = 1_000_000
 
 
-class RootOutputs(Struct, frozen=True):
+class RootOutputChanges(Struct, frozen=True):
     """Changes of root outputs, and all of them after the plan."""
 
     changes: tuple[OutputChange, ...]
@@ -37,13 +37,13 @@ class RootOutputs(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> RootOutputs:
+def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> RootOutputChanges:
     """Plan the root outputs. A partial destroy leaves them unchanged: sources may be missing. A partial plan
     leaves those of unselected blocks unchanged.
     """
     before = request.state.outputs
     if request.mode is Mode.DESTROY and selection.is_partial:
-        return RootOutputs((), before)
+        return RootOutputChanges((), before)
     declared = {} if request.mode is Mode.DESTROY else request.configuration.root.outputs
     selected_outputs = find_selected_outputs(selection, request.configuration)
     changes: list[OutputChange] = []
@@ -69,7 +69,7 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
     if not selection.targets:
         changes += _list_removed_outputs(before, declared)
         after = {name: output for name, output in after.items() if name in declared}
-    return RootOutputs(tuple(changes), after, refined, tuple(diagnostics))
+    return RootOutputChanges(tuple(changes), after, refined, tuple(diagnostics))
 
 
 def _build_size_error(output: Output) -> Diagnostic:
@@ -92,7 +92,7 @@ def _has_missing_objects(value: Value, needed_blocks: Collection[Declaration], e
     )
 
 
-def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOutputs:
+def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOutputChanges:
     """Plan the root outputs when nothing else changes; `evaluation` uses current objects. An output that
     depends on a missing object keeps its value, or stays without one.
     """
@@ -108,7 +108,7 @@ def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOu
         if planned is not None:
             after[name] = planned
             changes.append(_build_change(name, before.get(name), planned))
-    return RootOutputs(
+    return RootOutputChanges(
         (*changes, *_list_removed_outputs(before, declared)), after, {}, (*diagnostics, *evaluation.diagnostics)
     )
 

@@ -3,9 +3,10 @@
 # Public names of the package, by module.
 PUBLIC = {
     "name_evaluation": "Evaluation",
-    "value_origins": "ValueOrigins",
+    "value_origins": "ValueOriginTracer",
     "instance_scope": "InstanceScope",
     "evaluation_settings": (
-        "build_query_key RecordedFiles PlanClock PreparedBodies build_settings build_state_evaluation StateEvaluation"
+        "build_query_key RecordedFiles PlanClock PreparedBodyCache build_evaluation_settings "
+        "build_state_evaluation StateEvaluation"
     ),
 }

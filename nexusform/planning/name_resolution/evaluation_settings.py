@@ -18,16 +18,16 @@ from nexusform.interfaces.plugins import (
     DataResult,
     Files,
     ReadContext,
+    RemoteStateQuery,
     ResourceType,
     ServerQuery,
     ServerReader,
-    StateQuery,
     StateReader,
 )
 from nexusform.json_data.plain_data import list_unknown_paths
 from nexusform.planning.name_resolution.instance_scope import EvaluationReads, EvaluationSettings, ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.name_resolution.repetition import ObjectView, ResourceView
+from nexusform.planning.name_resolution.repetition import InstanceView, ResourceView
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.resources.address import Address, ConfigAddress, Mode, parse_address
 from nexusform.schemas.block_schema import BlockSchema
@@ -49,7 +49,7 @@ class PlanClock:
         raise AssertionError(seconds)
 
 
-def build_settings(request: PlanRequest, bodies: PreparedBodies, state: State) -> EvaluationSettings:
+def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, state: State) -> EvaluationSettings:
     """Build the settings of a plan over a state."""
     clock = PlanClock(request.now)
     registries = request.registries
@@ -86,7 +86,7 @@ def build_settings(request: PlanRequest, bodies: PreparedBodies, state: State) -
             list_configured=lambda type_name: _list_configured_arguments(settings, type_name),
         )
         if request.read_state is not None:
-            read_state = partial(_read_recorded_state, request.read_state, block.name, address, reads.states)
+            read_state = partial(_read_remote_state_and_record, request.read_state, block.name, address, reads.states)
             context = replace(context, read_state=read_state)
         if request.query is not None:
             context = replace(context, query_server=partial(_query_server_and_record, request.query, reads.answers))
@@ -136,8 +136,8 @@ def _iterate_blocks(module: Module, path: tuple[str, ...]) -> Iterator[tuple[tup
         yield from _iterate_blocks(call.module, (*path, call.name))
 
 
-def _read_recorded_state(
-    read: StateReader, reader: str, address: str, recorded: dict[str, str], query: StateQuery
+def _read_remote_state_and_record(
+    read: StateReader, reader: str, address: str, recorded: dict[str, str], query: RemoteStateQuery
 ) -> tuple[State | None, list[Problem]]:
     """Return the state read by a data block of this name, and record its lineage and serial."""
     state, problems = read(replace(query, reader=reader))
@@ -265,7 +265,7 @@ def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
 # --- bodies of blocks --------------------------------------------------------------------------
 
 
-class PreparedBodies:
+class PreparedBodyCache:
     """Bodies checked against their schema, once per block."""
 
     def __init__(self, schemas: Mapping[Mode, Mapping[str, BlockSchema]]) -> None:
@@ -322,7 +322,7 @@ class StateEvaluation(Evaluation):
             address = Address(instance.path, "managed", block.type, block.name, repetition.key)
             recorded = self._state.instances.get(address)
             current = recorded.current if recorded is not None else None
-            view.items[repetition.key] = ObjectView(
+            view.items[repetition.key] = InstanceView(
                 current.attributes if current is not None else None,
                 current.sensitive if current is not None else (),
                 kind.schema,
@@ -333,5 +333,5 @@ class StateEvaluation(Evaluation):
 
 def build_state_evaluation(request: PlanRequest) -> StateEvaluation:
     """Return the names of the request's configuration over its state."""
-    bodies = PreparedBodies(request.registries.schemas)
-    return StateEvaluation(build_settings(request, bodies, request.state), request)
+    bodies = PreparedBodyCache(request.registries.schemas)
+    return StateEvaluation(build_evaluation_settings(request, bodies, request.state), request)

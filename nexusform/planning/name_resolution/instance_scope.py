@@ -25,7 +25,7 @@ from nexusform.planning.name_resolution.repetition import (
     SINGLE,
     SINGLE_INSTANCE,
     BlockExpansion,
-    ObjectView,
+    InstanceView,
     Repetition,
     ResourceView,
 )
@@ -129,7 +129,7 @@ class InstanceScope(Struct, frozen=True):
     names: NameResolver
     instance: ModuleInstance
     repetition: Repetition
-    this: ObjectView | None
+    this: InstanceView | None
 
     @property
     def functions(self) -> Mapping[str, Any]:
@@ -176,25 +176,25 @@ def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Tr
     return item.get_value(), used, []
 
 
-def _resolve_variable(scope: InstanceScope, traversal: Traversal) -> Lookup:
+def _resolve_variable_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     declared = scope.instance.module.variables.get(_get_first_name(traversal))
     if declared is None:
         return _build_unknown_lookup(traversal)
     return scope.names.get_variable(scope.instance, declared), 1, []
 
 
-def _resolve_local(scope: InstanceScope, traversal: Traversal) -> Lookup:
+def _resolve_local_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     name = _get_first_name(traversal)
     if name not in scope.instance.module.locals:
         return _build_unknown_lookup(traversal)
     return scope.names.get_local(scope.instance, name), 1, []
 
 
-def _resolve_data(scope: InstanceScope, traversal: Traversal) -> Lookup:
+def _resolve_data_source_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     return _resolve_resource(scope, "data", _get_first_name(traversal), traversal, 1)
 
 
-def _resolve_module(scope: InstanceScope, traversal: Traversal) -> Lookup:
+def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     """Resolve a reference to a module or one of its outputs, with the number of used steps."""
     call = scope.instance.module.calls.get(_get_first_name(traversal))
     if call is None:
@@ -212,7 +212,7 @@ def _resolve_module(scope: InstanceScope, traversal: Traversal) -> Lookup:
     return scope.names.build_module_value(scope.instance, call), 1, []
 
 
-def _resolve_path(scope: InstanceScope, traversal: Traversal) -> Lookup:
+def _resolve_path_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     setting = scope.names.settings
     texts = {
         "module": scope.instance.module.directory,
@@ -229,12 +229,12 @@ def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Looku
     return _build_text_lookup(setting.workspace if _get_first_name(traversal) == "workspace" else None, traversal)
 
 
-def _resolve_count(scope: InstanceScope, traversal: Traversal) -> Lookup:
+def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     key = scope.repetition.key
     return (build_number(key), 1, []) if isinstance(key, int) else _build_unknown_lookup(traversal)
 
 
-def _resolve_each(scope: InstanceScope, traversal: Traversal) -> Lookup:
+def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     name, repetition = _get_first_name(traversal), scope.repetition
     if name == "key" and isinstance(repetition.key, str):
         return build_string(repetition.key), 1, []
@@ -243,7 +243,7 @@ def _resolve_each(scope: InstanceScope, traversal: Traversal) -> Lookup:
     return _build_unknown_lookup(traversal)
 
 
-def _resolve_self(scope: InstanceScope, traversal: Traversal) -> Lookup:
+def _resolve_self_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     """Resolve the subject of a condition, or one of its attributes."""
     if scope.this is None:
         return _build_unknown_lookup(traversal)
@@ -252,15 +252,15 @@ def _resolve_self(scope: InstanceScope, traversal: Traversal) -> Lookup:
 
 
 _READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
-    "var": _resolve_variable,
-    "local": _resolve_local,
-    "data": _resolve_data,
-    "module": _resolve_module,
-    "path": _resolve_path,
+    "var": _resolve_variable_reference,
+    "local": _resolve_local_reference,
+    "data": _resolve_data_source_reference,
+    "module": _resolve_module_reference,
+    "path": _resolve_path_reference,
     "nexusform": _resolve_nexusform_name,
-    "count": _resolve_count,
-    "each": _resolve_each,
-    "self": _resolve_self,
+    "count": _resolve_count_index_reference,
+    "each": _resolve_each_reference,
+    "self": _resolve_self_reference,
 }
 
 

@@ -27,12 +27,12 @@ from nexusform.planning.name_resolution.repetition import (
     SINGLE,
     SINGLE_INSTANCE,
     BlockExpansion,
-    ObjectView,
+    InstanceView,
     Repetition,
     ResourceView,
     expand_repetition,
 )
-from nexusform.resources.address import ROOT_MODULE, Address, ConfigAddress, Key, ModulePath, ModuleStep
+from nexusform.resources.address import ROOT_MODULE, Address, ConfigAddress, Key, ModulePath, ModulePathStep
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import DYNAMIC
 from nexusform.values.typed_value import NULL, Value, build_null, build_object, build_tuple, build_unknown
@@ -116,7 +116,7 @@ class Evaluation:
             for parent in self.list_module_instances(path[:-1]):
                 call = parent.module.calls[path[-1]]
                 for repetition in self.get_module_expansion(parent, call).repetitions:
-                    step = ModuleStep(call.name, repetition.key)
+                    step = ModulePathStep(call.name, repetition.key)
                     instance = ModuleInstance((*parent.path, step), call.module, call, parent, repetition)
                     self._by_path[instance.path] = instance
                     instances.append(instance)
@@ -149,7 +149,7 @@ class Evaluation:
     # --- values ---
 
     def build_scope(
-        self, instance: ModuleInstance, repetition: Repetition = SINGLE_INSTANCE, this: ObjectView | None = None
+        self, instance: ModuleInstance, repetition: Repetition = SINGLE_INSTANCE, this: InstanceView | None = None
     ) -> InstanceScope:
         """Return the names visible in a block of a module instance."""
         return InstanceScope(self, instance, repetition, this)
@@ -178,7 +178,7 @@ class Evaluation:
         """Return an input variable's value: set, passed by the call, or its default. A rejected value is unknown."""
         key = (instance.path, "var", declared.name)
         if key not in self._cache:
-            value = self._resolve_variable(instance, declared)
+            value = self._evaluate_variable_value(instance, declared)
             self._cache[key] = value.add_marks(declared.marks)
             try:
                 is_valid = self._is_valid_variable(instance, declared)
@@ -199,7 +199,7 @@ class Evaluation:
                 return False
         return True
 
-    def _resolve_variable(self, instance: ModuleInstance, declared: Variable) -> Value:
+    def _evaluate_variable_value(self, instance: ModuleInstance, declared: Variable) -> Value:
         """Return the value of a variable: external for the root module, otherwise passed by the call."""
         default = declared.default if declared.default is not None else build_null(declared.type)
         if instance.parent is None or instance.call is None:
@@ -304,7 +304,7 @@ class Evaluation:
     def find_module_instance(self, parent: ModuleInstance, name: str, key: Key) -> ModuleInstance | None:
         """Return the instance of a call with this key."""
         self.list_module_instances((*(step.name for step in parent.path), name))
-        return self._by_path.get((*parent.path, ModuleStep(name, key)))
+        return self._by_path.get((*parent.path, ModulePathStep(name, key)))
 
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
         """Return all outputs of all instances of a call."""
@@ -314,13 +314,13 @@ class Evaluation:
         if expansion.shape == DISABLED:
             return NULL
         if expansion.shape == SINGLE:
-            return self._build_outputs(parent, call, None)
+            return self._build_module_output_object(parent, call, None)
         keys = [repetition.key for repetition in expansion.repetitions]
         if expansion.shape == LIST:
-            return build_tuple([self._build_outputs(parent, call, key) for key in keys])
-        return build_object({str(key): self._build_outputs(parent, call, key) for key in keys})
+            return build_tuple([self._build_module_output_object(parent, call, key) for key in keys])
+        return build_object({str(key): self._build_module_output_object(parent, call, key) for key in keys})
 
-    def _build_outputs(self, parent: ModuleInstance, call: ModuleCall, key: Key) -> Value:
+    def _build_module_output_object(self, parent: ModuleInstance, call: ModuleCall, key: Key) -> Value:
         instance = self.find_module_instance(parent, call.name, key)
         # An unreadable module has no further diagnostics.
         if instance is None or not call.module.directory:
@@ -368,14 +368,14 @@ class Evaluation:
         return view
 
 
-def _build_data_view(answer: DataResult | None, sensitive: tuple[Path, ...], schema: BlockSchema) -> ObjectView:
+def _build_data_view(answer: DataResult | None, sensitive: tuple[Path, ...], schema: BlockSchema) -> InstanceView:
     """Return the data as seen by expressions."""
     if answer is None:
-        return ObjectView(None, sensitive, schema)
+        return InstanceView(None, sensitive, schema)
     if answer.types:
         known = {name: replace(schema.attributes[name], type=known_type) for name, known_type in answer.types.items()}
         schema = replace(schema, attributes={**schema.attributes, **known})
-    return ObjectView(answer.attributes, (*sensitive, *answer.sensitive_paths), schema)
+    return InstanceView(answer.attributes, (*sensitive, *answer.sensitive_paths), schema)
 
 
 def get_header(block: ModuleCall | ResourceBlock) -> str:

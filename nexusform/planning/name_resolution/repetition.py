@@ -111,7 +111,7 @@ def _expand_count(
         return BlockExpansion(LIST, (), "count"), []
     if value.is_null:
         return reject('The given "count" argument value is null. An integer is required.')
-    number = _parse_number(convert_to_plain(value)[0])
+    number = _convert_to_finite_number(convert_to_plain(value)[0])
     prefix = 'The given "count" argument value is unsuitable:'
     if number is None:
         return reject(f"{prefix} a number is required.")
@@ -124,7 +124,7 @@ def _expand_count(
     return BlockExpansion(LIST, tuple(Repetition(index) for index in range(int(number)))), []
 
 
-def _parse_number(plain: Any) -> int | float | Fraction | None:
+def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
     """Return a finite number, also from text."""
     if isinstance(plain, str):
         try:
@@ -170,7 +170,7 @@ def _expand_for_each(
     )
 
 
-class ObjectView(Struct):
+class InstanceView(Struct):
     """Attributes of an instance as seen by expressions; parts are converted to Values on demand."""
 
     attributes: Mapping[str, Any] | None
@@ -188,7 +188,7 @@ class ObjectView(Struct):
             if self.attributes is not None:
                 values, sensitive = dict(self.attributes), list(self.sensitive)
                 for name in self.attributes if self.present is not None else ():
-                    values[name], paths = self._build_attribute(self.attributes, name)
+                    values[name], paths = self._get_attribute_with_sensitive_paths(self.attributes, name)
                     sensitive += [(name, *path) for path in paths]
                 self._value = convert_to_value(values, kind, sensitive, self.refined)
         return self._value
@@ -203,11 +203,11 @@ class ObjectView(Struct):
             return object_value.raw[name] if isinstance(object_value.raw, dict) else build_unknown(kind)
         if self.attributes is None:
             return build_unknown(kind)
-        plain, sensitive = self._build_attribute(self.attributes, name)
+        plain, sensitive = self._get_attribute_with_sensitive_paths(self.attributes, name)
         refined = tuple([(path[1:], refinement) for path, refinement in self.refined if path[0] == name])
         return convert_to_value(plain, kind, sensitive, refined)
 
-    def _build_attribute(self, attributes: Mapping[str, Any], name: str) -> tuple[Any, list[Path]]:
+    def _get_attribute_with_sensitive_paths(self, attributes: Mapping[str, Any], name: str) -> tuple[Any, list[Path]]:
         """Return one attribute as seen by expressions, and its sensitive paths. Values derived from other
         arguments (labels of nodes) may expose sensitive ones.
         """
@@ -232,7 +232,7 @@ class ResourceView(Struct):
     """All instances of one block in one module instance. `shape` "" = unknown in this pass."""
 
     shape: str
-    items: dict[Key, ObjectView] = field(default_factory=dict)
+    items: dict[Key, InstanceView] = field(default_factory=dict)
     _value: Value | None = None
 
     def get_value(self) -> Value:

@@ -33,7 +33,7 @@ class _Definition(Struct, frozen=True):
     repetition: Repetition = SINGLE_INSTANCE
 
 
-class ValueOrigins:
+class ValueOriginTracer:
     """Tracer of the parts of one expression; `sources` hold the text of every file it may lead to."""
 
     def __init__(self, evaluation: Evaluation, sources: Mapping[str, SourceFile], own: str) -> None:
@@ -76,7 +76,7 @@ class ValueOrigins:
                 if not is_repeated:
                     parts.append(self._trace_definition(definition, hidden=hidden))
         return TracedExpression(
-            text=self._get_text(expression.span),
+            text=self._get_source_text(expression.span),
             value=trace.value,
             span=None if expression.span.filename == self._own else expression.span,
             reasons=tuple(self._explain_value(trace, instance, hidden=hidden)),
@@ -101,7 +101,7 @@ class ValueOrigins:
         if trace.problem and not hidden:
             yield f"error: {trace.problem}"
 
-    def _get_text(self, span: Span) -> str:
+    def _get_source_text(self, span: Span) -> str:
         source = self._texts.get(span.filename, b"")[span.start.byte : span.end.byte]
         return " ".join(source.decode(errors="replace").split())
 
@@ -151,7 +151,7 @@ class ValueOrigins:
         module = instance.module
         if root == "var" and name in module.variables:
             declared = module.variables[name]
-            location = _format_line(declared.span)
+            location = _format_span_line(declared.span)
             for mark in sorted(declared.marks):
                 yield f'{mark}: variable "{declared.name}" is declared so ({location})'
             if instance.call is None and value.raw is UNKNOWN:
@@ -160,16 +160,16 @@ class ValueOrigins:
             definition = self._find_definition(traversal, instance)
             output = definition.instance.module.outputs[definition.name] if definition is not None else None
             if output is not None:
-                location = _format_line(output.span)
+                location = _format_span_line(output.span)
                 yield from (
                     f'{mark}: output "{output.name}" is declared so ({location})' for mark in sorted(output.marks)
                 )
         elif root == "data":
-            yield from self._explain_resource(traversal, value, instance, 1)
+            yield from self._explain_sensitive_or_unknown_resource(traversal, value, instance, 1)
         elif ("managed", root, name) in module.resources:
-            yield from self._explain_resource(traversal, value, instance, 0)
+            yield from self._explain_sensitive_or_unknown_resource(traversal, value, instance, 0)
 
-    def _explain_resource(
+    def _explain_sensitive_or_unknown_resource(
         self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance, used: int
     ) -> Iterator[str]:
         """Yield the reasons of a sensitive or unknown resource value; `used` steps precede its name."""
@@ -205,5 +205,5 @@ def _get_name_at(traversal: syntax.Traversal, position: int) -> str:
     return step.name if isinstance(step, syntax.TraverseAttribute) else ""
 
 
-def _format_line(span: Span) -> str:
+def _format_span_line(span: Span) -> str:
     return f"{span.filename}:{span.start.line}"

@@ -35,7 +35,7 @@ class MoveEndpoint(Struct, frozen=True):
 
     def may_refer_to_same_object(self, endpoint: MoveEndpoint) -> bool:
         """Return whether both can refer to one object."""
-        if len(self.path) != len(endpoint.path) or not _has_common_prefix(endpoint.path, self.path):
+        if len(self.path) != len(endpoint.path) or not _is_path_prefix_compatible(endpoint.path, self.path):
             return False
         if self.resource is None or endpoint.resource is None:
             return self.resource is endpoint.resource
@@ -43,7 +43,7 @@ class MoveEndpoint(Struct, frozen=True):
 
     def is_inside(self, endpoint: MoveEndpoint) -> bool:
         """Return whether it refers to a part of the other."""
-        if len(endpoint.path) > len(self.path) or not _has_common_prefix(endpoint.path, self.path):
+        if len(endpoint.path) > len(self.path) or not _is_path_prefix_compatible(endpoint.path, self.path):
             return False
         if endpoint.resource is None:
             return self.resource is not None or len(self.path) > len(endpoint.path)
@@ -51,7 +51,7 @@ class MoveEndpoint(Struct, frozen=True):
         return is_instance and endpoint.key == ANY and len(self.path) == len(endpoint.path)
 
 
-def _has_common_prefix(first: EndpointPath, second: EndpointPath) -> bool:
+def _is_path_prefix_compatible(first: EndpointPath, second: EndpointPath) -> bool:
     """Return whether the second path can start with the first one."""
     pairs = zip(first, second, strict=False)
     return all(
@@ -185,10 +185,10 @@ def _must_follow_statement(
         return False
     # A module that only changes its keys contains inner moves at both ends, so their order would be a cycle.
     is_outer = len(statement.module) < len(other_statement.module)
-    return not (is_outer and _is_key_change(statement))
+    return not (is_outer and _is_instance_key_change(statement))
 
 
-def _is_key_change(statement: MoveStatement) -> bool:
+def _is_instance_key_change(statement: MoveStatement) -> bool:
     begin, end = statement.start, statement.end
     has_same_names = [name for name, _ in begin.path] == [name for name, _ in end.path]
     return begin.resource is None and end.resource is None and has_same_names

@@ -17,7 +17,7 @@ from nexusform.resources.address import (
     Key,
     Mode,
     ModulePath,
-    ModuleStep,
+    ModulePathStep,
     compute_address_order,
     compute_key_sort_key,
     format_module,
@@ -114,7 +114,7 @@ class _StateMover:
         for (mode, kind, name), keys in self.keys_by_module[source].items():
             for key in sorted(keys, key=compute_key_sort_key):
                 old = Address(source, mode, kind, name, key)
-                self._record_move(old, replace(old, module=target))
+                self._record_move_origin(old, replace(old, module=target))
         self.keys_by_module[target] = self.keys_by_module.pop(source)
 
     def _move_resource(self, statement: MoveStatement, path: ModulePath, depth: int) -> None:
@@ -149,9 +149,9 @@ class _StateMover:
             del self.keys_by_module[old.module]
         target_resources = self.keys_by_module.setdefault(new.module, {})
         target_resources.setdefault((new.mode, new.type, new.name), set()).add(new.key)
-        self._record_move(old, new)
+        self._record_move_origin(old, new)
 
-    def _record_move(self, old: Address, new: Address) -> None:
+    def _record_move_origin(self, old: Address, new: Address) -> None:
         self.origins[new] = self.origins.pop(old, old)
 
     def build_instances(self, before: Mapping[Address, InstanceState]) -> dict[Address, InstanceState]:
@@ -190,7 +190,7 @@ def _compute_module_target(path: ModulePath, statement: MoveStatement) -> Module
     all_instances = statement.is_for_all_instances
     if not all_instances and step.key != from_step.key:
         return None
-    new_step = ModuleStep(to_step.name, step.key) if all_instances else to_step
+    new_step = ModulePathStep(to_step.name, step.key) if all_instances else to_step
     return (*target[:-1], new_step, *path[len(source) :])
 
 

@@ -69,7 +69,7 @@ def compute_planning_order(
     empty_order = PlanningOrder((), {}, {})
     dependencies = build_dependencies(configuration)
     graph = {node: tuple(needs) for node, needs in dependencies.items()}
-    cycle_errors = _build_cycle_errors(graph, configuration)
+    cycle_errors = _build_dependency_cycle_errors(graph, configuration)
     if cycle_errors:
         return empty_order, cycle_errors
     blocks = _list_managed_blocks(configuration, resource_types)
@@ -77,7 +77,7 @@ def compute_planning_order(
     source_order = {block.address: index for index, block in enumerate(blocks)}
     reachability = _Reachability(graph)
     needs = {block.address: reachability.find_blocks(block.address, source_order) for block in blocks}
-    problems = _build_phase_errors(blocks, needs, phases, dependencies, reachability)
+    problems = _build_later_phase_reference_errors(blocks, needs, phases, dependencies, reachability)
     if problems:
         return empty_order, problems
     addresses = _order_by_phase(needs, phases, source_order)
@@ -149,10 +149,10 @@ class _Reachability:
         """Return the resource blocks of these nodes, or reachable from them."""
         blocks: set[ConfigAddress] = set()
         for node in nodes:
-            blocks |= self._find_resources(node)
+            blocks |= self._find_reachable_resources(node)
         return blocks
 
-    def _find_resources(self, start: Declaration) -> frozenset[ConfigAddress]:
+    def _find_reachable_resources(self, start: Declaration) -> frozenset[ConfigAddress]:
         """Traverse depth first with an explicit stack, because chains of locals may be long."""
         stack = [start]
         while stack:
@@ -186,7 +186,7 @@ def build_block_address(node: Declaration) -> ConfigAddress:
     return ConfigAddress(node.module, "data" if node.kind == "data" else "managed", kind, name)
 
 
-def _build_cycle_errors(
+def _build_dependency_cycle_errors(
     graph: Mapping[Declaration, tuple[Declaration, ...]], configuration: Configuration
 ) -> list[Diagnostic]:
     """Return an error per cycle, at the first block in the order of the graph."""
@@ -203,7 +203,7 @@ def _build_cycle_errors(
                 "cycle",
                 f"These blocks refer to each other in a cycle: {text}. Replace one reference by a literal "
                 "value, or remove it.",
-                _find_span(cycle[0], configuration),
+                _find_declaration_span(cycle[0], configuration),
             )
         )
     return errors
@@ -218,7 +218,7 @@ def describe_block_node(node: Declaration) -> str:
     return f"{path}{prefix}.{node.name}"
 
 
-def _find_span(node: Declaration, configuration: Configuration) -> Any:
+def _find_declaration_span(node: Declaration, configuration: Configuration) -> Any:
     """Return the span of a node's declaration; None without one."""
     module = configuration.root
     for name in node.module:
@@ -237,7 +237,7 @@ def _find_span(node: Declaration, configuration: Configuration) -> Any:
     return declaration.span if declaration is not None else None
 
 
-def _build_phase_errors(
+def _build_later_phase_reference_errors(
     blocks: list[ResourceBlock],
     needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]],
     phases: Mapping[ConfigAddress, int],
@@ -253,11 +253,11 @@ def _build_phase_errors(
             nodes = dependencies[build_block_node(block.address)].items()
             value_nodes = [node for node, span in nodes if span not in order_spans]
             value_needs = reachability.find_reachable_blocks(value_nodes)
-            errors += [_build_phase_error(block, need) for need in later if need in value_needs]
+            errors += [_build_later_phase_reference_error(block, need) for need in later if need in value_needs]
     return errors
 
 
-def _build_phase_error(block: ResourceBlock, need: ConfigAddress) -> Diagnostic:
+def _build_later_phase_reference_error(block: ResourceBlock, need: ConfigAddress) -> Diagnostic:
     return build_error(
         "cycle",
         f"{block.address} refers to {need}, but every {need.type} is planned after all {block.type} "

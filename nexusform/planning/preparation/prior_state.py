@@ -154,13 +154,13 @@ def _iterate_requested_imports(
         repetitions = expansion.repetitions
     for repetition in repetitions:
         inner_scope = evaluation.build_scope(evaluation.root, repetition)
-        address = _evaluate_address(block.to, inner_scope, problems)
-        object_id = _evaluate_id(block, inner_scope, problems)
+        address = _evaluate_import_address(block.to, inner_scope, problems)
+        object_id = _evaluate_import_id(block, inner_scope, problems)
         if address is not None and object_id is not None:
             yield address, object_id
 
 
-def _evaluate_id(block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]) -> str | None:
+def _evaluate_import_id(block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]) -> str | None:
     """Return the id requested by an import block; None if invalid, with an error in `problems`."""
     value = scope.names.evaluate_expression(block.id, scope)
     if value is None:
@@ -199,21 +199,21 @@ def _build_duplicate_error(block: ImportBlock, address: Address, earlier: Import
     )
 
 
-def _evaluate_address(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> Address | None:
+def _evaluate_import_address(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> Address | None:
     """Return the address of `to`, with its keys evaluated."""
     steps = _evaluate_steps(to, scope, problems)
     if steps is None:
         return None
     from nexusform.configuration.refactoring_blocks import build_address_pattern  # loaded on first use
 
-    root = _find_root(to)
+    root = _find_root_traversal(to)
     pattern = build_address_pattern(Traversal(root.root, tuple(steps), to.span), problems)
     if pattern is None or not pattern.type:
         return None
     return Address(pattern.module, "managed", pattern.type, pattern.name, pattern.key)
 
 
-def _find_root(to: Expression) -> Traversal:
+def _find_root_traversal(to: Expression) -> Traversal:
     while not isinstance(to, Traversal):
         assert isinstance(to, (Index, RelativeTraversal))
         to = to.collection if isinstance(to, Index) else to.source
@@ -245,27 +245,27 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
 
 def normalize_imported_attributes(schema: BlockSchema, attributes: Mapping[str, Any], object_id: str) -> dict[str, Any]:
     """Return an object's attributes in the shape of its type: missing ones are null or empty."""
-    values = _normalize_attributes(schema, attributes)
+    values = _normalize_attributes_to_schema(schema, attributes)
     if "id" in values and values["id"] is None:
         values["id"] = object_id
     return values
 
 
-def _normalize_attributes(schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _normalize_attributes_to_schema(schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {name: attributes.get(name) for name in schema.attributes}
     for name, block in schema.blocks.items():
-        values[name] = _normalize_block(block, attributes.get(name))
+        values[name] = _normalize_block_to_schema(block, attributes.get(name))
         if block.nesting is Nesting.MAP:
             values[get_order_attribute(name)] = attributes.get(get_order_attribute(name), list(values[name]))
     return values
 
 
-def _normalize_block(block: NestedBlock, value: Any) -> Any:
+def _normalize_block_to_schema(block: NestedBlock, value: Any) -> Any:
     if block.nesting is Nesting.LIST:
-        return [_normalize_attributes(block.schema, part) for part in value or ()]
+        return [_normalize_attributes_to_schema(block.schema, part) for part in value or ()]
     if block.nesting is Nesting.MAP:
-        return {label: _normalize_attributes(block.schema, part) for label, part in (value or {}).items()}
-    return None if value is None else _normalize_attributes(block.schema, value)
+        return {label: _normalize_attributes_to_schema(block.schema, part) for label, part in (value or {}).items()}
+    return None if value is None else _normalize_attributes_to_schema(block.schema, value)
 
 
 def add_imports(state: State, imports: Mapping[Address, ImportedObject]) -> State:

@@ -77,7 +77,7 @@ def build_selection(
         problems.append(
             build_error("incompatible-options", "-target and -exclude cannot be used together. Use one of them.")
         )
-    instances, vms = _parse_replacements(replaces, order, problems)
+    instances, vms = _parse_replace_options(replaces, order, problems)
     if (target_patterns or exclude_patterns) and not problems:
         option = "-target" if bool(target_patterns) else "-exclude"
         partial_warning = build_warning(
@@ -145,7 +145,7 @@ def check_moved_selection(selection: Selection, previous: Mapping[Address, Addre
     ]
 
 
-def _parse_replacements(
+def _parse_replace_options(
     texts: Iterable[str], order: PlanningOrder, problems: list[Diagnostic]
 ) -> tuple[list[AddressPattern], list[tuple[AddressPattern, str]]]:
     """Return the objects of -replace: whole instances, and single VMs of instances (ADDR:OBJECT)."""
@@ -186,11 +186,11 @@ def _find_named_blocks(patterns: Sequence[AddressPattern], order: PlanningOrder)
 
 
 def _is_named_by_any_pattern(patterns: Sequence[AddressPattern], block: ConfigAddress) -> bool:
-    return any(_is_block_match(pattern, block) for pattern in patterns)
+    return any(_is_block_matched_by_pattern(pattern, block) for pattern in patterns)
 
 
 def _is_named_by_instances(patterns: Iterable[AddressPattern], block: ConfigAddress) -> bool:
-    return all(_has_instance_keys(pattern) for pattern in patterns if _is_block_match(pattern, block))
+    return all(_has_instance_keys(pattern) for pattern in patterns if _is_block_matched_by_pattern(pattern, block))
 
 
 def _has_instance_keys(pattern: AddressPattern) -> bool:
@@ -198,7 +198,7 @@ def _has_instance_keys(pattern: AddressPattern) -> bool:
     return pattern.key is not None or any(step.key is not None for step in pattern.module)
 
 
-def _is_block_match(pattern: AddressPattern, block: ConfigAddress) -> bool:
+def _is_block_matched_by_pattern(pattern: AddressPattern, block: ConfigAddress) -> bool:
     """Return whether a pattern names a block, or a module that contains it."""
     path = tuple(step.name for step in pattern.module)
     if not pattern.type:
@@ -229,12 +229,12 @@ def _parse_patterns(
         try:
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
-            detail = f"{problem}{_format_suggestion(text, order)}"
+            detail = f"{problem}{_format_similar_resource_suggestion(text, order)}"
             problems.append(build_error("invalid-address-in-option", detail, headline=f"Invalid {option} address"))
     return patterns
 
 
-def _format_suggestion(name: str, order: PlanningOrder) -> str:
+def _format_similar_resource_suggestion(name: str, order: PlanningOrder) -> str:
     """Return a sentence with the resources of that name after a blank, "" without any."""
     candidates = [str(block.address) for block in order.blocks if block.address.name == name]
     return f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
@@ -249,12 +249,12 @@ def check_unmatched_options(
 ) -> list[Diagnostic]:
     """Return errors for options that match no planned or prior instance and no existing VM."""
     addresses = [*planned_addresses, *prior_addresses]
-    problems = _check_patterns("-target", selection.targets, order, addresses)
-    problems += _check_patterns("-exclude", selection.excludes, order, addresses)
-    return problems + _check_replacements(selection, planned_addresses, vms)
+    problems = _report_patterns_without_match("-target", selection.targets, order, addresses)
+    problems += _report_patterns_without_match("-exclude", selection.excludes, order, addresses)
+    return problems + _report_replace_options_without_match(selection, planned_addresses, vms)
 
 
-def _check_patterns(
+def _report_patterns_without_match(
     option: str, patterns: Iterable[AddressPattern], order: PlanningOrder, addresses: Collection[Address]
 ) -> list[Diagnostic]:
     """Return errors for patterns that match neither a block nor an instance. A block without instances is
@@ -263,7 +263,7 @@ def _check_patterns(
     problems = []
     for pattern in patterns:
         is_single = option == "-target" and _has_instance_keys(pattern)
-        if not is_single and any(_is_block_match(pattern, block.address) for block in order.blocks):
+        if not is_single and any(_is_block_matched_by_pattern(pattern, block.address) for block in order.blocks):
             continue
         if any(pattern.is_match(address) for address in addresses):
             continue
@@ -285,7 +285,7 @@ def _build_ambiguous_replacement(pattern: AddressPattern, matches: Iterable[Addr
     )
 
 
-def _check_replacements(
+def _report_replace_options_without_match(
     selection: Selection, known_addresses: Collection[Address], vms: Mapping[Address, Iterable[str]]
 ) -> list[Diagnostic]:
     """Return errors for -replace without a matching instance or existing VM."""

@@ -153,7 +153,7 @@ _TRIAL_SUMMARY = "fewer VMs, more zones, planned racks, another order and smalle
 _TRIAL_SUMMARY_WITH_HINTS = "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs."
 
 
-def _is_successful(result: PlanResult) -> bool:
+def _is_trial_result_successful(result: PlanResult) -> bool:
     return not result.plan.errored
 
 
@@ -172,7 +172,7 @@ def _try_without_surge(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
         for name, value in settings
     ]
     outcome = trial(adjustments)
-    if _is_successful(outcome):
+    if _is_trial_result_successful(outcome):
         names = [f"{unplaced.cluster}/{unplaced.pool.pool}" for unplaced in pools]
         scope = f" for {format_list(names)}" if len(names) > 1 else ""
         text = (
@@ -407,7 +407,7 @@ def _try_replacing_hint_owners(shortage: _TrialInput, trial: Trial, hints: Seque
     if not all(hint.is_existing for hint in hints):
         return
     outcome = trial((), (), vms)
-    if _is_successful(outcome):
+    if _is_trial_result_successful(outcome):
         options = " ".join(f"-replace='{vm}'" for vm in vms)
         subject = select_word_form(len(vms), "that VM is", "those VMs are")
         text = f"{options}: {subject} re-placed as well, and {_format_fit(shortage.pools)}."
@@ -434,7 +434,7 @@ def _try_hint_argument(
     """Try another value of one argument of the hints; VMs with changed hints are re-created."""
     edits = [ArgumentAdjustment(hint.address, ("placement_hint", hint.index, argument), value) for hint in hints]
     outcome = trial(edits)
-    if not _is_successful(outcome):
+    if not _is_trial_result_successful(outcome):
         return
     owners = list(dict.fromkeys(str(hint.address) for hint in hints))
     moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")

@@ -49,7 +49,7 @@ def add_feasibility_remedies(
         limit -= 1
         tested |= proposal.solves
         trial = make_plan(replace(trial_request, adjustments=proposal.edits)).plan
-        if _is_successful(proposal, plan, trial):
+        if _is_proposal_successful(proposal, plan, trial):
             document = build_remedy_document(
                 Remedy(proposal.kind, proposal.text, dict(proposal.change), proposal.edits)
             )
@@ -60,7 +60,7 @@ def add_feasibility_remedies(
     return replace(result, plan=replace(plan, feasibility=tuple(rows), untested_bindings=untested))
 
 
-def _is_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:
+def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:
     """Return True if the bindings of a proposal run in its trial, no other binding is worse, and no placement has
     fewer clusters than proposed.
     """

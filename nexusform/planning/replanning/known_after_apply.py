@@ -17,7 +17,7 @@ from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.reference_graph import find_dependent_outputs
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.json_data.plain_data import Path, Refinements, get_part, has_unknown
+from nexusform.json_data.plain_data import Path, Refinements, get_part, has_unknown_part
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.modules.module_conditions import check_current_conditions
 from nexusform.planning.modules.root_outputs import build_output_state, check_sensitive_output
@@ -39,9 +39,9 @@ _MAXIMUM_DISPLAY_LENGTH: Final = 80
 
 def has_values_known_after_apply(plan: Plan, configuration: Configuration) -> bool:
     """Return whether any value of the plan is known only after apply, or derived from one."""
-    if any(has_unknown(change.after) for change in plan.changes):
+    if any(has_unknown_part(change.after) for change in plan.changes):
         return True
-    if any(has_unknown(output.value) for output in plan.planned_outputs.values()):
+    if any(has_unknown_part(output.value) for output in plan.planned_outputs.values()):
         return True
     return any(_LATE_CALLS.search(source.text) for source in configuration.files.values())
 
@@ -59,13 +59,13 @@ def finalize_plan(
     if new_plan.errored:
         return plan, [problem for problem in new_plan.diagnostics if problem.severity is Severity.ERROR]
     problems: list[Diagnostic] = []
-    changes = _finalize_changes(plan, new_plan, request.registries, problems)
-    steps = tuple(_finalize_step(step, changes[step.change]) for step in plan.steps)
+    changes = _replace_unknown_values_of_changes(plan, new_plan, request.registries, problems)
+    steps = tuple(_replace_unknown_values_of_step(step, changes[step.change]) for step in plan.steps)
     outputs = _finalize_outputs(plan, new_plan, problems)
     return replace(plan, changes=changes, steps=steps, planned_outputs=outputs), problems
 
 
-def _finalize_changes(
+def _replace_unknown_values_of_changes(
     plan: Plan, new_plan: Plan, registries: PluginRegistries, problems: list[Diagnostic]
 ) -> tuple[Change, ...]:
     """Return the changes with unknown values taken from the `new_plan` plan."""
@@ -76,7 +76,7 @@ def _finalize_changes(
         schema = registries.schemas["managed"].get(change.address.type)
         differences = list(_check_arguments(change, final, schema))
         problems += differences
-        if final is not None and not differences and has_unknown(change.after):
+        if final is not None and not differences and has_unknown_part(change.after):
             changes.append(replace(change, after=final.after))
         else:
             changes.append(change)
@@ -89,13 +89,13 @@ def _finalize_outputs(plan: Plan, new_plan: Plan, problems: list[Diagnostic]) ->
     for name, output in plan.planned_outputs.items():
         final = new_plan.planned_outputs.get(name, output)
         problems += check_output(name, output, final, plan.refined_outputs.get(name, ()))
-        outputs[name] = final if has_unknown(output.value) else output
+        outputs[name] = final if has_unknown_part(output.value) else output
     return outputs
 
 
-def _finalize_step(step: Step, change: Change) -> Step:
+def _replace_unknown_values_of_step(step: Step, change: Change) -> Step:
     """Return a step with the final values of its change."""
-    if step.planned is None or not has_unknown(step.planned):
+    if step.planned is None or not has_unknown_part(step.planned):
         return step
     return replace(step, planned=change.after)
 
@@ -146,16 +146,16 @@ def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMI
     if isinstance(planned, list) and isinstance(actual, list):
         if isinstance(value_type, SetType) and planned != actual:
             element = value_type.element
-            unknown_elements = [value for value in planned if has_unknown(value)]
-            known_elements = [value for value in planned if not has_unknown(value)]
-            if not all(_has_planned_element(value, actual, element) for value in known_elements):
+            unknown_elements = [value for value in planned if has_unknown_part(value)]
+            known_elements = [value for value in planned if not has_unknown_part(value)]
+            if not all(_contains_planned_element(value, actual, element) for value in known_elements):
                 return False
             unplanned = [value for value in actual if not _has_matching_element(known_elements, value, element)]
             if len(unplanned) > len(unknown_elements):
                 return False
             return all(_has_matching_element(unknown_elements, value, element) for value in unplanned)
         return len(planned) == len(actual) and _has_consistent_elements(planned, actual, value_type)
-    return bool(planned == actual) or (isinstance(actual, str) and _get_text(planned) == actual)
+    return bool(planned == actual) or (isinstance(actual, str) and _convert_number_or_bool_to_text(planned) == actual)
 
 
 def _has_consistent_elements(planned: Sequence[Any], actual: Sequence[Any], list_type: Type) -> bool:
@@ -167,7 +167,7 @@ def _has_consistent_elements(planned: Sequence[Any], actual: Sequence[Any], list
     )
 
 
-def _get_text(planned: Any) -> str | None:
+def _convert_number_or_bool_to_text(planned: Any) -> str | None:
     """Return the text of a number or a bool after conversion to string."""
     if isinstance(planned, bool):
         return "true" if planned else "false"
@@ -194,7 +194,7 @@ def _get_part_type(value_type: Type, key: str | int) -> Type:
     return DYNAMIC
 
 
-def _has_planned_element(planned: Any, actual: Sequence[Any], element: Type) -> bool:
+def _contains_planned_element(planned: Any, actual: Sequence[Any], element: Type) -> bool:
     """Return whether a planned element is among the actual ones."""
     return any(is_consistent_with_plan(planned, value, element) for value in actual)
 
@@ -255,7 +255,7 @@ def evaluate_final_results(
         wrong_addresses
         or (
             plan.mode is Mode.REFRESH_ONLY
-            or any(has_unknown(output.value) for output in plan.planned_outputs.values())
+            or any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
             or any(check.status == "unknown" for check in plan.checks)
         )
     ):
@@ -273,7 +273,7 @@ def evaluate_final_results(
         outputs.add_output(name, before.get(name), is_partial=is_partial)
     if is_partial:
         return FinalResults(outputs.values, plan.checks, tuple(outputs.changed_outputs), tuple(outputs.diagnostics))
-    checks, problems = _check_conditions_again(plan, request, evaluation)
+    checks, problems = _evaluate_conditions_after_apply(plan, request, evaluation)
     return FinalResults(outputs.values, checks, tuple(outputs.changed_outputs), (*outputs.diagnostics, *problems))
 
 
@@ -289,7 +289,7 @@ class _FinalOutputs(Struct):
     def add_output(self, name: str, before: OutputState | None, *, is_partial: bool) -> None:
         """Add one output: as planned if known, else its current value, else the previous one."""
         planned = self.plan.planned_outputs.get(name)
-        if planned is not None and name not in self.dependent_names and not has_unknown(planned.value):
+        if planned is not None and name not in self.dependent_names and not has_unknown_part(planned.value):
             self.values[name] = planned
             return
         actual, problems = self._evaluate_output(name)
@@ -328,7 +328,7 @@ class _FinalOutputs(Struct):
         return build_output_state(declared, value), problems
 
 
-def _check_conditions_again(
+def _evaluate_conditions_after_apply(
     plan: Plan, request: PlanRequest, evaluation: Evaluation
 ) -> tuple[tuple[CheckResult, ...], list[Diagnostic]]:
     """Return the conditions against current objects, and the problems of those with a new status."""

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from nexusform.configuration.prepared_body import EvaluationResult
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.json_data.plain_data import has_unknown
+from nexusform.json_data.plain_data import has_unknown_part
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.name_resolution.repetition import ObjectView
+from nexusform.planning.name_resolution.repetition import InstanceView
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.plans.plan import Action, Change, Plan
 
@@ -35,20 +35,20 @@ def evaluate_write_only(plan: Plan, request: PlanRequest) -> tuple[WriteOnlyValu
     for change in plan.changes:
         if change.after is not None and not change.deposed:
             kind = types[change.address.type]
-            view = ObjectView(change.after, change.sensitive_after, kind.schema, kind.present)
+            view = InstanceView(change.after, change.sensitive_after, kind.schema, kind.present)
             evaluation.get_resource_view(change.address).items[change.address.key] = view
     values: dict[str, Mapping[str, Any]] = {}
     problems: list[Diagnostic] = []
     for change in changes:
-        arguments = _evaluate_change(change, evaluation)
-        if has_unknown(arguments):
-            problems.append(_build_unknown_error(change))
+        arguments = _evaluate_write_only_arguments(change, evaluation)
+        if has_unknown_part(arguments):
+            problems.append(_build_unknown_write_only_value_error(change))
         elif arguments:
             values[str(change.address)] = arguments
     return values, problems
 
 
-def _evaluate_change(change: Change, evaluation: Evaluation) -> dict[str, Any]:
+def _evaluate_write_only_arguments(change: Change, evaluation: Evaluation) -> dict[str, Any]:
     """Return the non-null write-only arguments of one object."""
     address = change.address
     static_path = tuple(step.name for step in address.module)
@@ -66,7 +66,7 @@ def _evaluate_change(change: Change, evaluation: Evaluation) -> dict[str, Any]:
     return {}
 
 
-def _build_unknown_error(change: Change) -> Diagnostic:
+def _build_unknown_write_only_value_error(change: Change) -> Diagnostic:
     detail = (
         f"A write-only argument of {change.address} is known only after apply. Use variables, literals, or attributes "
         "that nexusform computes in the plan."

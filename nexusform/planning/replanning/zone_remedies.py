@@ -57,12 +57,12 @@ def add_zone_remedies(
     for rule in deny_rules:
         # Existing violations of other rules do not count against a remedy for this one.
         other_rules = violated_addresses - {str(rule.instance.address)}
-        remedies = list(_find_remedies(rule, result, _build_trial(request, make_plan, other_rules)))
-        plan = _add_zone_advice(plan, rule, remedies)
+        remedies = list(_find_remedies(rule, result, _build_replan_trial(request, make_plan, other_rules)))
+        plan = _add_remedies_to_rule_diagnostic(plan, rule, remedies)
     return replace(result, plan=plan)
 
 
-def _build_trial(
+def _build_replan_trial(
     request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult], other_rules: AbstractSet[str]
 ) -> ZoneTrial:
     """Return a function that plans again with adjustments; None if something else has errors then."""
@@ -72,20 +72,20 @@ def _build_trial(
         # Most trials fail by capacity; samples are computed only for those that fit.
         adjusted = replace(trial_request, adjustments=tuple(adjustments))
         outcome = make_plan(replace(adjusted, samples=0))
-        if request.samples != 0 and _is_successful(outcome, other_rules):
+        if request.samples != 0 and _is_trial_without_other_errors(outcome, other_rules):
             outcome = make_plan(adjusted)
-        return outcome if _is_successful(outcome, other_rules) else None
+        return outcome if _is_trial_without_other_errors(outcome, other_rules) else None
 
     return plan_trial
 
 
-def _is_successful(outcome: PlanResult, other_rules: AbstractSet[str]) -> bool:
+def _is_trial_without_other_errors(outcome: PlanResult, other_rules: AbstractSet[str]) -> bool:
     """Return whether a trial has no errors except the rules at these other addresses."""
     errors = [diagnostic for diagnostic in outcome.plan.diagnostics if diagnostic.severity is Severity.ERROR]
     return all(diagnostic.id == SEPARATION_VIOLATED and diagnostic.address in other_rules for diagnostic in errors)
 
 
-def _add_zone_advice(plan: Plan, rule: UnsatisfiedRule, remedies: Sequence[Remedy]) -> Plan:
+def _add_remedies_to_rule_diagnostic(plan: Plan, rule: UnsatisfiedRule, remedies: Sequence[Remedy]) -> Plan:
     """Add the successful remedies, or the reason for none, to the diagnostic of the rule."""
     if remedies:
         lines = [f" {number}. {remedy.text}" for number, remedy in enumerate(remedies, 1)]

@@ -19,32 +19,32 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.planning.vm_planning.vm_placement_steps import build_group_hints
-from nexusform.plans.maintenance import Disruptions, LeavingVm, MachineAction, compute_quorum
+from nexusform.plans.maintenance import DrainObstacles, EvacuatedVm, PlannedMachineAction, compute_quorum
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, parse_address
-from nexusform.scheduling.machine_actions import ACTION_KINDS, ActionKind
+from nexusform.scheduling.machine_actions import ACTION_KINDS, MachineActionKind
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Machine
 
 _MAXIMUM_NAMED = 4
 _MANAGEMENT_ROLES = frozenset({"control-plane", "management-plane"})
 _RUNS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
-FindDisruptions = Callable[[str, Collection[str]], Disruptions]
+FindDisruptions = Callable[[str, Collection[str]], DrainObstacles]
 
 
-class ActionRequest(Struct, frozen=True):
+class MachineActionRequest(Struct, frozen=True):
     """Requested action with its machine, the VMs leaving before it (with their addresses), and the VMs on the
     machine by cluster id. `targets` are the machines of the latter if they left; "" without capacity.
     `unmanaged_vms` are names of VMs without a resource.
     """
 
     instance: Instance
-    kind: ActionKind
+    kind: MachineActionKind
     site: SitePlan
     machine: Machine
-    leaving_vms: tuple[tuple[Address, LeavingVm], ...] = ()
+    leaving_vms: tuple[tuple[Address, EvacuatedVm], ...] = ()
     staying_vms: Mapping[str, tuple[str, ...]] = {}
-    targets: tuple[LeavingVm, ...] = ()
+    targets: tuple[EvacuatedVm, ...] = ()
     unmanaged_vms: tuple[str, ...] = ()
 
     @property
@@ -61,7 +61,7 @@ class ActionRequest(Struct, frozen=True):
 class MachineActionOrder(Struct, frozen=True):
     """Actions in order, the addresses to complete before each, and the problems."""
 
-    actions: tuple[MachineAction, ...] = ()
+    actions: tuple[PlannedMachineAction, ...] = ()
     step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
 
@@ -81,12 +81,12 @@ def order_machine_actions(
     if not pending:
         return MachineActionOrder()
     requests, diagnostics = _build_requests(pending, objects, sites)
-    diagnostics += [problem for request in requests for problem in _check_workloads(request)]
-    actions: list[MachineAction] = []
+    diagnostics += [problem for request in requests for problem in _report_vms_on_machine_of_action(request)]
+    actions: list[PlannedMachineAction] = []
     step_order: dict[Address, Sequence[Address]] = {}
     for site_id in sorted({request.site.id for request in requests}):
         on_site = [request for request in requests if request.site.id == site_id]
-        ordered, problems = _SiteOrder(on_site, objects, disruptions).build_order()
+        ordered, problems = _SiteActionOrder(on_site, objects, disruptions).build_order()
         diagnostics += problems
         previous: Address | None = None
         for window, request in enumerate(ordered, 1):
@@ -107,7 +107,7 @@ def order_machine_actions(
 
 def _build_requests(
     pending: Iterable[Instance], objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
-) -> tuple[list[ActionRequest], list[Diagnostic]]:
+) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
     """Return the requests of known machines, and errors about unknown ones."""
     requests, problems = [], []
     schedulers = {site_id: site.scheduler.copy() for site_id, site in sites.items()}
@@ -129,9 +129,9 @@ def _build_requests(
 
 
 def _build_request(
-    instance: Instance, kind: ActionKind, site: SitePlan, machine: Machine, objects: Iterable[VmObject]
-) -> ActionRequest:
-    leaving: list[tuple[Address, LeavingVm]] = []
+    instance: Instance, kind: MachineActionKind, site: SitePlan, machine: Machine, objects: Iterable[VmObject]
+) -> MachineActionRequest:
+    leaving: list[tuple[Address, EvacuatedVm]] = []
     staying: dict[str, tuple[str, ...]] = {}
     for vms in objects:
         before = _list_keys(vms, site.id, machine.name, is_prior=True)
@@ -140,7 +140,7 @@ def _build_request(
             if key not in after:
                 placed = vms.placements.vms.get(key)
                 target = placed.placement.machine if placed is not None else ""
-                leaving.append((vms.instance.address, LeavingVm(vms.prior.existing[key].name, target)))
+                leaving.append((vms.instance.address, EvacuatedVm(vms.prior.existing[key].name, target)))
         if after:
             names = tuple(vms.placements.vms[key].name for key in after)
             cluster_id = _get_cluster_id(vms)
@@ -152,12 +152,12 @@ def _build_request(
         if vm.machine == machine.name and vm.name not in managed
     ]
     unmanaged_vms = tuple(dict.fromkeys(unmanaged))
-    return ActionRequest(instance, kind, site, machine, tuple(leaving), staying, unmanaged_vms=unmanaged_vms)
+    return MachineActionRequest(instance, kind, site, machine, tuple(leaving), staying, unmanaged_vms=unmanaged_vms)
 
 
 def _find_target_machines(
-    request: ActionRequest, objects: Iterable[VmObject], scheduler: RackScheduler
-) -> tuple[LeavingVm, ...]:
+    request: MachineActionRequest, objects: Iterable[VmObject], scheduler: RackScheduler
+) -> tuple[EvacuatedVm, ...]:
     """Find the machines of the VMs on a machine if they left it. The scheduler keeps them there."""
     targets = []
     for vms in objects:
@@ -171,7 +171,7 @@ def _find_target_machines(
             demand = build_demand(vms.request.demand, pool, number, group_hints=build_group_hints(vms, pool))
             answer = scheduler.place(demand) if not pool.pinned_machine else None
             machine = answer[1].machine if isinstance(answer, tuple) else ""
-            targets.append(LeavingVm(vms.placements.vms[key].name, machine))
+            targets.append(EvacuatedVm(vms.placements.vms[key].name, machine))
     return tuple(targets)
 
 
@@ -188,7 +188,7 @@ def _get_cluster_id(vms: VmObject) -> str:
     return vms.request.demand.owner.partition(":")[2] if vms.request.demand is not None else ""
 
 
-def _check_workloads(request: ActionRequest) -> Iterator[Diagnostic]:
+def _report_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[Diagnostic]:
     """Yield an error if VMs remain on the machine of a disruptive action without permission."""
     values = request.instance.planned or {}
     if not request.stopped_vms or values.get("allow_workloads") is True:
@@ -215,14 +215,14 @@ def _check_workloads(request: ActionRequest) -> Iterator[Diagnostic]:
     )
 
 
-def _describe_vm_targets(targets: Sequence[LeavingVm]) -> str:
+def _describe_vm_targets(targets: Sequence[EvacuatedVm]) -> str:
     """Return `: c-p-0 moves to r2-bm01, c-p-1 fits on no other machine`; "" without managed VMs."""
     clauses = [f"{vm.name} {f'moves to {vm.machine}' if vm.machine else 'fits on no other machine'}" for vm in targets]
     return f": {format_first_items(clauses, _MAXIMUM_NAMED)}" if clauses else ""
 
 
-def _build_action(request: ActionRequest, window: int) -> MachineAction:
-    return MachineAction(
+def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineAction:
+    return PlannedMachineAction(
         address=request.instance.address,
         site_id=request.site.id,
         site=request.site.name,
@@ -238,12 +238,12 @@ def _build_action(request: ActionRequest, window: int) -> MachineAction:
     )
 
 
-class _SiteOrder:
+class _SiteActionOrder:
     """Order of the actions of one site. `down` are the machines with stopped VMs at a moment."""
 
     def __init__(
         self,
-        requests: Sequence[ActionRequest],
+        requests: Sequence[MachineActionRequest],
         objects: Mapping[Address, VmObject],
         disruptions: Sequence[FindDisruptions],
     ) -> None:
@@ -257,9 +257,9 @@ class _SiteOrder:
         self._site = requests[0].site
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
 
-    def build_order(self) -> tuple[list[ActionRequest], list[Diagnostic]]:
+    def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
         """Return the actions in order, and an error for each one without a safe moment."""
-        ordered: list[ActionRequest] = []
+        ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
         while remaining:
             ready = sorted(self._list_ready_actions(remaining), key=self._compute_action_rank)
@@ -275,26 +275,26 @@ class _SiteOrder:
         return ordered, []
 
     @staticmethod
-    def _list_ready_actions(remaining: Sequence[ActionRequest]) -> list[ActionRequest]:
+    def _list_ready_actions(remaining: Sequence[MachineActionRequest]) -> list[MachineActionRequest]:
         """Return the actions without a reference to a remaining one; all in a cycle."""
         blocks = {str(request.instance.address.config_address) for request in remaining}
         ready = [request for request in remaining if blocks.isdisjoint(request.instance.dependencies)]
         return ready or list(remaining)
 
-    def _compute_action_rank(self, request: ActionRequest) -> tuple[bool, bool, bool, str]:
+    def _compute_action_rank(self, request: MachineActionRequest) -> tuple[bool, bool, bool, str]:
         """Rank cordons first, then repairs, then temporary actions, then PowerOff, by address."""
         is_repair = request.machine.name in self._down and not request.kind.leaves_off
         return request.is_disruptive, not is_repair, request.kind.leaves_off, str(request.instance.address)
 
-    def _find_action_obstacle(self, request: ActionRequest) -> str:
+    def _find_action_obstacle(self, request: MachineActionRequest) -> str:
         """Return the reason against an action now, "" for none."""
         if not request.is_disruptive:
             return ""
         down = self._down | {request.machine.name}
         return (
             self._check_management_servers(request.machine)
-            or self._check_quorums(request, down)
-            or self._check_budgets(request, down)
+            or self._check_control_plane_quorums(request, down)
+            or self._check_pod_disruption_budgets(request, down)
         )
 
     def _check_management_servers(self, machine: Machine) -> str:
@@ -320,7 +320,7 @@ class _SiteOrder:
             return f"At least 75 % of the other management servers must be healthy; {names} is not."
         return ""
 
-    def _check_quorums(self, request: ActionRequest, down: AbstractSet[str]) -> str:
+    def _check_control_plane_quorums(self, request: MachineActionRequest, down: AbstractSet[str]) -> str:
         """Check the control planes of the clusters with stopped VMs."""
         for vms in self._objects:
             members = [vm for (pool, _), vm in vms.placements.vms.items() if pool == CONTROL_PLANE]
@@ -336,7 +336,7 @@ class _SiteOrder:
                 )
         return ""
 
-    def _check_budgets(self, request: ActionRequest, down: AbstractSet[str]) -> str:
+    def _check_pod_disruption_budgets(self, request: MachineActionRequest, down: AbstractSet[str]) -> str:
         """Check the PodDisruptionBudgets of the nodes stopped by the action."""
         for cluster_id, names in request.staying_vms.items():
             owned = (vms for vms in self._objects if _get_cluster_id(vms) == cluster_id)
@@ -352,7 +352,7 @@ class _SiteOrder:
                 )
         return ""
 
-    def _build_error(self, request: ActionRequest, ordered: Sequence[ActionRequest]) -> Diagnostic:
+    def _build_error(self, request: MachineActionRequest, ordered: Sequence[MachineActionRequest]) -> Diagnostic:
         after = f" after {format_list((done.machine.name for done in ordered), 4)}" if ordered else ""
         return request.instance.build_error(
             "machine-action-order",

@@ -40,7 +40,7 @@ def compute_numa_sampling(
     )
     fits_per_sample = zip(*(certainty[site_id].fits for site_id in sampled_sites if site_id in certainty), strict=True)
     fits_packed, fits_spread = (
-        all(_is_sample_fitting(site, rule) for site in sampled_sites.values()) for rule in (PACKED, SPREAD)
+        all(_has_sample_capacity_for_all(site, rule) for site in sampled_sites.values()) for rule in (PACKED, SPREAD)
     )
     return NumaSampling(
         machines,
@@ -69,15 +69,15 @@ def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:
     """Return whether the placed VMs fit in every layout of VMs in unknown cells. Exact if all VMs of a site
     have the same demand and none is removed; otherwise not certain.
     """
-    return all(_is_site_certain(site) for site in _select_sampled_sites(sites).values())
+    return all(_has_site_certain_placement(site) for site in _select_sampled_sites(sites).values())
 
 
-def _is_site_certain(site: SitePlan) -> bool:
+def _has_site_certain_placement(site: SitePlan) -> bool:
     counts = _count_identical_vms(site)
     return counts is not None and counts[0] <= counts[1].minimum
 
 
-def _is_overcommitted(site: SitePlan) -> bool:
+def _is_site_overcommitted(site: SitePlan) -> bool:
     """Return whether more VMs are placed than fit in any layout, as far as that can be counted."""
     counts = _count_identical_vms(site)
     return counts is not None and counts[0] > counts[1].maximum
@@ -110,7 +110,7 @@ def check_uncertain_fit(
     placing_objects = [vms for vms in objects if vms.placements.tokens and _is_on_sampled_site(vms)]
     detail = (
         f"Everything fits {format_numa_sampling(numa_sampling)}. Azure does not report the cells of "
-        f"existing VMs: some of the new VMs may not fit on the site. {_format_capacity(sites)} Lower "
+        f"existing VMs: some of the new VMs may not fit on the site. {_format_site_capacity_per_sku(sites)} Lower "
         "counts are more certain; `nexusform simulate capacity` shows the certain count of a SKU."
     )
     if placing_objects:
@@ -125,19 +125,19 @@ def check_uncertain_fit(
         )
 
 
-def _format_capacity(sites: Mapping[str, SitePlan]) -> str:
+def _format_site_capacity_per_sku(sites: Mapping[str, SitePlan]) -> str:
     """Format how many VMs of each SKU the sites accept before this plan, in any layout of existing VMs."""
     clauses: list[str] = []
     for site_id, site in _select_sampled_sites(sites).items():
         clauses += (
             f"{site_id} takes {site.base.count_free_slots(demand)} x {demand.sku.name}"
-            for demand in _list_first_demands(site)
+            for demand in _list_first_demand_per_sku(site)
             if site.base is not None
         )
     return f"Before this plan {format_first_items(clauses, MAXIMUM_NAMED)}, each SKU alone."
 
 
-def _list_first_demands(site: SitePlan) -> Iterable[Demand]:
+def _list_first_demand_per_sku(site: SitePlan) -> Iterable[Demand]:
     """Return a demand per placed SKU of the site, in order."""
     demands = [operation.demand for operation in site.operations if isinstance(operation, PlaceOperation)]
     demand_by_sku: dict[VmSku, Demand] = {}
@@ -170,11 +170,11 @@ def iterate_fitting_samples(
     sampled_sites = _select_sampled_sites(sites)
     if not {pool.site_id for pool in unplaced} <= sampled_sites.keys():
         return
-    if any(_is_overcommitted(site) for site in sampled_sites.values()):
+    if any(_is_site_overcommitted(site) for site in sampled_sites.values()):
         return
     samples: Iterable[SplitChoice] = range(sample_count or MAXIMUM_SAMPLES)
     for split_choice in chain(samples, (PACKED, SPREAD), list_maximum_capacity_samples(sites)):
-        if all(_is_sample_fitting(site, split_choice) for site in sampled_sites.values()):
+        if all(_has_sample_capacity_for_all(site, split_choice) for site in sampled_sites.values()):
             yield split_choice
 
 
@@ -182,7 +182,7 @@ def list_maximum_capacity_samples(sites: Mapping[str, SitePlan]) -> list[SplitCh
     """Return the layouts with maximum capacity per machine for the placed VMs, one for each SKU to prefer;
     none if all cells are known.
     """
-    demands = chain.from_iterable(map(_list_first_demands, _select_sampled_sites(sites).values()))
+    demands = chain.from_iterable(map(_list_first_demand_per_sku, _select_sampled_sites(sites).values()))
     skus = list(dict.fromkeys(demand.sku for demand in demands))
     return [LargestSplit(order) for order in _iterate_sku_rotations(skus)]
 
@@ -193,6 +193,6 @@ def _iterate_sku_rotations(skus: Sequence[VmSku]) -> Iterator[tuple[VmSku, ...]]
         yield (*skus[index:], *skus[:index])
 
 
-def _is_sample_fitting(site: SitePlan, split_choice: SplitChoice) -> bool:
+def _has_sample_capacity_for_all(site: SitePlan, split_choice: SplitChoice) -> bool:
     assert site.base is not None
     return None not in run_operations(site.base, site.operations, split_choice=split_choice).values()

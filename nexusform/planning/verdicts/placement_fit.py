@@ -20,7 +20,7 @@ from nexusform.placements.prediction_scores import (
     PredictionRecord,
     lower_share_to_accuracy,
 )
-from nexusform.placements.vm_demands import GroupRule, PlacedVm, PoolDemand
+from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan_request import PlanningStage, Progress
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -64,7 +64,7 @@ class UnplacedPool(Struct, frozen=True):
         return len(self.pool.numbers) - self.placed_count
 
 
-class FitFailures(Struct, frozen=True):
+class PlacementFitFailures(Struct, frozen=True):
     """Errors, and every failed pool."""
 
     diagnostics: tuple[Diagnostic, ...]
@@ -73,7 +73,7 @@ class FitFailures(Struct, frozen=True):
 
 def collect_fit_failures(
     objects: Iterable[VmObject], outside_targets: Sequence[str] = (), forgotten_hosts: Sequence[str] = ()
-) -> FitFailures:
+) -> PlacementFitFailures:
     """Return one error per pool that does not fit, and a warning for each pinned VM that does not.
     `outside_targets` are the racks and machines outside the selection, `forgotten_hosts` those that the plan
     forgets.
@@ -101,7 +101,7 @@ def collect_fit_failures(
             if shortage is not None:
                 diagnostics.append(_build_capacity_error(vms, pool, shortage, hint))
                 unplaced.append(_build_unplaced_pool(vms, pool))
-    return FitFailures(tuple(diagnostics), tuple(unplaced))
+    return PlacementFitFailures(tuple(diagnostics), tuple(unplaced))
 
 
 def _build_unplaced_pool(vms: VmObject, pool: PoolDemand) -> UnplacedPool:
@@ -153,7 +153,7 @@ def _build_capacity_error(vms: VmObject, pool: PoolDemand, shortage: CapacitySho
     if _is_failed_upgrade(vms, pool):
         summary = f"the upgrade of {summary}"
         headline = f"The upgrade of {pool_name} does not fit: {placed_count:,} of {total:,} x {pool.sku.name} re-placed"
-        reason = f"{_format_batches(pool)} {reason}"
+        reason = f"{_format_upgrade_batches(pool)} {reason}"
     return build_error(
         DOES_NOT_FIT,
         reason + hint,
@@ -166,7 +166,7 @@ def _build_capacity_error(vms: VmObject, pool: PoolDemand, shortage: CapacitySho
     )
 
 
-def _format_batches(pool: PoolDemand) -> str:
+def _format_upgrade_batches(pool: PoolDemand) -> str:
     """Format the batches of an upgrade without enough capacity."""
     prefix = "A new kubernetes_version re-places the VMs in batches"
     if not pool.surge_size:
@@ -203,11 +203,11 @@ def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
                 yield _build_heal_warning(vms, rule, excess)
 
 
-def _find_excess_group_vms(vms: VmObject, rule: GroupRule) -> Iterator[tuple[str, list[str]]]:
+def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
     """Yield each location with too many VMs of the group, and the newest VMs beyond the maximum."""
     members: dict[str, list[PlacedVm]] = {}
     for vm in vms.list_placed_vms():
-        location = _get_location(vm.placement, rule.scope)
+        location = _get_rack_or_machine(vm.placement, rule.scope)
         if location and vm.pool in rule.pools:
             members.setdefault(location, []).append(vm)
     for location, vms_at_location in members.items():
@@ -218,13 +218,13 @@ def _find_excess_group_vms(vms: VmObject, rule: GroupRule) -> Iterator[tuple[str
             yield location, excess_names
 
 
-def _get_location(placement: Placement, scope: str) -> str:
+def _get_rack_or_machine(placement: Placement, scope: str) -> str:
     if scope == "machine":
         return placement.machine
     return placement.rack if scope == "rack" else ""
 
 
-def _build_heal_warning(vms: VmObject, rule: GroupRule, excess: list[tuple[str, list[str]]]) -> Diagnostic:
+def _build_heal_warning(vms: VmObject, rule: PlacementGroupRule, excess: list[tuple[str, list[str]]]) -> Diagnostic:
     locations = [location for location, _ in excess]
     names = list(chain.from_iterable(excess_names for _, excess_names in excess))
     more = f" and {len(names) - MAXIMUM_NAMED} more" if len(names) > MAXIMUM_NAMED else ""
@@ -261,12 +261,12 @@ def check_overcommitted_machines(
         changed_machines = {
             machine for machine, address in site.offering_addresses.items() if address in changed_instances
         }
-        for machine in _find_overcommitted(site, changed_machines):
+        for machine in _find_overcommitted_machines(site, changed_machines):
             too_small.setdefault(site.offering_addresses[machine], []).append(machine)
     return [_build_overcommit_warning(changed_instances[address], machines) for address, machines in too_small.items()]
 
 
-def _find_overcommitted(site: SitePlan, machines: set[str]) -> list[str]:
+def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str]:
     """Return the machines with more used capacity than they have."""
     if not machines:
         return []
@@ -285,13 +285,13 @@ def _find_overcommitted(site: SitePlan, machines: set[str]) -> list[str]:
     overcommitted |= {
         name
         for (name, cell), used in cpus.items()
-        if not _has_capacity(site.machines[name], cell, used, memory[name, cell])
+        if not _has_cell_capacity(site.machines[name], cell, used, memory[name, cell])
     }
     overcommitted |= machines.intersection(site.scheduler.list_overfull_machines())
     return [name for name in site.machines if name in overcommitted]
 
 
-def _has_capacity(machine: Machine, cell: int, cpus: int, mib: int) -> bool:
+def _has_cell_capacity(machine: Machine, cell: int, cpus: int, mib: int) -> bool:
     return cell < machine.cells and cpus <= machine.cpus_per_cell and mib <= machine.memory_gib_per_cell * MIB_PER_GIB
 
 

@@ -35,10 +35,10 @@ def check_rack_concentration(objects: Iterable[VmObject]) -> Iterator[Diagnostic
         racks.vms += len(vms.list_vms())
     for racks in clusters.values():
         if racks.vms > 1 and len(racks.after) == 1 < len(racks.before):
-            yield _build_warning(racks)
+            yield _build_single_rack_warning(racks)
 
 
-def _build_warning(racks: _ClusterRacks) -> Diagnostic:
+def _build_single_rack_warning(racks: _ClusterRacks) -> Diagnostic:
     demand = racks.first_object.request.demand
     assert demand is not None
     (rack,) = racks.after

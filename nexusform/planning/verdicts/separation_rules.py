@@ -86,7 +86,7 @@ def evaluate_rules(
     if not rules:
         return verdicts
     member_index = _MemberIndex(objects, sites, pods)
-    outcomes = list(_iterate_outcomes(certainty))
+    outcomes = list(_iterate_sample_outcomes(certainty))
     for instance in rules:
         groups, problems = _build_groups(instance, member_index)
         verdicts.diagnostics += problems
@@ -102,7 +102,7 @@ def evaluate_rules(
     return verdicts
 
 
-def _iterate_outcomes(certainty: Mapping[str, SiteCertainty]) -> Iterator[Outcome]:
+def _iterate_sample_outcomes(certainty: Mapping[str, SiteCertainty]) -> Iterator[Outcome]:
     sample_count = max((len(site_certainty.outcomes) for site_certainty in certainty.values()), default=0)
     for sample in range(sample_count):
         yield {
@@ -145,9 +145,9 @@ class _MemberIndex:
         for number in pool.numbers:
             vm = vms.placements.vms.get((pool.pool, number))
             if vm is not None:
-                yield self._build_member(vms, pool, vm)
+                yield self._build_group_member(vms, pool, vm)
 
-    def _build_member(self, vms: VmObject, pool: PoolDemand, vm: PlacedVm) -> GroupMember:
+    def _build_group_member(self, vms: VmObject, pool: PoolDemand, vm: PlacedVm) -> GroupMember:
         """Build a group member; its rank is its order among the placed VMs, -1 for an unchanged one."""
         assert vms.request.demand is not None
         key = (vm.pool, vm.number)
@@ -209,7 +209,7 @@ def _build_groups(
     problems: list[Problem] = []
     groups = []
     for index, values in enumerate(_get_rule_arguments(instance).get("group") or ()):
-        groups.append(tuple(_iterate_members(values, member_index, ("group", index), problems)))
+        groups.append(tuple(_iterate_group_members(values, member_index, ("group", index), problems)))
     owners: dict[tuple[Address, VmKey, str], int] = {}
     for index, group in enumerate(groups):
         for member in group:
@@ -226,7 +226,7 @@ def _build_groups(
     return tuple(groups), [instance.build_diagnostic(problem) for problem in problems]
 
 
-def _iterate_members(
+def _iterate_group_members(
     values: Mapping[str, Any], member_index: _MemberIndex, path: Path, problems: list[Problem]
 ) -> Iterator[GroupMember]:
     """Yield the members of a group: clusters, pools, and selected pods."""
@@ -285,13 +285,13 @@ def _build_rule_verdict(
     )
 
 
-def _find_placement(member: GroupMember, outcome: Outcome | None) -> Placement | None:
+def _find_member_placement(member: GroupMember, outcome: Outcome | None) -> Placement | None:
     if outcome is None or member.token is None:
         return member.placement
     return outcome.get(member.site_id, {}).get(member.token, member.placement)
 
 
-def _get_location(member: GroupMember, placement: Placement, scope: str) -> Location:
+def _get_location_at_scope(member: GroupMember, placement: Placement, scope: str) -> Location:
     if scope == "site":
         return member.site_id, "", ""
     return member.site_id, placement.rack, placement.machine if scope == "machine" else ""
@@ -303,9 +303,9 @@ def _has_shared_location(groups: Sequence[Sequence[GroupMember]], scope: str, ou
     for group in groups:
         locations = set()
         for member in group:
-            placement = _find_placement(member, outcome)
+            placement = _find_member_placement(member, outcome)
             if placement is not None:
-                locations.add(_get_location(member, placement, scope))
+                locations.add(_get_location_at_scope(member, placement, scope))
         if not used_locations.isdisjoint(locations):
             return True
         used_locations |= locations
@@ -319,9 +319,9 @@ def _find_violations(
     members_at: dict[Location, list[tuple[int, GroupMember]]] = {}
     for index, group in enumerate(groups):
         for member in group:
-            placement = _find_placement(member, outcome)
+            placement = _find_member_placement(member, outcome)
             if placement is not None:
-                members_at.setdefault(_get_location(member, placement, scope), []).append((index, member))
+                members_at.setdefault(_get_location_at_scope(member, placement, scope), []).append((index, member))
     shared = [location for location, members in members_at.items() if len({group for group, _ in members}) > 1]
     shared.sort(key=_build_sort_key)
     return tuple(_build_violation(location, members_at[location], seed) for location in shared)

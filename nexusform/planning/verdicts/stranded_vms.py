@@ -53,7 +53,7 @@ def check_stranded_vms(
     affected = [vms for vms in objects if vms.request.actions.losses]
     if not affected:
         return
-    offering_addresses = _map_offering_addresses(instances, types)
+    offering_addresses = _index_resource_addresses_by_machine(instances, types)
     for site_id, site in sites.items():
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
     objects_by_address: dict[str, list[VmObject]] = {}
@@ -69,12 +69,12 @@ def check_stranded_vms(
             vms.instance.address: _list_names_of_lost_vms(vms, offering_address, offering_addresses) for vms in owners
         }
         if not offering_address:
-            yield _build_missing_warning(lost_names)
+            yield _build_missing_machine_warning(lost_names)
             continue
         instance = by_text[offering_address]
         forgotten = {address: lost_names.pop(address) for address in [*lost_names] if instances[address].is_removed}
         if lost_names:
-            rejection = instance.build_error(STRANDED, _format_rejection(instance, lost_names, selection, mode))
+            rejection = instance.build_error(STRANDED, _format_lost_vms_error(instance, lost_names, selection, mode))
             options = _suggest_options(lost_names, selection, mode)
             yield replace(rejection, extra={SELECTION_KEY: options}) if options else rejection
         if forgotten:
@@ -93,7 +93,7 @@ def find_lost_forgotten_vms(
     recorded = {address: rows for address, candidate in instances.items() if (rows := _list_forgotten_vms(candidate))}
     if not recorded:
         return {}
-    prior_machines = _map_offering_addresses(instances, types)
+    prior_machines = _index_resource_addresses_by_machine(instances, types)
     lost_vms: dict[Address, list[LostVm]] = {}
     for address, rows in recorded.items():
         instance = instances[address]
@@ -184,7 +184,7 @@ def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
         yield vms.instance.build_diagnostic(Problem((), DUPLICATE_NAMES, text, Severity.WARNING, brief=summary))
 
 
-def _map_offering_addresses(
+def _index_resource_addresses_by_machine(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType]
 ) -> dict[tuple[str, str], str]:
     """Return the address of the resource that offers each machine before the plan, by site and name."""
@@ -230,7 +230,7 @@ def _format_owners(lost_names: Mapping[Address, Sequence[str]]) -> str:
     )
 
 
-def _format_rejection(
+def _format_lost_vms_error(
     instance: Instance, lost_names: Mapping[Address, Sequence[str]], selection: Selection, mode: Mode
 ) -> str:
     """Format the error, and the options that fix it."""
@@ -247,7 +247,7 @@ def _format_rejection(
             f"{problem} To remove the machines, remove {address_text} from the configuration (or set "
             "evacuate on it first) and run `nexusform apply`: its VMs are then placed elsewhere first."
         )
-    result = "created again" if _is_recreated(instance) else "placed elsewhere"
+    result = "created again" if _is_resource_recreated(instance) else "placed elsewhere"
     if selection.targets:
         options = " ".join(f"-target='{address}'" for address in lost_names)
         return f"{problem} Add {options}: the VMs are then {result} in the same plan."
@@ -262,7 +262,7 @@ def _format_affected_vms(instance: Instance, lost_names: Mapping[Address, Sequen
         verb = "is forgotten"
     elif instance.is_removed:
         verb = "is removed"
-    elif _is_recreated(instance):
+    elif _is_resource_recreated(instance):
         verb = "is re-created"
     total = sum(map(len, lost_names.values()))
     names = sorted((name for names in lost_names.values() for name in names), key=compute_natural_sort_key)
@@ -272,7 +272,7 @@ def _format_affected_vms(instance: Instance, lost_names: Mapping[Address, Sequen
     )
 
 
-def _is_recreated(instance: Instance) -> bool:
+def _is_resource_recreated(instance: Instance) -> bool:
     return instance.is_replaced or instance.action is Action.CREATE
 
 
@@ -304,7 +304,7 @@ def _find_matching_exclusions(addresses: Iterable[Address], selection: Selection
     return [str(pattern) for pattern in matching or selection.excludes]
 
 
-def _build_missing_warning(lost_names: Mapping[Address, Sequence[str]]) -> Diagnostic:
+def _build_missing_machine_warning(lost_names: Mapping[Address, Sequence[str]]) -> Diagnostic:
     total = sum(map(len, lost_names.values()))
     detail = (
         f"{_format_owners(lost_names)} {select_word_form(total, 'runs', 'run')} on machines that neither the "

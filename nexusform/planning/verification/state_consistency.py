@@ -20,7 +20,7 @@ from nexusform.planning.vm_planning.site_plans import build_inventory, build_pri
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmName, VmSku
-from nexusform.scheduling.site_inventory import Inventory
+from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.state.objects import ObjectState, State
 
@@ -46,8 +46,8 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
     invalid_cells = list(_check_cells(vms, machines))
     contradictions = [
         *_check_creation_numbers(state),
-        *_check_providers(state, providers),
-        *_check_cycles(state),
+        *_check_unknown_provider_kinds(state, providers),
+        *_check_dependency_cycles(state),
         *_check_duplicates(state, types, vms),
         *[reason for state_vm, reason in invalid_cells if state_vm.vm.provenance != OBSERVED],
     ]
@@ -147,14 +147,14 @@ def _check_creation_numbers(state: State) -> Iterator[str]:
                 yield f"Both {first} and {name} have the creation number {current.creation}."
 
 
-def _check_providers(state: State, providers: Collection[str]) -> Iterator[str]:
+def _check_unknown_provider_kinds(state: State, providers: Collection[str]) -> Iterator[str]:
     """Yield contradictions for objects of an unknown kind of provider."""
     for address, current in _iterate_objects(state):
         if current.provider.partition(".")[0] not in providers:
             yield f'{address} was created by the provider "{current.provider}", which does not exist.'
 
 
-def _check_cycles(state: State) -> Iterator[str]:
+def _check_dependency_cycles(state: State) -> Iterator[str]:
     """Yield a contradiction for blocks that depend on each other in a cycle, or on such a block."""
     needs: dict[str, set[str]] = {}
     for address, current in _iterate_objects(state):
@@ -204,7 +204,7 @@ def _check_duplicates(state: State, types: Mapping[str, ResourceType], vms: Iter
 # --- VMs on machines ---------------------------------------------------------------------------
 
 
-def build_state_inventory(state: State, types: Mapping[str, ResourceType]) -> Inventory:
+def build_state_inventory(state: State, types: Mapping[str, ResourceType]) -> PlanInventory:
     """Build the inventory offered by the objects of a state."""
     return build_inventory(((address, current.attributes) for address, current in _iterate_objects(state)), types)
 

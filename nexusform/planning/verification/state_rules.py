@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
-from nexusform.placements.vm_demands import GroupRule, PlacedVm, PoolDemand
+from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand
 from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.phases import list_workloads
 from nexusform.planning.preparation.prior_state import PriorState
@@ -84,7 +84,7 @@ def _build_vm_objects(
     return objects
 
 
-def _build_warning(vms: VmObject, detail: str) -> Diagnostic:
+def _build_rule_violation_warning(vms: VmObject, detail: str) -> Diagnostic:
     return vms.instance.build_diagnostic(Problem((), VIOLATES_RULE, detail, Severity.WARNING))
 
 
@@ -124,7 +124,7 @@ def _check_placement_filters(objects: Iterable[VmObject], sites: Mapping[str, Si
     for (address, pool, reason), rejected_vms in violations.items():
         vms = [existing_vm.vm for existing_vm in rejected_vms]
         locations = [f"{vm.name} on {vm.placement.machine} ({vm.placement.rack})" for vm in vms]
-        yield _build_warning(
+        yield _build_rule_violation_warning(
             rejected_vms[0].vms,
             f"{pool} in {address}: {reason}. Violated by {format_first_items(locations, _MAXIMUM_NAMED)}. "
             f"{_format_recreate_options(address, vms)}",
@@ -158,20 +158,20 @@ def _place_existing_vms(objects: Iterable[VmObject], sites: Mapping[str, SitePla
 def _check_affinity_groups(vms: VmObject) -> Iterator[Diagnostic]:
     """Yield warnings for hard affinity groups with VMs at several locations."""
     for group in dict.fromkeys(chain.from_iterable(pool.groups for pool in vms.pools)):
-        locations = _list_locations(vms, group) if group.is_affinity and group.is_hard else set()
+        locations = _list_locations_of_group(vms, group) if group.is_affinity and group.is_hard else set()
         if len(locations) > 1:
             name, location_text = (
                 group.name.removeprefix("the others of "),
                 format_first_items(sorted(locations), _MAXIMUM_NAMED),
             )
-            yield _build_warning(
+            yield _build_rule_violation_warning(
                 vms,
                 f"{name} keeps its VMs on one {group.scope}, but they run on {location_text}. Rules do "
                 "not move existing VMs; re-place some with -replace.",
             )
 
 
-def _list_locations(vms: VmObject, group: GroupRule) -> set[str]:
+def _list_locations_of_group(vms: VmObject, group: PlacementGroupRule) -> set[str]:
     """Return the machines or racks of the group's VMs, by its scope."""
     placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
     if group.scope == "machine":

@@ -42,7 +42,7 @@ def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, cont
     for offering_address, vms_to_record in forgotten.items():
         instance = by_text[offering_address]
         prior_note = instance.prior.private if instance.prior is not None else None
-        instance.private = _merge_note(instance.private or prior_note, vms_to_record)
+        instance.private = _merge_vms_into_note(instance.private or prior_note, vms_to_record)
 
 
 def add_forgotten_vms(state: State, removed: Collection[Address], registries: PluginRegistries) -> State:
@@ -93,7 +93,7 @@ def _add_forgotten_vm_notes(
     for address, instance in instances.items():
         vms = forgotten.get(str(address))
         if vms is not None and instance.current is not None:
-            current = replace(instance.current, private=_merge_note(instance.current.private, vms))
+            current = replace(instance.current, private=_merge_vms_into_note(instance.current.private, vms))
             updated[address] = replace(instance, current=current)
     return updated
 
@@ -111,7 +111,7 @@ def _build_occupied_capacity(vm: PlacedVm, sku: VmSku) -> OccupiedCapacity:
     )
 
 
-def _merge_note(note: Note | None, vms: Iterable[OccupiedCapacity]) -> Note:
+def _merge_vms_into_note(note: Note | None, vms: Iterable[OccupiedCapacity]) -> Note:
     """Return a note with these VMs; existing entries are replaced."""
     new_entries = {(vm.machine, vm.name): vm for vm in vms}
     rows = [row for row in (note or {}).get(FORGOTTEN_KEY) or () if (row[0], row[1]) not in new_entries]

@@ -14,7 +14,7 @@ from nexusform.planning.vm_planning.site_plans import MachineRecreation, SitePla
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Machine
-from nexusform.scheduling.site_inventory import Inventory
+from nexusform.scheduling.site_inventory import PlanInventory
 
 _CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
@@ -44,7 +44,7 @@ def find_recreated_machines(
     for site_id, name, cause, machine in _iterate_affected_machines(before, causes):
         new_machine = sites[site_id].machines.get(name) if site_id in sites else None
         if new_machine is not None:
-            has_same_hardware = _get_hardware_only(machine) == _get_hardware_only(new_machine)
+            has_same_hardware = _copy_hardware_without_location(machine) == _copy_hardware_without_location(new_machine)
             recreated.setdefault(site_id, {})[name] = MachineRecreation(cause, has_same_hardware=has_same_hardware)
     return recreated
 
@@ -61,7 +61,7 @@ def _iterate_removed_offers(blocks: BlockPlanner) -> Iterator[Address]:
             yield address
 
 
-def _iterate_offers(inventory: Inventory) -> Iterator[tuple[tuple[str, ...], str]]:
+def _iterate_offers(inventory: PlanInventory) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the offered sites, racks and machines with their address."""
     for address, site in inventory.sites.items():
         yield (site.id,), address
@@ -72,7 +72,7 @@ def _iterate_offers(inventory: Inventory) -> Iterator[tuple[tuple[str, ...], str
 
 
 def _iterate_affected_machines(
-    before: Inventory, causes: Mapping[tuple[str, ...], str]
+    before: PlanInventory, causes: Mapping[tuple[str, ...], str]
 ) -> Iterator[tuple[str, str, str, Machine]]:
     """Yield the machines (site, name) on re-created resources, with the cause: the machine's own resource
     first, then its rack, then its site.
@@ -90,6 +90,6 @@ def _iterate_affected_machines(
             yield site_id, offer.machine.name, cause, offer.machine
 
 
-def _get_hardware_only(machine: Machine) -> Machine:
+def _copy_hardware_without_location(machine: Machine) -> Machine:
     """Return a machine without its location and schedulability."""
     return replace(machine, rack="", availability_zone="", slot=0, unschedulable_reason="")

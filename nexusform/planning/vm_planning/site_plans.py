@@ -29,19 +29,19 @@ from nexusform.scheduling.racks.uncertainty.certainty import (
 )
 from nexusform.scheduling.racks.vms import CapacityShortage, Demand, Hint, Machine, Placement, VmName, VmSku
 from nexusform.scheduling.site_inventory import (
-    Inventory,
     InventoryMachine,
     InventoryRack,
     MachineConflict,
+    MachineUpgradeStrategy,
     OccupiedCapacity,
-    UpdateStrategy,
+    PlanInventory,
     add_observed_facts,
     merge_site_machines,
 )
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, get_catalogue
 
 if TYPE_CHECKING:
-    from nexusform.scheduling.racks.explanation import Explanation
+    from nexusform.scheduling.racks.explanation import DecisionExplanation
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 
@@ -66,7 +66,7 @@ class SitePlan(Struct):
     offering_addresses: Mapping[str, str]
     configured_unmanaged: tuple[OccupiedCapacity, ...] = ()
     observed_unmanaged: tuple[OccupiedCapacity, ...] = ()
-    update_strategy: UpdateStrategy | None = None
+    update_strategy: MachineUpgradeStrategy | None = None
     base: RackScheduler | None = None
     operations: list[Operation] = field(default_factory=list)
     recreated_machines: Mapping[str, MachineRecreation] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class SitePlan(Struct):
         self.operations.append(OccupyOperation(handle, demand.vm, demand.sku, new_placement))
         return handle, new_placement
 
-    def explain(self, demand: Demand) -> Explanation:
+    def explain(self, demand: Demand) -> DecisionExplanation:
         """Explain the placement that `place` would choose now."""
         return self.scheduler.explain(demand)
 
@@ -163,7 +163,7 @@ class SitePlan(Struct):
 
 
 def build_sites(
-    inventory: Inventory, split_choice: SplitChoice = 0
+    inventory: PlanInventory, split_choice: SplitChoice = 0
 ) -> tuple[dict[str, SitePlan], list[MachineConflict]]:
     """Build a scheduler per site from the offers of phases 1 to 3; machines described twice are clashes.
     `split_choice` selects the splits of machines with VMs in unknown cells.
@@ -194,7 +194,7 @@ def build_sites(
             machines=by_name,
             racks=tuple(all_racks),
             evacuating_machines=_find_evacuating_machines(active, offers.values()),
-            offering_addresses=_map_offering_addresses(inventory, active, offers),
+            offering_addresses=_index_resource_addresses_by_machine(inventory, active, offers),
             configured_unmanaged=tuple(entry for entry in occupied if entry.machine in by_name),
             observed_unmanaged=_select_unmanaged_vms(inventory.unmanaged.get(site.id, ()), occupied, by_name),
             update_strategy=site.update_strategy,
@@ -231,8 +231,8 @@ def _find_evacuating_machines(racks: Iterable[InventoryRack], offers: Iterable[I
     return frozenset(machines)
 
 
-def _map_offering_addresses(
-    inventory: Inventory, racks: Iterable[InventoryRack], offers: Mapping[str, InventoryMachine]
+def _index_resource_addresses_by_machine(
+    inventory: PlanInventory, racks: Iterable[InventoryRack], offers: Mapping[str, InventoryMachine]
 ) -> dict[str, str]:
     """Return the address of the resource that offers each machine."""
     address_of_rack = {rack.id: address for address, rack in inventory.racks.items()}
@@ -322,7 +322,7 @@ def build_demand(
 Targets: TypeAlias = tuple[frozenset[str], frozenset[str]]
 
 
-def _find_no_targets(_resource_id: str) -> Targets | None:
+def _return_no_targets(_resource_id: str) -> Targets | None:
     return None
 
 
@@ -331,7 +331,7 @@ class PlanContext(Struct):
 
     skus: Mapping[str, VmSku]
     clusters: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    find_targets: Callable[[str], Targets | None] = _find_no_targets
+    find_targets: Callable[[str], Targets | None] = _return_no_targets
     sites: Mapping[str, Sequence[Machine]] = field(default_factory=dict)
 
     def find_sku(self, name: str) -> VmSku | None:
@@ -355,7 +355,7 @@ class PlanContext(Struct):
         return self.sites.get(site_id)
 
 
-def collect_vm_skus(request: PlanRequest, inventory: Inventory) -> tuple[dict[str, VmSku], list[Diagnostic]]:
+def collect_vm_skus(request: PlanRequest, inventory: PlanInventory) -> tuple[dict[str, VmSku], list[Diagnostic]]:
     """Return all VM SKUs: the catalogue's of the plan's version, and the user's own."""
     version = get_catalogue_version(request)
     sku_catalogue = get_catalogue(version)
@@ -377,7 +377,7 @@ def get_catalogue_version(request: PlanRequest) -> str:
 
 def build_prior_context(prior: PriorState, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]) -> PlanContext:
     """Build the context of prior arguments: SKUs and clusters before the plan."""
-    inventory = Inventory()
+    inventory = PlanInventory()
     clusters: dict[str, Mapping[str, Any]] = {}
     for address in prior.instances:
         resource_type, current = types.get(address.type), prior.get_object(address)
@@ -394,9 +394,9 @@ def build_prior_context(prior: PriorState, skus: Mapping[str, VmSku], types: Map
 
 def build_inventory(
     objects: Iterable[tuple[Address, Mapping[str, Any]]], types: Mapping[str, ResourceType]
-) -> Inventory:
+) -> PlanInventory:
     """Build the inventory offered by objects (their attributes by address); unknown types offer nothing."""
-    inventory = Inventory()
+    inventory = PlanInventory()
     known = [(types[address.type], address, values) for address, values in objects if address.type in types]
     for kind, address, values in sorted(known, key=lambda entry: entry[0].phase):
         if kind.add_to_inventory is not None:
@@ -404,7 +404,7 @@ def build_inventory(
     return inventory
 
 
-def list_machines(inventory: Inventory) -> frozenset[tuple[str, str]]:
+def list_machines(inventory: PlanInventory) -> frozenset[tuple[str, str]]:
     """Return the offered machines of sites, schedulable or not: site and name."""
     site_of_rack = {rack.id: rack.site_id for rack in inventory.racks.values()}
     rack_machines = {(rack.site_id, machine.name) for rack in inventory.racks.values() for machine in rack.machines}
@@ -444,7 +444,7 @@ def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistrie
         for site_object in objects
         if site_object.address.mode == "managed" and site_object.address.type in types
     )
-    inventory = Inventory()
+    inventory = PlanInventory()
     for kind, site_object in sorted(known, key=lambda pair: pair[0].phase):
         if kind.add_to_inventory is not None:
             observed = add_observed_facts(site_object.attributes, site_object.note)

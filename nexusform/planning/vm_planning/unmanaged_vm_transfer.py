@@ -16,7 +16,7 @@ from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import build_inventory
 from nexusform.plans.site_capacity.occupancy import build_unmanaged_vms_note, read_recorded_vms
-from nexusform.scheduling.site_inventory import Inventory, OccupiedCapacity
+from nexusform.scheduling.site_inventory import OccupiedCapacity, PlanInventory
 
 Slot: TypeAlias = tuple[str, int]  # id of the rack, number
 
@@ -35,7 +35,7 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     removed = [
         instance
         for instance in instances
-        if (instance.is_removed or instance.is_replaced) and _read_unmanaged_vms(instance)
+        if (instance.is_removed or instance.is_replaced) and _list_observed_unmanaged_vms(instance)
     ]
     if not removed:
         return
@@ -45,7 +45,7 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     new_machines = {machine.slot: machine for machine in _iterate_machines(blocks.inventory)}
     transferred: dict[str, list[OccupiedCapacity]] = {}  # by the address of the new machine
     for instance in removed:
-        for site_id, occupied in _read_unmanaged_vms(instance):
+        for site_id, occupied in _list_observed_unmanaged_vms(instance):
             slot = slot_of.get((site_id, occupied.machine))
             successor = new_machines.get(slot) if slot is not None else None
             if successor is not None:
@@ -56,11 +56,11 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     for address, renamed_vms in transferred.items():
         successor_instance = by_address[address]
         # The old names are those before the plan.
-        prior_vms = [occupied for _, occupied in _read_unmanaged_vms(successor_instance)]
+        prior_vms = [occupied for _, occupied in _list_observed_unmanaged_vms(successor_instance)]
         successor_instance.private = build_unmanaged_vms_note(dict.fromkeys([*prior_vms, *renamed_vms]))
 
 
-def _build_prior_inventory(blocks: BlockPlanner) -> Inventory:
+def _build_prior_inventory(blocks: BlockPlanner) -> PlanInventory:
     """Build the inventory before the plan."""
     prior = blocks.prior
     objects = ((address, prior.get_object(address)) for address in prior.instances)
@@ -68,7 +68,7 @@ def _build_prior_inventory(blocks: BlockPlanner) -> Inventory:
     return build_inventory(attributes, blocks.request.registries.resource_types)
 
 
-def _read_unmanaged_vms(instance: Instance) -> list[tuple[str, OccupiedCapacity]]:
+def _list_observed_unmanaged_vms(instance: Instance) -> list[tuple[str, OccupiedCapacity]]:
     """Return the VMs observed on an existing rack or machine, each with the site id. Forgotten VMs are
     excluded: they are lost with their machine.
     """
@@ -79,7 +79,7 @@ def _read_unmanaged_vms(instance: Instance) -> list[tuple[str, OccupiedCapacity]
     return read_recorded_vms(instance.type, prior.attributes, notes)
 
 
-def _iterate_machines(inventory: Inventory) -> Iterator[_MachineRecord]:
+def _iterate_machines(inventory: PlanInventory) -> Iterator[_MachineRecord]:
     """Yield every machine; one with its own resource after its rack's machine in that slot."""
     sites: dict[str, str] = {}
     for address, rack in inventory.racks.items():

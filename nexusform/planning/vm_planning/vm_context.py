@@ -30,7 +30,7 @@ from nexusform.planning.vm_planning.vm_object import HardHint, VmObject, find_ch
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Hint, HintScope
-from nexusform.scheduling.site_inventory import Inventory, MachineConflict
+from nexusform.scheduling.site_inventory import MachineConflict, PlanInventory
 
 # Owner of a hard hint, its index among the hints, and the attributes of its block.
 _ConfiguredHint: TypeAlias = tuple[VmObject, int, Mapping[str, Any]]
@@ -39,7 +39,7 @@ _ConfiguredHint: TypeAlias = tuple[VmObject, int, Mapping[str, Any]]
 class HintTargets:
     """Machines and racks by the ids of hint targets: a VM, a cluster or VNF, a machine, a rack."""
 
-    def __init__(self, inventory: Inventory) -> None:
+    def __init__(self, inventory: PlanInventory) -> None:
         self._racks = {rack.id: rack for rack in inventory.racks.values()}
         self._machines: dict[str, tuple[str, str]] = {}  # id -> names of machine and rack
         for rack in self._racks.values():
@@ -335,11 +335,11 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     System pools. On Azure, a change that re-creates a pool's VMs deletes and creates the pool, and a cluster
     needs a System pool at all times.
     """
-    yield from _check_replaced_system_pools(objects)
-    yield from _check_lost_system_pools(objects)
+    yield from _report_replaced_only_system_pools(objects)
+    yield from _report_clusters_losing_system_pools(objects)
 
 
-def _check_replaced_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
+def _report_replaced_only_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     """Yield errors for replaced pools that are the only System pool of an unchanged cluster."""
     existing = [(vms, vms.prior.demand) for vms in objects if vms.prior.demand is not None]
     system_pools: Counter[str] = Counter()
@@ -355,7 +355,7 @@ def _check_replaced_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagno
                 yield _build_system_pool_error(vms.instance, prior.cluster, pool)
 
 
-def _check_lost_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
+def _report_clusters_losing_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     """Yield warnings for remaining clusters that lose all System pools, of their own blocks or others'."""
     before = Counter(_iterate_system_pool_owners(vms.prior.demand for vms in objects))
     after = Counter(_iterate_system_pool_owners(vms.request.demand for vms in objects))

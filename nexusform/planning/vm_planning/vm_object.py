@@ -22,7 +22,7 @@ from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import CapacityShortage, Hint, Placement
 
 if TYPE_CHECKING:
-    from nexusform.scheduling.racks.explanation import Explanation
+    from nexusform.scheduling.racks.explanation import DecisionExplanation
 
 ROLLING = "kubernetes_version_changed"
 MACHINE_REMOVED = "machine_removed"
@@ -105,7 +105,7 @@ class VmPlacements(Struct, frozen=True):
     failures: dict[VmKey, CapacityShortage] = field(default_factory=dict)
     pool_shortages: dict[str, CapacityShortage] = field(default_factory=dict)
     binding_hints: list[HardHint] = field(default_factory=list)
-    explanations: dict[VmKey, Explanation] = field(default_factory=dict)
+    explanations: dict[VmKey, DecisionExplanation] = field(default_factory=dict)
     pin_rejections: list[str] = field(default_factory=list)
     relocated: set[VmKey] = field(default_factory=set)
     restored: set[VmKey] = field(default_factory=set)
@@ -324,11 +324,11 @@ def compute_vm_actions(
             elif key in situation.unplaced:
                 _add_waiting_vm(actions, key, situation, is_upgraded, changed_trigger)
             else:
-                _add_missing_vm(actions, key, situation, prior, was_there=number in prior_numbers)
+                _add_action_for_missing_vm(actions, key, situation, prior, was_there=number in prior_numbers)
     return actions
 
 
-def _add_missing_vm(
+def _add_action_for_missing_vm(
     actions: VmActions, key: VmKey, situation: VmSituation, prior: PoolDemand | None, was_there: bool
 ) -> None:
     """Add a missing VM: new, or re-created if the prior arguments requested it already."""
@@ -383,7 +383,7 @@ def record_vm_placements(
     unchanged_names = set(present) - {name for name, _ in placed_vms}
     note = dict(prior) if isinstance(prior, Mapping) else {}
     groups: list[list[Any]] = []
-    for prior_serial, trigger, names in _read_note_entries(note.pop(PLACED_KEY, ())):
+    for prior_serial, trigger, names in _parse_note_entries(note.pop(PLACED_KEY, ())):
         remaining_names = [name for name in names if name in unchanged_names]
         if remaining_names:
             groups.append([prior_serial, trigger, remaining_names])
@@ -431,7 +431,7 @@ def _read_left_machines(private: Mapping[str, Any] | None) -> dict[str, str]:
 def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple[str, int] | None:
     """Return the trigger and serial of a VM's placement; None if unknown."""
     entries = private.get(PLACED_KEY, ()) if isinstance(private, Mapping) else ()
-    for serial, trigger, names in reversed(_read_note_entries(entries)):
+    for serial, trigger, names in reversed(_parse_note_entries(entries)):
         if name in names:
             return trigger, serial
     return None
@@ -439,13 +439,13 @@ def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple
 
 def list_names_by_age(private: Mapping[str, Any] | None) -> dict[str, int]:
     """Return the recorded names with their ranks, the oldest first."""
-    entries = _read_note_entries(private.get(PLACED_KEY, ()) if isinstance(private, Mapping) else ())
+    entries = _parse_note_entries(private.get(PLACED_KEY, ()) if isinstance(private, Mapping) else ())
     ordered = sorted(entries, key=lambda entry: entry[0])
     names = dict.fromkeys(chain.from_iterable(names for _, _, names in ordered))
     return {name: rank for rank, name in enumerate(names)}
 
 
-def _read_note_entries(entries: Any) -> list[tuple[int, str, list[str]]]:
+def _parse_note_entries(entries: Any) -> list[tuple[int, str, list[str]]]:
     """Return the valid entries of a note: state may have been edited."""
     valid_entries: list[tuple[int, str, list[str]]] = []
     for entry in entries if isinstance(entries, list | tuple) else ():

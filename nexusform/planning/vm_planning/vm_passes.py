@@ -17,7 +17,7 @@ from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.configuration.declarations.limits import build_limit_error
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.json_data.plain_data import has_unknown
+from nexusform.json_data.plain_data import has_unknown_part
 from nexusform.placements.vm_demands import VmDemand
 from nexusform.planning.instances.argument_evaluation import find_unknown_placement_arguments
 from nexusform.planning.instances.attribute_differences import has_equal_values, plan_attributes
@@ -280,7 +280,7 @@ class _VmPlanner:
                 needs_evaluation
                 and instance.config is not None
                 and not instance.is_removed
-                and has_unknown(instance.config)
+                and has_unknown_part(instance.config)
             ):
                 self.blocks.evaluate(instance, evaluation)
             if instance.config is not None and not instance.is_removed and not instance.is_invalid:
@@ -296,7 +296,7 @@ class _VmPlanner:
     def _decide_final_action(self, vms: VmObject, evaluation: Evaluation) -> None:
         """Decide the action of an instance after placement of its VMs."""
         instance = vms.instance
-        computed = self._compute_attributes(vms)
+        computed = self._compute_attributes_with_placements(vms)
         unresolved = frozenset(computed) if vms.placements.failures else frozenset()
         self.blocks.decide_action(instance, computed, evaluation, unresolved)
         if instance.action is Action.NO_OP and vms.placements.tokens:
@@ -310,7 +310,7 @@ class _VmPlanner:
                 note, vms.get_left_machines(), {name for name, _ in placed_vms}, present
             )
 
-    def _compute_attributes(self, vms: VmObject) -> dict[str, Any]:
+    def _compute_attributes_with_placements(self, vms: VmObject) -> dict[str, Any]:
         """Return the computed attributes with the placements; none for unchanged objects."""
         instance, family = vms.instance, vms.instance.type.vms
         if instance.is_invalid or vms.request.demand is None or family is None or instance.config is None:
@@ -348,7 +348,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], PlanCon
     """Destroy the selection and its dependents. Return the prior VMs and the prior context."""
     # Decide for every prior instance whether it is destroyed or unchanged.
     configured = {block.address: block for block in blocks.order.blocks}
-    destroyed = _select_destroyed(blocks.selection, blocks.prior)
+    destroyed = _select_instances_to_destroy(blocks.selection, blocks.prior)
     for address in sorted(blocks.prior.instances, key=compute_address_order):
         if address.type not in blocks.request.registries.resource_types:
             continue
@@ -384,18 +384,18 @@ def _build_remaining_sites(blocks: BlockPlanner) -> Mapping[str, SitePlan]:
     return build_sites(build_inventory(objects, blocks.request.registries.resource_types))[0]
 
 
-def _select_destroyed(selection: Selection, prior: PriorState) -> AbstractSet[Address]:
+def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> AbstractSet[Address]:
     """Return the instances to destroy: the selected ones and their dependents."""
     if not selection.is_partial:
         return prior.instances.keys()
     if selection.targets:
         targets = [address for address in prior.instances if selection.is_direct_target(address)]
-        return _add_dependents(targets, prior)
+        return _collect_with_transitive_dependents(targets, prior)
     remaining = [address for address in prior.instances if not selection.has(address)]
-    return prior.instances.keys() - _add_dependencies(remaining, prior)
+    return prior.instances.keys() - _collect_with_transitive_dependencies(remaining, prior)
 
 
-def _add_dependents(addresses: Iterable[Address], prior: PriorState) -> set[Address]:
+def _collect_with_transitive_dependents(addresses: Iterable[Address], prior: PriorState) -> set[Address]:
     """Return the objects and all their direct and indirect dependents."""
     dependents: dict[str, list[Address]] = {}
     for address in prior.instances:
@@ -404,26 +404,26 @@ def _add_dependents(addresses: Iterable[Address], prior: PriorState) -> set[Addr
 
     def find_dependents(address: Address) -> Iterator[Address]:
         for dependent in dependents.get(str(address.config_address), ()):
-            if _may_depend(address, dependent):
+            if _may_depend_on_object(address, dependent):
                 yield dependent
 
     return find_reachable(addresses, find_dependents)
 
 
-def _add_dependencies(remaining: Iterable[Address], prior: PriorState) -> set[Address]:
+def _collect_with_transitive_dependencies(remaining: Iterable[Address], prior: PriorState) -> set[Address]:
     """Return the objects and all their direct and indirect dependencies."""
     by_text = {str(block): addresses for block, addresses in prior.by_block.items()}
 
     def find_needs(address: Address) -> Iterator[Address]:
         for need in prior.get_dependencies(address, "", ()):
             for needed in by_text.get(need, ()):
-                if _may_depend(address, needed):
+                if _may_depend_on_object(address, needed):
                     yield needed
 
     return find_reachable(remaining, find_needs)
 
 
-def _may_depend(address: Address, dependency: Address) -> bool:
+def _may_depend_on_object(address: Address, dependency: Address) -> bool:
     """Return whether one object may depend on the other. State records dependencies without instance keys,
     and instances of one module are independent.
     """

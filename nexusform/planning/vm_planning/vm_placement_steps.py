@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.placements.vm_demands import GroupRule, PlacedVm, PoolDemand, VmDemand
+from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import build_demand, build_vm_name, find_sku, update_location
 from nexusform.planning.vm_planning.vm_context import VmContext
@@ -124,7 +124,7 @@ def _update_used_vfs(vms: VmObject) -> None:
         if pool_name not in changed or key not in vms.placements.reservations:
             continue
         site, _ = vms.placements.reservations[key]
-        _release_vm(vms, key)
+        _release_vm_capacity(vms, key)
         pool = changed[pool_name]
         name = build_vm_name(vms.request.demand, pool, pool_name, number)
         reservation = site.place_existing_vm(name, pool.sku, vms.prior.existing[key].placement)
@@ -151,10 +151,10 @@ def release_vm_capacity(vms: VmObject) -> None:
         return
     for key in [*vms.request.actions.removals, *vms.request.actions.recreations]:
         if vms.is_released_early(key):
-            _release_vm(vms, key)
+            _release_vm_capacity(vms, key)
 
 
-def _release_vm(vms: VmObject, key: VmKey) -> None:
+def _release_vm_capacity(vms: VmObject, key: VmKey) -> None:
     """Free the capacity of a VM, if it has any."""
     reservation = vms.placements.reservations.pop(key, None)
     if reservation is not None:
@@ -209,12 +209,12 @@ def _replace_in_batches(vms: VmObject, pool: PoolDemand, names: Mapping[int | st
         batch = numbers[start : start + pool.batch_size]
         if not pool.surge_size:
             for number in batch:
-                _release_vm(vms, (pool.pool, number))
+                _release_vm_capacity(vms, (pool.pool, number))
         for number in batch:
             _place_vm(vms, pool, number, names[number], context)
         for number in batch:
             if pool.surge_size and (pool.pool, number) not in vms.placements.failures:
-                _release_vm(vms, (pool.pool, number))
+                _release_vm_capacity(vms, (pool.pool, number))
 
 
 def place_new_vms(vms: VmObject, context: VmContext) -> None:
@@ -300,7 +300,7 @@ def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
     return hints
 
 
-def _build_group_hint(group: GroupRule, placements: list[Placement]) -> Hint:
+def _build_group_hint(group: PlacementGroupRule, placements: list[Placement]) -> Hint:
     """Build a hint: near any VM of the group, or away from full locations."""
     threshold = 1 if group.is_affinity else group.max_vms
     machines = Counter(placement.machine for placement in placements)

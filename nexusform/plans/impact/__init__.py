@@ -3,8 +3,8 @@
 # Public names of the package, by module.
 PUBLIC = {
     "decision_figures": (
-        "build_decision Decision CapacityFigures ConfidenceFigures ImpactFigures UpgradeCapacity "
-        "SUFFICIENT INSUFFICIENT MinuteRange"
+        "build_decision PlanDecisionSummary SpareCapacitySummary PlacementConfidenceSummary ImpactSummary "
+        "UpgradeCapacity SUFFICIENT INSUFFICIENT DrainMinuteRange"
     ),
     "object_effects": (
         "select_rows_outside_upgrades REMOVAL_EFFECTS DISRUPTIVE_EFFECTS Effect format_effect_clauses "
@@ -16,5 +16,5 @@ PUBLIC = {
         "NOT_PREDICTED NOTHING_TO_PREDICT STRANDED BLOCKED PASSED format_limit"
     ),
     "previous_plan": "compare_with_previous warn_about_previous",
-    "pool_reason": "PlacementOrigin PoolReason",
+    "pool_reason": "VmCountByTrigger PoolReason",
 }

@@ -31,14 +31,14 @@ INSUFFICIENT: Final = "insufficient"
 _SECONDS_PER_MINUTE: Final = 60
 
 
-class MinuteRange(Struct, frozen=True):
+class DrainMinuteRange(Struct, frozen=True):
     """Minutes of drains: none if every drain ends at once, `max` if every drain times out."""
 
     min: int
     max: int
 
 
-class ImpactFigures(Struct, frozen=True):
+class ImpactSummary(Struct, frozen=True):
     """Numbers of affected objects of all kinds. `recreated` objects stay at their location. `max_down` is the
     largest number of VMs of one cluster down at a time. `minutes` is None without drains. `stopped` VMs stop
     for machine actions, at most `max_stopped` at a time.
@@ -49,12 +49,12 @@ class ImpactFigures(Struct, frozen=True):
     removed: int = 0
     host_lost: int = 0
     max_down: int = 0
-    minutes: MinuteRange | None = None
+    minutes: DrainMinuteRange | None = None
     stopped: int = 0
     max_stopped: int = 0
 
 
-class CapacityFigures(Struct, frozen=True):
+class SpareCapacitySummary(Struct, frozen=True):
     """Spare capacity of one site for its largest VM SKU in use; None if the site does not exist. The
     figures are upper bounds if `lacks_data`.
     """
@@ -73,7 +73,7 @@ class CapacityFigures(Struct, frozen=True):
         return (self.before, self.rack_down_before) != (self.after, self.rack_down_after)
 
 
-class ConfidenceFigures(Struct, frozen=True):
+class PlacementConfidenceSummary(Struct, frozen=True):
     """Numbers of placed VMs and pods, and of those with a certain location. `doubts` counts the other pods by the
     assumption behind their location, most frequent first.
     """
@@ -94,20 +94,20 @@ class UpgradeCapacity(Struct, frozen=True):
     result: str
 
 
-class Decision(Struct, frozen=True):
+class PlanDecisionSummary(Struct, frozen=True):
     """All figures for the decision about a plan."""
 
-    impact: ImpactFigures
-    capacity: tuple[CapacityFigures, ...]
+    impact: ImpactSummary
+    capacity: tuple[SpareCapacitySummary, ...]
     upgrades: tuple[UpgradeCapacity, ...]
-    confidence: ConfidenceFigures
+    confidence: PlacementConfidenceSummary
     guard_rails: tuple[GuardRailResult, ...]
 
 
-def build_decision(plan: Plan) -> Decision:
+def build_decision(plan: Plan) -> PlanDecisionSummary:
     """Build the figures of a plan. Linear in the number of its rows."""
     lacks_data = has_unknown_capacity(plan)
-    return Decision(
+    return PlanDecisionSummary(
         impact=_build_impact_figures(plan),
         capacity=build_capacity_figures(plan.capacity, lacks_data=lacks_data),
         upgrades=_build_upgrade_capacity(plan.capacity, lacks_data=lacks_data),
@@ -119,7 +119,7 @@ def build_decision(plan: Plan) -> Decision:
 # --- impact ------------------------------------------------------------------------------------
 
 
-def _build_impact_figures(plan: Plan) -> ImpactFigures:
+def _build_impact_figures(plan: Plan) -> ImpactSummary:
     counts = count_effects(plan.placements)
     off: dict[str, set[str]] = {}
     maximum = 0
@@ -128,7 +128,7 @@ def _build_impact_figures(plan: Plan) -> ImpactFigures:
         maximum = max(maximum, len(off_vms.union(action.stopped_vms)))
         off_vms.difference_update(action.stopped_vms)
         off_vms.update(action.stopped_vms if action.leaves_off else ())
-    return ImpactFigures(
+    return ImpactSummary(
         recreated=count_objects_with_effects(counts, Effect.RECREATED),
         moved=count_objects_with_effects(counts, Effect.MOVED, Effect.UNPLACED),
         removed=count_objects_with_effects(counts, *REMOVAL_EFFECTS),
@@ -162,7 +162,7 @@ def _compute_maximum_vms_down(plan: Plan) -> int:
     return max(down.values(), default=0) if down else 0
 
 
-def _compute_drain_minutes(plan: Plan) -> MinuteRange | None:
+def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
     """Return the minutes of drains if the clusters are drained one after another, as in `simulate
     kubernetes-upgrade`: every batch takes at most the drain timeout of its pool. Control planes have none.
     """
@@ -178,19 +178,19 @@ def _compute_drain_minutes(plan: Plan) -> MinuteRange | None:
     }
     seconds = sum(timeouts.get(pool, 0) for pool in drained_pools)
     seconds += sum(pool.drain_seconds for upgrade in plan.upgrades for pool in upgrade.pools)
-    return MinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None
+    return DrainMinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None
 
 
 # --- capacity ----------------------------------------------------------------------------------
 
 
-def build_capacity_figures(capacity: Sequence[SiteCapacity], *, lacks_data: bool) -> tuple[CapacityFigures, ...]:
+def build_capacity_figures(capacity: Sequence[SiteCapacity], *, lacks_data: bool) -> tuple[SpareCapacitySummary, ...]:
     """Return the figures of every site after the plan, in plan order."""
     largest: dict[str, SiteCapacity] = {}
     for row in capacity:
         largest.setdefault(row.site_id, row)  # the largest SKU of a site is first
     return tuple(
-        CapacityFigures(
+        SpareCapacitySummary(
             site=row.site,
             vm_sku_name=row.sku,
             before=row.before.free_interval if row.before else None,
@@ -223,11 +223,11 @@ def _build_upgrade_capacity(capacity: Sequence[SiteCapacity], *, lacks_data: boo
 # --- confidence --------------------------------------------------------------------------------
 
 
-def _build_confidence_figures(plan: Plan) -> ConfidenceFigures:
+def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
     pods = [row for row in plan.placements if KINDS[row.kind].runs_on_vms and "certain" in row.scores]
     doubts = Counter(str(row.scores.get("depends_on") or "ties") for row in pods if not row.scores["certain"])
     tables = plan.placement_tables
-    return ConfidenceFigures(
+    return PlacementConfidenceSummary(
         vms=sum(table.placed for table in tables),
         exact_rack_counts=sum(table.racks_certain for table in tables),
         exact_machines=sum(table.machines_certain for table in tables),

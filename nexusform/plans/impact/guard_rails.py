@@ -119,13 +119,13 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
         return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, warning))
     diagnostics: list[Diagnostic] = []
     for limit in limits:
-        breaches = [breach for breach in _measure_plan(plan, limit) if _is_limit_broken(breach, limit)]
+        breaches = [breach for breach in _measure_plan_for_limit(plan, limit) if _is_limit_broken(breach, limit)]
         diagnostics += [_build_limit_error(limit, breach) for breach in breaches]
         results.append(_summarize_breaches(plan, limit, breaches))
     return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
 
 
-def _measure_plan(plan: Plan, limit: GuardRailLimit) -> Iterator[GuardRailMeasurement]:
+def _measure_plan_for_limit(plan: Plan, limit: GuardRailLimit) -> Iterator[GuardRailMeasurement]:
     """Measure the plan for a limit. Resources without a prediction make every figure unknown."""
     yield from GUARD_RAILS[limit.name].measure(plan)
     missing = sum(problem.id == NOT_PREDICTED for problem in plan.diagnostics)
@@ -149,7 +149,7 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
 def _summarize_breaches(plan: Plan, limit: GuardRailLimit, breaches: Sequence[GuardRailMeasurement]) -> GuardRailResult:
     """Return the result of a limit: its value is the worst measured one."""
     rail = GUARD_RAILS[limit.name]
-    values = [measurement.value for measurement in _measure_plan(plan, limit)]
+    values = [measurement.value for measurement in _measure_plan_for_limit(plan, limit)]
     known_values = [float(value) for value in values if value is not None]
     worst = (min if rail.is_minimum else max)(known_values, default=None)
     if not breaches:

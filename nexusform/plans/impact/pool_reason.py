@@ -8,7 +8,7 @@ from nexusform.plans.plan import PlacementTable
 from nexusform.resources.address import Address
 
 
-class PlacementOrigin(Struct, frozen=True):
+class VmCountByTrigger(Struct, frozen=True):
     """Number of VMs of a pool placed for one reason; `serial` is that of the apply, None: this plan."""
 
     trigger: str
@@ -22,7 +22,7 @@ class PoolReason(Struct, frozen=True):
     address: Address
     table: PlacementTable
     zones: tuple[str, ...] | None
-    origins: tuple[PlacementOrigin, ...]
+    origins: tuple[VmCountByTrigger, ...]
     objects: tuple[str, ...]
 
     @property

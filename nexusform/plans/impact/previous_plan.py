@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.diagnostics.phrases import compute_natural_sort_key
-from nexusform.plans.impact.decision_figures import CapacityFigures, ImpactFigures, build_decision
+from nexusform.plans.impact.decision_figures import ImpactSummary, SpareCapacitySummary, build_decision
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, compute_effect
 from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import PreviousPlanDifferences
@@ -44,7 +44,7 @@ def warn_about_previous(plan: Plan, reason: str) -> Plan:
     return replace(plan, diagnostics=(*plan.diagnostics, warning))
 
 
-def _count_moved_objects(impact: ImpactFigures) -> int:
+def _count_moved_objects(impact: ImpactSummary) -> int:
     return impact.moved + impact.recreated + impact.host_lost
 
 
@@ -58,7 +58,9 @@ def _list_affected_clusters(plan: Plan, has_several_sites: bool) -> set[str]:
     return {f"{row.site_id}/{row.cluster}" if has_several_sites and row.site_id else row.cluster for row in rows}
 
 
-def _compute_capacity_difference(before: tuple[CapacityFigures, ...], after: tuple[CapacityFigures, ...]) -> int:
+def _compute_capacity_difference(
+    before: tuple[SpareCapacitySummary, ...], after: tuple[SpareCapacitySummary, ...]
+) -> int:
     """Return the difference of spare capacity on the sites of both plans with the same largest SKU."""
     earlier = {(row.site, row.vm_sku_name): row.after for row in before if row.after is not None}
     difference = 0

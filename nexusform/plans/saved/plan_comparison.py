@@ -71,14 +71,14 @@ def _collect_visible_items(plan: Plan) -> dict[str, list[object]]:
 
 
 def _serialize_diagnostic(diagnostic: Diagnostic) -> bytes:
-    return json_codec.render_json(_remove_spans(write_record(diagnostic)), sort=True, default=str)
+    return json_codec.render_json(_remove_source_spans(write_record(diagnostic)), sort=True, default=str)
 
 
-def _remove_spans(record: Any) -> Any:
+def _remove_source_spans(record: Any) -> Any:
     """Return a copy without source spans, because the plan's own configuration has another directory."""
     if isinstance(record, dict):
         is_span = record.keys() == {"filename", "start", "end"}
-        return None if is_span else {name: _remove_spans(part) for name, part in record.items()}
+        return None if is_span else {name: _remove_source_spans(part) for name, part in record.items()}
     if isinstance(record, list):
-        return [_remove_spans(part) for part in record]
+        return [_remove_source_spans(part) for part in record]
     return record

@@ -173,7 +173,7 @@ def read_plan_file(
 def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
     """Return the plan in these bytes. Raises DiagnosticsError: no plan, damaged, or of another version."""
     manifest = _read_manifest(data, name)
-    _check_version(manifest, name, own_version)
+    _check_plan_format_version(manifest, name, own_version)
     members = unpack_archive(data)
     if members is None:
         raise _build_damaged_file_error(name, "Bytes are missing, changed or added.")
@@ -184,7 +184,7 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
     for member in _MEMBERS:
         if digests[member] != compute_digest(members[member]):
             raise _build_damaged_file_error(name, f'Its part "{member}" was changed after it was saved.')
-    documents = _read_documents(manifest, members, name)
+    documents = _parse_plan_documents(manifest, members, name)
     record = documents.pop(_PLAN)
     if not isinstance(record, dict):
         raise _build_damaged_file_error(name, f'Its part "{_PLAN}" is not an object.')
@@ -242,7 +242,7 @@ def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
     return manifest
 
 
-def _check_version(manifest: Mapping[str, Any], name: str, own_version: str) -> None:
+def _check_plan_format_version(manifest: Mapping[str, Any], name: str, own_version: str) -> None:
     version, writer_version = manifest.get("version"), manifest.get("nexusform_version")
     if not isinstance(version, int) or version < 1 or not isinstance(writer_version, str):
         raise _build_damaged_file_error(name, "Its manifest has no format version.")
@@ -260,20 +260,20 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in match.group().split(".")) if match else ()
 
 
-def _read_documents(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> dict[str, Any]:
+def _parse_plan_documents(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> dict[str, Any]:
     """Return the members of a plan with shared and unknown values resolved. Raises DiagnosticsError."""
     mark = manifest.get("mark")
     if not isinstance(mark, str) or not mark:
         raise _build_damaged_file_error(name, "It does not define the notation of shared and unknown values.")
     parts = [part for part in _MEMBERS if part != _VALUES]
     try:
-        sharing = DocumentExpander(mark, _read_document(members, _VALUES, name))
-        return {part: sharing.expand(_read_document(members, part, name)) for part in parts}
+        sharing = DocumentExpander(mark, _parse_plan_document(members, _VALUES, name))
+        return {part: sharing.expand(_parse_plan_document(members, part, name)) for part in parts}
     except SharedValuesError as problem:
         raise _build_damaged_file_error(name, str(problem)) from None
 
 
-def _read_document(members: Mapping[str, bytes], member: str, name: str) -> Any:
+def _parse_plan_document(members: Mapping[str, bytes], member: str, name: str) -> Any:
     try:
         return json_codec.parse_json(members[member])
     except json_codec.JsonProblem as problem:

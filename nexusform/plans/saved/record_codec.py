@@ -120,7 +120,7 @@ def _build_address_shape() -> Shape:
 _ADDRESS_CACHE_LIMIT: Final = 100_000
 
 
-def _read_type(data: Any) -> Type:
+def _parse_type_from_json(data: Any) -> Type:
     try:
         return parse_type_json(data)
     except (ValueError, TypeError, RecursionError):
@@ -297,17 +297,17 @@ _SCALAR_SHAPES: Final[Mapping[Any, Shape]] = {
     int: _build_scalar_shape(int),
     bool: _build_scalar_shape(bool),
     float: _build_scalar_shape(float, int),
-    Type: Shape(build_type_json, _read_type),
+    Type: Shape(build_type_json, _parse_type_from_json),
 }
 
 
 def get_annotation_shape(annotation: Any) -> Shape:
     """Return the shape of an annotation. Raises TypeError if it is unknown."""
-    return _build_shape(annotation)
+    return _build_shape_of_annotation(annotation)
 
 
 @cache
-def _build_shape(annotation: Any) -> Shape:
+def _build_shape_of_annotation(annotation: Any) -> Shape:
     if annotation in _SCALAR_SHAPES:
         return _SCALAR_SHAPES[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)

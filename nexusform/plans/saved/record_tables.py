@@ -34,14 +34,14 @@ def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dic
     """Return the table of these records; None if it would have no values per row."""
     columns = {}
     for field in fields:
-        column = _build_column([getattr(record, field.name) for record in records], field)
+        column = _build_column_of_field([getattr(record, field.name) for record in records], field)
         if column is not None:
             columns[field.name] = column
     has_row_values = any(column.keys() != {"all"} for column in columns.values())
     return {"rows": len(records), "columns": columns} if has_row_values else None
 
 
-def _build_column(values: list[Any], field: ColumnField) -> dict[str, Any] | None:
+def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, Any] | None:
     """Return the values of one field as a column, None if all are its default."""
     try:
         numbers: dict[Any, int] = {}
@@ -70,14 +70,14 @@ def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[Column
         raise ConversionProblem(("columns",), f'"{min(unknown)}" is not known here')
     if all(column.__class__ is dict and column.keys() == {"all"} for column in columns.values()):
         raise ConversionProblem(("columns",), "a column with a value for each row expected")
-    values = [_read_values(columns, field, rows) for field in fields]
+    values = [_read_field_values(columns, field, rows) for field in fields]
     return tuple([kind(*row) for row in zip(*values, strict=False)])
 
 
-def _read_values(columns: Mapping[str, Any], field: ColumnField, rows: int) -> Any:
+def _read_field_values(columns: Mapping[str, Any], field: ColumnField, rows: int) -> Any:
     if field.name in columns:
         try:
-            return _read_column(columns[field.name], field, rows)
+            return _decode_column_values(columns[field.name], field, rows)
         except ConversionProblem as problem:
             raise problem.prepend_step(field.name).prepend_step("columns") from None
     if field.default is NODEFAULT:
@@ -85,7 +85,7 @@ def _read_values(columns: Mapping[str, Any], field: ColumnField, rows: int) -> A
     return repeat(field.default)
 
 
-def _read_column(column: Any, field: ColumnField, rows: int) -> Any:
+def _decode_column_values(column: Any, field: ColumnField, rows: int) -> Any:
     if column.__class__ is not dict:
         raise ConversionProblem((), "a column expected")
     if column.keys() == {"all"}:
@@ -93,7 +93,7 @@ def _read_column(column: Any, field: ColumnField, rows: int) -> Any:
     if column.keys() == {"each"}:
         values = field.read_many(column["each"])
     elif column.keys() == {"of", "at"}:
-        values = _select_values(field.read_many(column["of"]), column["at"])
+        values = _select_values_by_index(field.read_many(column["of"]), column["at"])
     else:
         raise ConversionProblem((), '"all", "each", or "of" and "at" expected')
     if len(values) != rows:
@@ -101,7 +101,7 @@ def _read_column(column: Any, field: ColumnField, rows: int) -> Any:
     return values
 
 
-def _select_values(values: Sequence[Any], indexes: Any) -> tuple[Any, ...]:
+def _select_values_by_index(values: Sequence[Any], indexes: Any) -> tuple[Any, ...]:
     if indexes.__class__ is not list or set(map(type, indexes)) - {int}:
         raise ConversionProblem(("at",), "a list of int expected")
     if indexes and not 0 <= min(indexes) <= max(indexes) < len(values):

@@ -43,7 +43,7 @@ class DocumentDeduplicator:
         for node in collector.nodes:
             self._write(node)
         self.shared = {"keys": list(self._keys), "values": self._values}
-        self.documents = {name: _get_reference(root) for name, root in roots.items()}
+        self.documents = {name: _get_written_form_of_part(root) for name, root in roots.items()}
 
     @property
     def unknown_reference(self) -> str:
@@ -52,7 +52,7 @@ class DocumentDeduplicator:
 
     def _write(self, node: _SharedNode) -> None:
         """Write a value after its parts."""
-        parts: Any = [_get_reference(part) for part in node.parts]
+        parts: Any = [_get_written_form_of_part(part) for part in node.parts]
         node.parts = ()
         reference = parts if node.keys is None else self._write_object(node.keys, parts)
         if node.uses > 1 and len(parts) > (2 if node.keys is None else 0):
@@ -79,7 +79,7 @@ class _SharedNode:
         self.written: Any = None
 
 
-def _get_reference(part: Any) -> Any:
+def _get_written_form_of_part(part: Any) -> Any:
     return part.written if part.__class__ is _SharedNode else part
 
 
@@ -103,7 +103,7 @@ class _NodeCollector:
         """Return the value itself if it is a scalar, else the node of all equal values."""
         kind = value.__class__
         if kind in _SCALARS:
-            self._scan_texts((value,))
+            self._scan_texts_for_mark_letters((value,))
             return value
         known = self._by_identity.get(id(value))
         if known is not None:
@@ -121,8 +121,8 @@ class _NodeCollector:
         if depth > _MAXIMUM_DEPTH or (
             keys is None and len(value) > _LONG_LIST and _SCALARS.issuperset(map(type, value))
         ):
-            self._scan_texts(value)
-            return self._add_node(_SharedNode(keys, list(items)))
+            self._scan_texts_for_mark_letters(value)
+            return self._add_collected_node(_SharedNode(keys, list(items)))
         depth += 1
         parts = tuple([part if part.__class__ in _SCALARS else self.collect_node(part, depth) for part in items])
         kinds = tuple(map(type, parts))  # true is not 1
@@ -142,9 +142,9 @@ class _NodeCollector:
                 part.uses += 1
             elif part.__class__ is str and part[:1] == _LETTER:
                 self._update_longest_run(part)
-        return self._add_node(_SharedNode(keys, parts))
+        return self._add_collected_node(_SharedNode(keys, parts))
 
-    def _add_node(self, node: _SharedNode) -> _SharedNode:
+    def _add_collected_node(self, node: _SharedNode) -> _SharedNode:
         self.nodes.append(node)
         if node.keys is not None:
             self.uses_of_keys[node.keys] += 1
@@ -153,7 +153,7 @@ class _NodeCollector:
     def _update_longest_run(self, text: str) -> None:
         self._longest = max(self._longest, len(text) - len(text.lstrip(_LETTER)))
 
-    def _scan_texts(self, value: Any) -> None:
+    def _scan_texts_for_mark_letters(self, value: Any) -> None:
         """Scan all texts of a value that is stored unchanged."""
         pending = [value]
         while pending:
@@ -209,11 +209,11 @@ class DocumentExpander:
                     pending.append(part)
                 elif kind is list:
                     if part and part[0].__class__ is str and part[0].startswith(self._mark + _KEYS):
-                        container[step] = self._expand_object(part)
+                        container[step] = self._expand_object_with_shared_keys(part)
                     pending.append(container[step])
         return box[0]
 
-    def _expand_object(self, parts: list[Any]) -> dict[str, Any]:
+    def _expand_object_with_shared_keys(self, parts: list[Any]) -> dict[str, Any]:
         """Return the object of a list with keys at its head."""
         keys = self._keys[self._parse_number(parts[0].removeprefix(self._mark + _KEYS), len(self._keys))]
         if len(keys) != len(parts) - 1:

@@ -4,12 +4,12 @@
 PUBLIC = {
     "occupancy": (
         "list_changed_racks list_out_of_service OutOfService build_unmanaged_vms_note "
-        "read_recorded_vms UnmanagedVm PoolVms RackCounts Capacity select_without_new_sharing SiteMachine "
+        "read_recorded_vms UnmanagedVm PoolVms RackVmCounts SpareCapacity select_without_new_sharing SiteMachine "
         "SiteRack SiteCapacity SiteVms add_recorded_vms"
     ),
     "other_capacity": (
         "AttachableNetworks ClusterNetworks find_configured_node_network format_shortage format_spare_resources "
-        "NetworkSupply NodeCounts count_nodes build_supplies_note read_recorded_supplies "
+        "NetworkSupply ClusterNodeCounts count_nodes build_supplies_note read_recorded_supplies "
         "compute_other_capacity OtherResourceKind OtherCapacity POD_BLOCK RuntimeUpgradeOffer "
         "RuntimeVersion StorageSupply SiteSupplies find_scarcest_resource LABELS SUPPLIES"
     ),

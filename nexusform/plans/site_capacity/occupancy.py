@@ -17,7 +17,7 @@ from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, PlanningK
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Interval, Machine, MachineStatus, Placement, VmSku
-from nexusform.scheduling.site_inventory import Inventory, OccupiedCapacity
+from nexusform.scheduling.site_inventory import OccupiedCapacity, PlanInventory
 
 
 class PoolVms(Struct, frozen=True):
@@ -90,7 +90,7 @@ class SiteVms(Struct, frozen=True):
         return sum(vm.is_lost for vm in self.unmanaged_vms)
 
 
-class Capacity(Struct, frozen=True):
+class SpareCapacity(Struct, frozen=True):
     """Spare capacity of a site for one VM SKU at one moment, with no other VMs placed. `free` VMs fit;
     `free_after_rack_loss` of them remain if the rack with the most of them is lost (`worst_rack`, "" if no
     rack has any): the VMs of a lost rack are not re-created elsewhere. If the cells of VMs are unknown these
@@ -132,11 +132,11 @@ class SiteCapacity(Struct, frozen=True):
     site: str
     sku: str
     cells: int
-    before: Capacity | None = None
-    after: Capacity | None = None
+    before: SpareCapacity | None = None
+    after: SpareCapacity | None = None
 
 
-class MachineCount(Struct, frozen=True):
+class MachineVmCount(Struct, frozen=True):
     """VMs on one machine, None on a side without the machine; `is_closed` machines take no new VM."""
 
     before: int | None
@@ -144,12 +144,12 @@ class MachineCount(Struct, frozen=True):
     is_closed: bool
 
 
-class RackCounts(Struct, frozen=True):
+class RackVmCounts(Struct, frozen=True):
     """Rack with its machines by slot; `removed_count` VMs of before the plan leave it."""
 
     site: str
     name: str
-    machines: tuple[MachineCount, ...]
+    machines: tuple[MachineVmCount, ...]
     removed_count: int
 
     @property
@@ -177,26 +177,26 @@ def list_out_of_service(sites: Iterable[SiteVms]) -> Iterator[OutOfService]:
                 yield OutOfService(site.id, site.name, machine.facts.name, status)
 
 
-def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackCounts, ...]:
+def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
     """Return the racks with added or removed VMs: those with most removed VMs first, then by name."""
-    racks: list[RackCounts] = []
+    racks: list[RackVmCounts] = []
     for site in sites:
         racks += _list_site_changes(site)
     return tuple(sorted(racks, key=_build_sort_key))
 
 
-def _build_sort_key(rack: RackCounts) -> tuple[object, ...]:
+def _build_sort_key(rack: RackVmCounts) -> tuple[object, ...]:
     return -rack.removed_count, rack.site, compute_natural_sort_key(rack.name)
 
 
-def _list_site_changes(site: SiteVms) -> list[RackCounts]:
+def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
     unchanged = Counter(vm.placement.machine for vm in site.unmanaged_vms if not vm.is_lost)
     removed: Counter[str] = Counter(vm.placement.machine for vm in site.unmanaged_vms if vm.is_lost)
     added: Counter[str] = Counter()
     for pool in site.pools:
-        unchanged.update(_list_machines(pool.unchanged))
-        removed.update(_list_machines(pool.removed))
-        added.update(_list_machines(pool.added))
+        unchanged.update(_list_machine_of_each_vm(pool.unchanged))
+        removed.update(_list_machine_of_each_vm(pool.removed))
+        added.update(_list_machine_of_each_vm(pool.added))
     machines: dict[str, list[SiteMachine]] = {}
     for machine in site.machines:
         machines.setdefault(machine.facts.rack, []).append(machine)
@@ -206,7 +206,7 @@ def _list_site_changes(site: SiteVms) -> list[RackCounts]:
         if not any(removed[name] or added[name] for name in names):
             continue
         counts = [_count_vms(machine, unchanged, removed, added) for machine in sorted(members, key=_build_slot_key)]
-        racks.append(RackCounts(site.name, rack, tuple(counts), sum(removed[name] for name in names)))
+        racks.append(RackVmCounts(site.name, rack, tuple(counts), sum(removed[name] for name in names)))
     return racks
 
 
@@ -216,12 +216,12 @@ def _build_slot_key(machine: SiteMachine) -> tuple[object, ...]:
 
 def _count_vms(
     machine: SiteMachine, unchanged: Counter[str], removed: Counter[str], added: Counter[str]
-) -> MachineCount:
+) -> MachineVmCount:
     """Return the VMs of one machine before and after; None if it does not exist."""
     name = machine.facts.name
     before = unchanged[name] + removed[name] if machine.exists_before else None
     after = unchanged[name] + added[name] if machine.exists_after else None
-    return MachineCount(before, after, bool(machine.facts.unschedulable_reason))
+    return MachineVmCount(before, after, bool(machine.facts.unschedulable_reason))
 
 
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
@@ -231,8 +231,8 @@ def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
     for site in sites:
         for pool in site.pools:
             address = str(pool.address)
-            arrivals = [(site.id, machine) for machine in _list_machines(pool.added)]
-            unchanged = [(site.id, machine) for machine in _list_machines(pool.unchanged)]
+            arrivals = [(site.id, machine) for machine in _list_machine_of_each_vm(pool.added)]
+            unchanged = [(site.id, machine) for machine in _list_machine_of_each_vm(pool.unchanged)]
             vms_after.setdefault(address, Counter()).update([*arrivals, *unchanged])
             added.setdefault(address, set()).update(arrivals)
     without_sharing = set()
@@ -243,7 +243,7 @@ def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
     return frozenset(without_sharing)
 
 
-def _list_machines(vms: Iterable[PlacedVm]) -> list[str]:
+def _list_machine_of_each_vm(vms: Iterable[PlacedVm]) -> list[str]:
     """Return the machines of VMs, one entry per VM."""
     return [vm.placement.machine for vm in vms]
 
@@ -252,7 +252,7 @@ def _list_machines(vms: Iterable[PlacedVm]) -> list[str]:
 
 
 def add_recorded_vms(
-    inventory: Inventory, kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
+    inventory: PlanInventory, kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> None:
     """Add the unmanaged VMs recorded in the note of a rack or machine to the inventory."""
     for site_id, unmanaged_vm in read_recorded_vms(kind, attributes, note):

@@ -168,7 +168,7 @@ class OtherCapacity(Struct, frozen=True):
         return self.free is not None and self.free < self.surge
 
 
-class NodeCounts(Struct, frozen=True):
+class ClusterNodeCounts(Struct, frozen=True):
     """Nodes of the managed clusters of a site by cluster name, and the maximum surge of one upgrade.
     `networks`: the configured networks of nodes. `claims`: the storage claimed by pods, for clusters with
     known workloads.
@@ -220,7 +220,7 @@ def count_nodes(
     pools: Iterable[tuple[VmDemand, PoolDemand]],
     networks: Mapping[str, str] | None = None,
     claims_by_cluster: Mapping[str, ClaimDemand] | None = None,
-) -> NodeCounts:
+) -> ClusterNodeCounts:
     """Count the nodes of pools; `claims_by_cluster` are the claims of pods, by cluster id."""
     counts: Counter[str] = Counter()
     surge: dict[str, int] = {}
@@ -231,7 +231,7 @@ def count_nodes(
         claim = (claims_by_cluster or {}).get(owner.owner.partition(":")[2])
         if claim is not None:
             claims[owner.cluster] = claim
-    return NodeCounts(counts, surge, networks or {}, claims)
+    return ClusterNodeCounts(counts, surge, networks or {}, claims)
 
 
 def find_configured_node_network(attributes: Mapping[str, Any]) -> str:
@@ -243,7 +243,7 @@ def find_configured_node_network(attributes: Mapping[str, Any]) -> str:
 
 
 def compute_other_capacity(
-    site_id: str, site: str, supplies: SiteSupplies, before: NodeCounts, after: NodeCounts
+    site_id: str, site: str, supplies: SiteSupplies, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> tuple[OtherCapacity, ...]:
     """Return the resources of a site that may run out, kind by kind."""
     observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}
@@ -358,7 +358,7 @@ def _sum_appliance_capacity(supplies: SiteSupplies) -> int | None:
     return sum(appliance or 0 for appliance in capacities) if capacities and None not in capacities else None
 
 
-def _compute_pod_storage(supplies: SiteSupplies, before: NodeCounts, after: NodeCounts) -> OtherCapacity:
+def _compute_pod_storage(supplies: SiteSupplies, before: ClusterNodeCounts, after: ClusterNodeCounts) -> OtherCapacity:
     """Compute the storage of pods and volumes against all appliances, if workloads are known."""
     claims = {**before.claims, **after.claims}
     unknown = [cluster for cluster in after.counts if cluster not in claims]

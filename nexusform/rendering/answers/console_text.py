@@ -167,7 +167,7 @@ def _render_part_lines(part: TracedExpression, indent: int, width: int) -> Itera
     line_width = max(width - indent - 4, 30)
     first_line, *further_lines = wrap_lines(escape_control_characters(part.text), line_width)
     location_note = f"  [{part.span.filename}:{part.span.start.line}]" if part.span is not None else ""
-    outcome = "= (error)" if part.has_failed else f"= {_format_value(part)}  ({_format_part_type(part)})"
+    outcome = "= (error)" if part.has_failed else f"= {_format_value_on_one_line(part)}  ({_format_part_type(part)})"
     if not further_lines and len(first_line) + len(outcome) + len(location_note) + 1 <= line_width:
         yield f"{margin}{first_line} {outcome}{location_note}"
     else:
@@ -184,7 +184,7 @@ def _render_part_lines(part: TracedExpression, indent: int, width: int) -> Itera
         yield f"{margin}  (parts shown above)"
 
 
-def _format_value(part: TracedExpression) -> str:
+def _format_value_on_one_line(part: TracedExpression) -> str:
     """Format the value of a part on one line, truncated."""
     if part.is_hidden:
         return SENSITIVE
@@ -227,13 +227,13 @@ def build_tree_document(part: TracedExpression) -> dict[str, Any]:
     elif value.is_wholly_known and not document["sensitive"]:
         document["value"] = convert_to_plain(value)[0]
     return document | {
-        "reasons": [_build_reason(reason) for reason in part.reasons],
+        "reasons": [_build_reason_document(reason) for reason in part.reasons],
         "parts": [build_tree_document(inner_part) for inner_part in part.parts],
         "omitted": part.omitted,
         "repeated": part.is_repeated,
     }
 
 
-def _build_reason(reason: str) -> dict[str, str]:
+def _build_reason_document(reason: str) -> dict[str, str]:
     mark, _, text = reason.partition(": ")
     return {"mark": mark, "why": text}

@@ -20,10 +20,10 @@ from nexusform.rendering.json.json_placements import REJECTION_FORM
 from nexusform.rendering.notation.json_sampled_capacity import INTERVAL_FORM
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.placement_decision import PlacementCertainty, Rejection
-from nexusform.scheduling.racks.explanation import Explanation, RankedCandidate
+from nexusform.scheduling.racks.explanation import DecisionExplanation, RankedCandidate
 from nexusform.scheduling.racks.rule import RankingFigure
 from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
-from nexusform.snapshots.machine_alternatives import MachineAlternative, MachineRequirement
+from nexusform.snapshots.machine_alternatives import MachineAlternative, MachineObstacle
 
 # Limits of the rejection lines and tied names of a step.
 _MAX_LINES = 8
@@ -37,14 +37,14 @@ def format_sku(sku: VmSku) -> str:
     return f"{sku.name}: {sku.host_vcpus} host vCPUs, {sku.memory_gib} GiB, {cells}"
 
 
-def _describe_chosen_location(explanation: Explanation) -> str:
+def _describe_chosen_location(explanation: DecisionExplanation) -> str:
     return format_location_text(explanation.placement) if explanation.placement else "fits nowhere"
 
 
 # --- the five steps ----------------------------------------------------------------------------
 
 
-def _describe_decision_steps(explanation: Explanation) -> Iterator[_Note]:
+def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note]:
     """Yield a name and a sentence per step, with second best candidates and rejected machines of the rack."""
     clauses: dict[str, list[str]] = {}
     for step in explanation.filters:
@@ -63,7 +63,7 @@ def _describe_decision_steps(explanation: Explanation) -> Iterator[_Note]:
         yield "rejected", f"{_format_machine_names(names)}: {rule}: {reason}"
     if other_count := len(explanation.rejections) - len(in_rack):
         yield "elsewhere", f"{format_count(other_count, 'machine')} rejected"
-    yield _describe_cells(explanation, explanation.placement)
+    yield _describe_chosen_numa_cells(explanation, explanation.placement)
 
 
 def _format_ranking_keys(keys: Iterable[RankingFigure]) -> str:
@@ -84,7 +84,7 @@ def _describe_choice(step: str, ranked: Sequence[RankedCandidate], tied: Sequenc
         yield "next best", f"{others[0].name} ({_format_ranking_keys(others[0].keys)})"
 
 
-def _describe_cells(explanation: Explanation, placement: Placement) -> _Note:
+def _describe_chosen_numa_cells(explanation: DecisionExplanation, placement: Placement) -> _Note:
     """Describe the cells and their reason."""
     count = len(placement.cells)
     if not count:
@@ -136,7 +136,7 @@ def format_vm_certainty(certainty: PlacementCertainty | None, samples: int) -> s
 
 _RANKED_FORM: Final = RecordForm(RankedCandidate, "name keys tie_break=digest?")
 _EXPLANATION_FORM: Final = RecordForm(
-    Explanation,
+    DecisionExplanation,
     "vm_sku_name=demand.sku.name availability_zones=demand.zones to=placement seed "
     "machines_in_all=total_machines filters racks machines fitting_cells rejected=rejections",
     availability_zones=sorted,
@@ -149,7 +149,7 @@ _EXPLANATION_FORM: Final = RecordForm(
 
 
 def build_explanation_document(
-    name: str, explanation: Explanation, certainty: PlacementCertainty | None = None, samples: int = 0
+    name: str, explanation: DecisionExplanation, certainty: PlacementCertainty | None = None, samples: int = 0
 ) -> dict[str, Any]:
     """Build the explanation of a VM as JSON data: every ranked rack and machine, every rejection."""
     return {
@@ -167,7 +167,7 @@ _MAX_RANKED = 8
 
 def build_explanation_report(
     name: str,
-    explanation: Explanation,
+    explanation: DecisionExplanation,
     facts: Sequence[str],
     sections: Sequence[Section],
     *,
@@ -180,8 +180,8 @@ def build_explanation_report(
     steps = [Section("Rules, in order", notes=tuple(_describe_decision_steps(explanation))), *sections]
     placement = explanation.placement
     if is_long and placement is not None:
-        steps.append(_build_ranking("Racks, best first", explanation.racks))
-        steps.append(_build_ranking(f"Machines of {placement.rack}, best first", explanation.machines))
+        steps.append(_build_ranking_table("Racks, best first", explanation.racks))
+        steps.append(_build_ranking_table(f"Machines of {placement.rack}, best first", explanation.machines))
     if explanation.rejections and (is_long or placement is None):
         steps.append(_build_rejection_section(explanation, is_folded=is_folded))
     title = f"{name} ({format_sku(explanation.demand.sku)})"
@@ -203,7 +203,7 @@ REMOVAL_FORM: Final = RecordForm(
 )
 
 
-def _build_ranking(title: str, ranked: Sequence[RankedCandidate]) -> Section:
+def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Section:
     """Build a table of the candidates, the best first."""
     lines: list[str] = []
     tied = sum(1 for candidate in ranked if candidate.digest)
@@ -220,7 +220,7 @@ def _build_ranking(title: str, ranked: Sequence[RankedCandidate]) -> Section:
     return Section(title, tuple(lines), table=table)
 
 
-def _build_rejection_section(explanation: Explanation, *, is_folded: bool) -> Section:
+def _build_rejection_section(explanation: DecisionExplanation, *, is_folded: bool) -> Section:
     by_reason = _group_machines(explanation.rejections)
     rows = tuple(Row((rule, reason, ", ".join(names))) for (rule, reason), names in by_reason.items())
     table = Table(("rule", "reason", "machines"), rows)
@@ -228,28 +228,28 @@ def _build_rejection_section(explanation: Explanation, *, is_folded: bool) -> Se
 
 
 _MAX_NAMES = 4
-_NEED_TEXTS: Mapping[MachineRequirement, str] = {
-    MachineRequirement.OPEN: "the machine takes VMs again",
-    MachineRequirement.HARDWARE: "another SKU",
-    MachineRequirement.SIZE: "a smaller SKU",
-    MachineRequirement.LEAVE: "fewer VMs on the machine",
-    MachineRequirement.ZONE: "a wider availability_zones",
-    MachineRequirement.HINT: "another placement hint",
-    MachineRequirement.RULE: "a rule about the VMs there",
+_NEED_TEXTS: Mapping[MachineObstacle, str] = {
+    MachineObstacle.OPEN: "the machine takes VMs again",
+    MachineObstacle.HARDWARE: "another SKU",
+    MachineObstacle.SIZE: "a smaller SKU",
+    MachineObstacle.LEAVE: "fewer VMs on the machine",
+    MachineObstacle.ZONE: "a wider availability_zones",
+    MachineObstacle.HINT: "another placement hint",
+    MachineObstacle.RULE: "a rule about the VMs there",
 }
 # Sentences about the machines available after one change, the cheapest change first.
-_NEED_SENTENCES: Final[Mapping[MachineRequirement | None, str]] = {
+_NEED_SENTENCES: Final[Mapping[MachineObstacle | None, str]] = {
     None: "{count} {have} capacity but a lower rank: {machines}.",
-    MachineRequirement.ZONE: (
+    MachineObstacle.ZONE: (
         "{count} {have} capacity in zones outside {{{zones}}}: {racks}. A wider availability_zones allows them; "
         "{consequence}."
     ),
-    MachineRequirement.OPEN: "{count} {have} capacity once {they_take} VMs: {reasons}.",
-    MachineRequirement.LEAVE: "",
-    MachineRequirement.HINT: "{count} {have} capacity without a hard placement hint: {reasons}.",
-    MachineRequirement.RULE: "{count} {have} capacity, but a rule rejects the VM: {reasons}.",
-    MachineRequirement.SIZE: "A smaller SKU would fit {count} more: {machines}; {consequence}.",
-    MachineRequirement.HARDWARE: "A SKU of its hardware would fit {count} more: {machines}; {consequence}.",
+    MachineObstacle.OPEN: "{count} {have} capacity once {they_take} VMs: {reasons}.",
+    MachineObstacle.LEAVE: "",
+    MachineObstacle.HINT: "{count} {have} capacity without a hard placement hint: {reasons}.",
+    MachineObstacle.RULE: "{count} {have} capacity, but a rule rejects the VM: {reasons}.",
+    MachineObstacle.SIZE: "A smaller SKU would fit {count} more: {machines}; {consequence}.",
+    MachineObstacle.HARDWARE: "A SKU of its hardware would fit {count} more: {machines}; {consequence}.",
 }
 
 
@@ -257,7 +257,7 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
     """Return a line per single change needed for other machines, and one for machines with several.
     `pool_size` is the number of VMs re-placed by a change of pool arguments.
     """
-    alternatives_by_need: dict[MachineRequirement | None, list[MachineAlternative]] = {}
+    alternatives_by_need: dict[MachineObstacle | None, list[MachineAlternative]] = {}
     multiple_count = 0
     for alternative in alternatives:
         if len(alternative.requirements) > 1:
@@ -277,10 +277,10 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
 
 
 def _describe_needed_change(
-    need: MachineRequirement | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
+    need: MachineObstacle | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
 ) -> str:
     """Describe the machines available after one change."""
-    if need is MachineRequirement.LEAVE:
+    if need is MachineObstacle.LEAVE:
         return _describe_removable_vms(alternatives)
     scope = f"all {pool_size:,} VMs of the pool" if pool_size > 1 else "the VM"
     reasons = [f"{item.machine} ({item.unschedulable_reason or item.hint or item.rule})" for item in alternatives]
@@ -310,7 +310,7 @@ def _describe_removable_vms(alternatives: Sequence[MachineAlternative]) -> str:
     return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
 
 
-def _build_need(need: MachineRequirement) -> dict[str, str]:
+def _build_need(need: MachineObstacle) -> dict[str, str]:
     return {"kind": need.value, "text": _NEED_TEXTS[need]}
 
 

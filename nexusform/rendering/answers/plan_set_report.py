@@ -18,7 +18,7 @@ from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.report.capacity_table import build_capacity_table
 from nexusform.rendering.report.decision_lines import describe_effects
 from nexusform.rendering.report.finding_entries import FindingEntries, build_entries
-from nexusform.rendering.report.plan_sentences import count_changes
+from nexusform.rendering.report.plan_sentences import count_resource_changes
 from nexusform.rendering.report.plan_verdict import build_notes, describe_rejection
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
@@ -74,7 +74,7 @@ def _format_plan_note(named_plan: _NamedPlan) -> str:
 
 def _build_plan_row(named_plan: _NamedPlan) -> Row:
     """Build the figures of a plan."""
-    _, add, change, destroy, _ = count_changes(named_plan.plan)
+    _, add, change, destroy, _ = count_resource_changes(named_plan.plan)
     actions = (PlacementAction.PLACE, PlacementAction.MOVE, PlacementAction.REMOVE)
     placed = Counter(row.action for row in named_plan.plan.placements)
     moves = [placed[action] for action in actions]

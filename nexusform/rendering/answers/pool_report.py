@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_list
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.plans.impact.pool_reason import PlacementOrigin, PoolReason
+from nexusform.plans.impact.pool_reason import PoolReason, VmCountByTrigger
 from nexusform.rendering.json.json_placements import TABLE_FORM
 from nexusform.rendering.report.placement_rows import build_table_row
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -61,7 +61,7 @@ def _build_pool_section(pool: PoolReason, has_several: bool) -> Section:
     return Section(name, tuple(lines))
 
 
-def _format_placement_cause(cause: PlacementOrigin) -> str:
+def _format_placement_cause(cause: VmCountByTrigger) -> str:
     """Format a cause: `scale_out (3 VMs at serial 7)`."""
     time_text = "by this plan" if cause.serial is None else f"at serial {cause.serial}"
     return f"{cause.trigger} ({format_count(cause.count, 'VM')} {time_text})"

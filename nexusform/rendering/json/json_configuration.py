@@ -18,7 +18,7 @@ from nexusform.configuration.declarations.configuration import (
     ResourceBlock,
     Variable,
 )
-from nexusform.configuration.static_arguments import evaluate_constant, is_constant
+from nexusform.configuration.static_arguments import evaluate_constant, is_constant_value
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.body_decoding import BodySchema, decode_body
@@ -40,7 +40,7 @@ def build_configuration_document(configuration: Configuration, registries: Plugi
 
 def build_expression_document(expression: Expression) -> dict[str, Any]:
     """Build `{"constant_value": x}`, `{"references": [...]}`, or `{}` without either."""
-    if is_constant(expression):
+    if is_constant_value(expression):
         value, problems = evaluate_constant(expression)
         return {} if problems else {"constant_value": convert_to_plain(value)[0]}
     references = list_references(list_traversals(expression))
@@ -53,7 +53,7 @@ def list_references(references: Iterable[Traversal]) -> list[str]:
     for reference in references:
         prefixes = [reference.root.name]
         for step in reference.steps:
-            text = f".{step.name}" if isinstance(step, TraverseAttribute) else _format_index(step.key)
+            text = f".{step.name}" if isinstance(step, TraverseAttribute) else _format_instance_key(step.key)
             prefixes.append(f"{prefixes[-1]}{text}")
         # `data.type.name` and `type.name` are objects; `data` and the type alone are not.
         shortest = 3 if reference.root.name == "data" else 2
@@ -61,7 +61,7 @@ def list_references(references: Iterable[Traversal]) -> list[str]:
     return list(texts)
 
 
-def _format_index(key: object) -> str:
+def _format_instance_key(key: object) -> str:
     return f'["{key}"]' if isinstance(key, str) else f"[{key}]"
 
 
@@ -74,7 +74,7 @@ def _build_provider(name: str, module_address: str, block: ProviderBlock | None)
         document["module_address"] = module_address
     kind = PROVIDERS.get(name) if block is not None else None
     if block is not None and kind is not None:
-        expressions = _build_expressions(block.body, kind.settings)
+        expressions = _build_body_expressions(block.body, kind.settings)
         if expressions:
             document["expressions"] = expressions
     return document
@@ -159,7 +159,7 @@ def _build_resource(block: ResourceBlock, registries: PluginRegistries, provider
         "type": block.type,
         "name": block.name,
         "provider_config_key": providers[block.provider or DEFAULT_PROVIDER],
-        "expressions": _build_expressions(block.body, resource_type.schema) if resource_type else {},
+        "expressions": _build_body_expressions(block.body, resource_type.schema) if resource_type else {},
         "schema_version": 0,
         **_build_repetition(block.count, block.for_each),
         **_build_depends_on(block.depends_on),
@@ -181,7 +181,7 @@ def _build_depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
     return {"depends_on": texts} if texts else {}
 
 
-def _build_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
+def _build_body_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
     """Build the arguments and nested blocks of a body."""
     labels = {name: (block.label,) if block.nesting is Nesting.MAP else () for name, block in schema.blocks.items()}
     body_schema = BodySchema(dict.fromkeys(schema.attributes, False), labels)
@@ -199,7 +199,7 @@ def _add_block(
     document: dict[str, Any], name: str, blocks: Mapping[str, NestedBlock], labels: list[str], body: AnyBody
 ) -> None:
     """Add a nested block in the shape of its nesting."""
-    inner = _build_expressions(body, blocks[name].schema)
+    inner = _build_body_expressions(body, blocks[name].schema)
     match blocks[name].nesting:
         case Nesting.SINGLE:
             document[name] = inner
@@ -216,17 +216,17 @@ def build_providers_schema(registries: PluginRegistries) -> dict[str, Any]:
     """Build the document with the resource types and data sources of the provider by name."""
     schemas = {
         "provider": {"version": 0, "block": {}},
-        "resource_schemas": _build_schemas(registries.resource_types),
-        "data_source_schemas": _build_schemas(registries.data_sources),
+        "resource_schemas": _build_resource_type_schemas(registries.resource_types),
+        "data_source_schemas": _build_resource_type_schemas(registries.data_sources),
     }
     return {"format_version": FORMAT_VERSION, "provider_schemas": {"nexusform": schemas}}
 
 
-def _build_schemas(types: Mapping[str, ResourceType]) -> dict[str, Any]:
-    return {name: {"version": 0, "block": _build_block(types[name].schema)} for name in sorted(types)}
+def _build_resource_type_schemas(types: Mapping[str, ResourceType]) -> dict[str, Any]:
+    return {name: {"version": 0, "block": _build_block_schema(types[name].schema)} for name in sorted(types)}
 
 
-def _build_block(schema: BlockSchema) -> dict[str, Any]:
+def _build_block_schema(schema: BlockSchema) -> dict[str, Any]:
     block: dict[str, Any] = {
         "attributes": {name: _build_attribute(attribute) for name, attribute in sorted(schema.attributes.items())}
     }
@@ -251,6 +251,6 @@ def _build_nested_block(nested: NestedBlock) -> dict[str, Any]:
     limits = {"min_items": nested.min_items, "max_items": nested.max_items}
     return {
         "nesting_mode": nested.nesting.value,
-        "block": _build_block(nested.schema),
+        "block": _build_block_schema(nested.schema),
         **{name: limit for name, limit in limits.items() if limit},
     }

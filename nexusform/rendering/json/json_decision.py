@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.impact.decision_figures import (
-    CapacityFigures,
-    ConfidenceFigures,
-    ImpactFigures,
-    MinuteRange,
+    DrainMinuteRange,
+    ImpactSummary,
+    PlacementConfidenceSummary,
+    SpareCapacitySummary,
     UpgradeCapacity,
     build_decision,
 )
@@ -18,12 +18,12 @@ from nexusform.plans.plan_checks import GuardRailResult, PreviousPlanDifferences
 from nexusform.scheduling.racks.vms import Interval
 
 _IMPACT_FORM: Final = RecordForm(
-    ImpactFigures,
+    ImpactSummary,
     "recreated moved removed host_lost max_down minutes [stopped] [max_stopped]",
-    minutes=RecordForm(MinuteRange),
+    minutes=RecordForm(DrainMinuteRange),
 )
 _CONFIDENCE_FORM: Final = RecordForm(
-    ConfidenceFigures, "vms exact_rack_counts exact_machines pods certain_pods [doubts]"
+    PlacementConfidenceSummary, "vms exact_rack_counts exact_machines pods certain_pods [doubts]"
 )
 
 
@@ -52,7 +52,7 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _build_capacity(row: CapacityFigures) -> dict[str, Any]:
+def _build_capacity(row: SpareCapacitySummary) -> dict[str, Any]:
     def get_minimum(figure: Interval | None) -> int | None:
         return None if figure is None or row.lacks_data else figure.minimum
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, Span
-from nexusform.diagnostics.levels import get_level
+from nexusform.diagnostics.levels import get_diagnostic_level
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import Action
 from nexusform.rendering.report.finding_entries import Finding
@@ -66,7 +66,7 @@ def build_diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, Source
         "summary": diagnostic.summary,
         "detail": diagnostic.detail,
         "id": diagnostic.id,
-        "level": get_level(diagnostic).value,
+        "level": get_diagnostic_level(diagnostic).value,
     }
     if diagnostic.address:
         document["address"] = diagnostic.address

@@ -143,7 +143,7 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
     document |= build_address_keys(address) | {"provider_name": format_provider_name(change.provider)}
     if change.deposed:
         document["deposed"] = change.deposed
-    document["change"] = _build_change(change, show)
+    document["change"] = _build_change_with_masks(change, show)
     if change.reason:
         document["action_reason"] = _REASONS.get(change.reason, change.reason)
     if change.source is not None:
@@ -157,7 +157,7 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
     return document
 
 
-def _build_change(change: Change, show: bool) -> dict[str, Any]:
+def _build_change_with_masks(change: Change, show: bool) -> dict[str, Any]:
     """Build the `change` of a resource change: actions, both sides and their masks."""
     document = _build_change_sides(
         ACTIONS[change.action],
@@ -327,22 +327,22 @@ def _build_state(state: State, show: bool) -> LazyObject:
 
     def list_resources(path: ModulePath) -> Iterator[dict[str, Any]]:
         for address in by_module[path]:
-            for deposed, instance in _list_objects(state.instances[address]):
-                yield _build_object(address, instance, deposed, show)
+            for deposed, instance in _list_current_and_deposed_objects(state.instances[address]):
+                yield _build_state_object(address, instance, deposed, show)
 
     root_module = _build_module_tree(by_module.keys(), list_resources)
     document["values"] = _build_values(state.outputs, root_module, show)
     return document
 
 
-def _list_objects(instance: InstanceState) -> Iterable[tuple[str, ObjectState]]:
+def _list_current_and_deposed_objects(instance: InstanceState) -> Iterable[tuple[str, ObjectState]]:
     """Return the objects of an instance with their deposed keys ("" for the current one)."""
     if instance.current is not None:
         yield "", instance.current
     yield from sorted(instance.deposed.items())
 
 
-def _build_object(address: Address, instance: ObjectState, deposed: str, show: bool) -> dict[str, Any]:
+def _build_state_object(address: Address, instance: ObjectState, deposed: str, show: bool) -> dict[str, Any]:
     """Build an object of the state in Terraform's form."""
     document: dict[str, Any] = {
         "address": str(address),

@@ -10,8 +10,8 @@ from msgspec.structs import asdict
 
 from nexusform.json_data.record_forms import RecordForm, round_to_significant_digits
 from nexusform.placement_kinds.placement_kind import build_location_document
-from nexusform.placements.prediction_scores import RecordScore
-from nexusform.plans.maintenance import LeavingVm, MachineAction, PoolUpgrade, Upgrade
+from nexusform.placements.prediction_scores import PredictionRecordScore
+from nexusform.plans.maintenance import EvacuatedVm, PlannedMachineAction, PoolNodeRecreation, Upgrade
 from nexusform.plans.plan import (
     Feasibility,
     LossEffect,
@@ -19,14 +19,14 @@ from nexusform.plans.plan import (
     PlacementChange,
     PlacementTable,
     Plan,
-    PredictionScore,
     Rollout,
     RolloutStep,
     SeparationVerdict,
     SeparationViolation,
+    SitePredictionAccuracy,
 )
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
-from nexusform.plans.site_capacity.occupancy import Capacity, OutOfService, SiteCapacity, list_out_of_service
+from nexusform.plans.site_capacity.occupancy import OutOfService, SiteCapacity, SpareCapacity, list_out_of_service
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind
 from nexusform.rendering.notation.json_sampled_capacity import INTERVAL_FORM, SAMPLES_FORM
 from nexusform.rendering.notation.json_values import drop_unknown_values
@@ -37,7 +37,7 @@ from nexusform.scheduling.placement_decision import Rejection
 
 def build_placement_changes(plan: Plan, detail: PlacementDetail) -> Iterator[dict[str, Any]]:
     """Build one object per listed row."""
-    return (_build_row(row, detail) for row in select_placement_rows(plan, detail))
+    return (_build_placement_change(row, detail) for row in select_placement_rows(plan, detail))
 
 
 def select_placement_rows(plan: Plan, detail: PlacementDetail) -> Iterator[PlacementChange]:
@@ -47,7 +47,7 @@ def select_placement_rows(plan: Plan, detail: PlacementDetail) -> Iterator[Place
             yield row
 
 
-def _build_row(row: PlacementChange, detail: PlacementDetail) -> dict[str, Any]:
+def _build_placement_change(row: PlacementChange, detail: PlacementDetail) -> dict[str, Any]:
     """Build an element of `placement_changes`."""
     document: dict[str, Any] = {
         "address": str(row.address),
@@ -96,12 +96,12 @@ def _round_hours(hours: float) -> float:
     return round(hours, 3)
 
 
-def _list_runbook(upgrade: Upgrade) -> list[str]:
+def _list_upgrade_runbook_steps(upgrade: Upgrade) -> list[str]:
     return list(build_upgrade_runbook(upgrade))
 
 
 _POOL_UPGRADE_FORM: Final = RecordForm(
-    PoolUpgrade,
+    PoolNodeRecreation,
     "pool vm_sku_name=sku vms batches at_once=concurrent_vms surges fewest_up=minimum_up "
     "stops_at_batch=failed_batch? reason? hangs_on=scale_in_pools",
 )
@@ -110,7 +110,7 @@ _UPGRADE_FORM: Final = RecordForm(
     "address cluster site_id trigger from=before? to=after? feasible=is_feasible "
     "blocking_budgets=budgets single_replicas drain_hours lost=lost_pools runbook=. pools",
     drain_hours=_round_hours,
-    runbook=_list_runbook,
+    runbook=_list_upgrade_runbook_steps,
     pools=_POOL_UPGRADE_FORM,
 )
 
@@ -139,7 +139,7 @@ _VERDICT_FORM: Final = RecordForm(
 
 
 _CAPACITY_FORM: Final = RecordForm(
-    Capacity,
+    SpareCapacity,
     "free with_any_rack_lost=free_after_rack_loss worst_rack? surge=. *fitting=free_interval "
     "rack_lost=free_interval_after_rack_loss",
     surge="clusters without_room=no_surge_clusters perhaps_without_room=uncertain_surge_clusters",
@@ -179,9 +179,9 @@ def _build_out_of_service(plan: Plan) -> list[dict[str, Any]]:
     return [_OUT_OF_SERVICE_FORM(row) for row in list_out_of_service(plan.sites)]
 
 
-_LEAVING_FORM: Final = RecordForm(LeavingVm, "name to=machine")
+_LEAVING_FORM: Final = RecordForm(EvacuatedVm, "name to=machine")
 _MACHINE_ACTION_FORM: Final = RecordForm(
-    MachineAction,
+    PlannedMachineAction,
     "address site machine rack action window time_limit_minutes=minutes leaves_off vms_leaving=leaving_vms "
     "vms_stopped=stopped_vms",
     address=str,
@@ -202,13 +202,13 @@ FEASIBILITY_FORM: Final = RecordForm(
 
 _CHECK_FORM: Final = RecordForm(ProgramCheck, differences=RecordForm(DecisionDifference))
 _PREDICTIONS_FORM: Final = RecordForm(
-    RecordScore,
+    PredictionRecordScore,
     "verified correct certain certain_correct brier_score=brier brier_score_by_chance=chance",
     brier_score=round_to_significant_digits,
     brier_score_by_chance=round_to_significant_digits,
 )
 _ACCURACY_FORM: Final = RecordForm(
-    PredictionScore,
+    SitePredictionAccuracy,
     "site hits sure_hits=certain_hits judged=verified_count not_judged=unverified_count "
     "hits_by_chance=random_hits claims=predictions [not_verified]",
     claims=_PREDICTIONS_FORM,

@@ -16,7 +16,7 @@ from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.references import list_body_traversals, list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
 from nexusform.plans.plan import Action, Change, Mode, OutputChange, Plan
-from nexusform.resources.address import Address, Key, ModulePath, ModuleStep
+from nexusform.resources.address import Address, Key, ModulePath, ModulePathStep
 from nexusform.state.objects import State
 
 _ResourceKey = tuple[Literal["managed", "data"], str, str]  # mode, type, name
@@ -87,7 +87,7 @@ def _list_single_modules(module: Module, path: ModulePath) -> Iterator[ModulePat
     """Yield the modules with a single instance."""
     for call in module.calls.values():
         if call.count is None and call.for_each is None:
-            inner = (*path, ModuleStep(call.name))
+            inner = (*path, ModulePathStep(call.name))
             yield inner
             yield from _list_single_modules(call.module, inner)
 
@@ -183,7 +183,7 @@ class _ReferenceAnalysis:
         key: Key = None
         if steps and module.calls.get(str(name)) and _is_repeated(module, str(name)):
             key, steps = steps[0], steps[1:]
-        inner = (*reference.module, ModuleStep(str(name), key))
+        inner = (*reference.module, ModulePathStep(str(name), key))
         callee = self.find_module(inner)
         names = (str(steps[0]),) if steps else tuple(callee.outputs) if callee else ()
         return [inner_reference for output in names for inner_reference in self.list_output_references(inner, output)]

@@ -185,7 +185,7 @@ def _create_summary_event(message: str, time: str, changes: Mapping[str, Any]) -
 
 def create_plan_summary_event(plan: Plan, time: str) -> Event:
     """Create the event of the `Plan:` line."""
-    imports, add, change, destroy, forget = plan_sentences.count_changes(plan)
+    imports, add, change, destroy, forget = plan_sentences.count_resource_changes(plan)
     counts = {"add": add, "change": change, "import": imports, "remove": destroy, "forget": forget}
     return _create_summary_event(plan_sentences.format_plan_line(plan), time, {**counts, "operation": "plan"})
 

@@ -9,7 +9,7 @@ from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.vms import Interval
 
 if TYPE_CHECKING:  # loaded for what-ifs only
-    from nexusform.snapshots.availability import SampledCapacity
+    from nexusform.snapshots.availability import SampledShortage
 
 INTERVAL_FORM: Final = RecordForm(Interval, "min=minimum max=maximum")
 SAMPLES_FORM: Final = RecordForm(
@@ -19,7 +19,7 @@ SAMPLES_FORM: Final = RecordForm(
 )
 
 
-def build_sampled_capacity(sampled_capacity: SampledCapacity | None) -> dict[str, Any] | None:
+def build_sampled_capacity(sampled_capacity: SampledShortage | None) -> dict[str, Any] | None:
     """Build the JSON of a what-if result over samples of unknown NUMA cells. `pools` keeps the order of the answer."""
     if sampled_capacity is None:
         return None

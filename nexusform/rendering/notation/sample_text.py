@@ -9,7 +9,7 @@ from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.vms import Interval
 
 if TYPE_CHECKING:  # loaded for what-ifs only
-    from nexusform.snapshots.availability import SampledCapacity
+    from nexusform.snapshots.availability import SampledShortage
 
 
 def describe_fit(count: Interval) -> str:
@@ -35,7 +35,7 @@ def describe_numa_samples(sampling: NumaSampling | None) -> str:
     return f"{unknown_cells}; {fits}. Shares are of these samples; no location there is certain."
 
 
-def describe_sampled_capacity(sampled_capacity: SampledCapacity) -> str:
+def describe_sampled_capacity(sampled_capacity: SampledShortage) -> str:
     """Describe how far a what-if depends on unknown NUMA cells, and the number of VMs without capacity."""
     if sampled_capacity.missing_count.is_exact and not sampled_capacity.missing_count.maximum:
         return describe_numa_samples(sampled_capacity.numa_sampling)

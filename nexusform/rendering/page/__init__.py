@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "domain_parts": "PageParts",
+    "domain_parts": "DomainPageParts",
     "html_page": "build_page_content render_html",
     "page_data": "Playback PlaybackStep StepFigure",
     "rack_map": "MapVm ChangeMark OUTSIDE SiteMap build_site_map",

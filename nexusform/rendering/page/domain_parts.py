@@ -13,7 +13,7 @@ from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import Part
 
 
-class PageParts(Struct, frozen=True):
+class DomainPageParts(Struct, frozen=True):
     """Page contents of a domain: sections after the map and after the VMs, the member clusters (name and id
     of the NKS cluster, "" = none), and `picture(plan, verdict)` for plans without racks ("" = no picture).
     """
@@ -24,12 +24,12 @@ class PageParts(Struct, frozen=True):
     picture: Callable[[Plan, str], str]
 
 
-def load_domain_parts(plan: Plan) -> Sequence[PageParts]:
+def load_domain_parts(plan: Plan) -> Sequence[DomainPageParts]:
     """Load the page parts of the domains with resource types in the plan."""
     types = {change.address.type for change in plan.changes} | {row.address.type for row in plan.placements}
-    parts: list[PageParts] = []
+    parts: list[DomainPageParts] = []
     for domain in find_domains().values():
         if domain.page_parts and not types.isdisjoint(domain.resource_types):
             module, _, name = domain.build_target(domain.page_parts).partition(":")
-            parts.append(cast("PageParts", getattr(import_module(module), name)))
+            parts.append(cast("DomainPageParts", getattr(import_module(module), name)))
     return parts

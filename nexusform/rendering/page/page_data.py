@@ -20,7 +20,7 @@ from nexusform.rendering.page.domain_parts import load_domain_parts
 from nexusform.rendering.page.map_legend import ClusterStyle, build_cluster_styles
 from nexusform.rendering.page.rack_map import CertaintyLevel, ChangeMark, MapMachine, MapRack, MapVm, SiteMap
 from nexusform.rendering.report.change_stanzas import ChangeStanza
-from nexusform.rendering.report.placement_rows import RECREATION_VERBS, describe_outcome
+from nexusform.rendering.report.placement_rows import RECREATION_VERBS, describe_placement_effect
 from nexusform.rendering.report.plan_sentences import SYMBOLS, format_headline, format_headline_address
 from nexusform.rendering.text.stanza_text import pair_stanzas, render_stanza
 from nexusform.resources.address import format_module
@@ -51,7 +51,7 @@ def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[
         "fields": FIELDS,
         "sites": [_build_site(site) for site in maps],
         "changes": [_build_change(change, stanza) for change, stanza in changes],
-        "rows": [_build_row(row) for row in placements if row.kind != VM],
+        "rows": [_build_binding_or_pod(row) for row in placements if row.kind != VM],
         "members": [list(member) for part in load_domain_parts(plan) for member in part.members(plan)],
         "shared": shared,
         "errored": plan.errored,
@@ -97,7 +97,7 @@ def build_simulation_data(playbacks: Sequence[Playback], rows: Sequence[Placemen
         "fields": FIELDS,
         "sites": sites,
         **empty_lists,
-        "rows": [_build_row(row) for row in rows],
+        "rows": [_build_binding_or_pod(row) for row in rows],
         "marks": marks,
         "errored": False,
         "denied": False,
@@ -192,7 +192,7 @@ def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
     if vm.row is not None and (vm.mark is not ChangeMark.KEPT or effect is Effect.FORGOTTEN):
         outcome = _EFFECT_TEXTS.get(effect)
         if effect is Effect.RECREATED:
-            outcome = describe_outcome(effect, describe_state(vm.row))
+            outcome = describe_placement_effect(effect, describe_state(vm.row))
         if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:
             outcome = _RECREATED_WITH_POOL
         document |= {"fate": outcome} if outcome else {}
@@ -249,7 +249,7 @@ def _build_change(change: Change, stanza: ChangeStanza | None) -> list[Any]:
 # --- bindings and pods -------------------------------------------------------------------------
 
 
-def _build_row(row: PlacementChange) -> list[Any]:
+def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
     """Build the fields of a binding or a pod in the order of FIELDS."""
     explanation = _build_row_explanation(row)
     explanation.pop("trigger", None)
@@ -260,13 +260,13 @@ def _build_row(row: PlacementChange) -> list[Any]:
         str(row.address),
         "/".join(text for text in (row.cluster, row.pool) if text),
         row.action.value,
-        _format_location(row.source),
-        _format_location(row.target),
+        _format_optional_location(row.source),
+        _format_optional_location(row.target),
         row.trigger,
         explanation or None,
         ([row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))),
     ]
 
 
-def _format_location(location: Location | None) -> str:
+def _format_optional_location(location: Location | None) -> str:
     return format_location_text(location) if location else ""

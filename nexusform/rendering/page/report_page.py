@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 from urllib.parse import quote
 
-from nexusform.diagnostics.levels import Impact
+from nexusform.diagnostics.levels import PlacementImpact
 from nexusform.diagnostics.phrases import format_count
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.notation.colours import strip_colours
@@ -38,10 +38,10 @@ from nexusform.rendering.report.report_tree import (
 
 _MAX_LINES: Final = 20  # of code that is not folded
 _MAX_ITEMS: Final = 60
-IMPACT_STYLES: Final[Mapping[Impact, tuple[str, str]]] = {
-    Impact.NONE: ("safe", "Note"),
-    Impact.MOVES: ("look", "Warning"),
-    Impact.LOSES: ("caution", "Caution"),
+IMPACT_STYLES: Final[Mapping[PlacementImpact, tuple[str, str]]] = {
+    PlacementImpact.NONE: ("safe", "Note"),
+    PlacementImpact.MOVES: ("look", "Warning"),
+    PlacementImpact.LOSES: ("caution", "Caution"),
 }
 _SIGN_CLASSES: Final = {"+": "added", "-": "removed", "~": "changed", "-/+": "removed", "+/-": "removed"}
 
@@ -133,11 +133,11 @@ def build_text(text: Text) -> list[Part]:
     """Build a text with its styles."""
     parts: list[Part] = []
     for part in list_spans(text):
-        parts += [_build_span(part)] if isinstance(part, Span) else render_inline_code(part)
+        parts += [_build_inline_text(part)] if isinstance(part, Span) else render_inline_code(part)
     return parts
 
 
-def _build_span(span: Span) -> Part:
+def _build_inline_text(span: Span) -> Part:
     match span.style:
         case Style.ARROW:
             return "→"
@@ -165,7 +165,7 @@ def _build_table(table: Table, title: str) -> Markup:
 
 def _build_item_group(group: ItemGroup) -> Markup:
     """Build a list of items; a named one is folded."""
-    items = [_build_item(item) for item in group.items[:_MAX_ITEMS]]
+    items = [_build_list_item(item) for item in group.items[:_MAX_ITEMS]]
     hidden_count = sum(item.count for item in group.items[_MAX_ITEMS:])
     if hidden_count:
         note = f"and {format_count(hidden_count, 'more object')}, listed below"
@@ -176,7 +176,7 @@ def _build_item_group(group: ItemGroup) -> Markup:
     return build_element("details", build_element("summary", group.name), item_list, class_="reasons")
 
 
-def _build_item(item: Item) -> Markup:
+def _build_list_item(item: Item) -> Markup:
     """Build an item such as `+ nexus_rack.rack["1".."8"]  rack1..8: 16 machines each`."""
     kind = f"sign {_SIGN_CLASSES.get(item.symbol, '')}".rstrip()
     sign = build_element("span", item.symbol, class_=kind) if item.symbol else None

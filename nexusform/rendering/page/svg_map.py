@@ -26,7 +26,7 @@ from nexusform.rendering.page.map_legend import (
     render_mark_legend,
 )
 from nexusform.rendering.page.rack_map import ChangeMark, MapMachine, MapRack, MapVm, SiteMap, build_rack_maps
-from nexusform.rendering.page.svg_rack_overview import MAX_BYTES, MAX_RACKS, NOTE, RackDrawing
+from nexusform.rendering.page.svg_rack_overview import MAX_BYTES, MAX_RACKS, NOTE, RackOverviewDrawing
 from nexusform.rendering.report.plan_verdict import describe_rejection
 from nexusform.scheduling.racks.vms import Placement
 
@@ -77,7 +77,7 @@ def _render_racks(maps: Sequence[SiteMap], verdict: str) -> str:
     drawings: list[Markup] = []
     width, top, rack_limit = 0, MARGIN, MAX_RACKS
     for site in maps:
-        drawing = RackDrawing(site, rack_limit)
+        drawing = RackOverviewDrawing(site, rack_limit)
         drawings += drawing.render_markup(top, MARGIN)
         rack_limit -= len(site.racks)
         top += drawing.height + MARGIN
@@ -154,7 +154,7 @@ def _describe_site(site: SiteMap) -> str:
 # --- one site ----------------------------------------------------------------------------------
 
 
-class _MapSide(Struct, frozen=True):
+class _SiteMapView(Struct, frozen=True):
     """A site before or after the plan, with a title."""
 
     title: str
@@ -176,12 +176,12 @@ class _MapSide(Struct, frozen=True):
         return vm.mark if vm.mark in visible_marks else ChangeMark.KEPT
 
 
-_BEFORE_AND_AFTER: Final = (_MapSide("Before", is_after=False), _MapSide("After", is_after=True))
-_AFTER: Final = (_MapSide("After the plan", is_after=True),)
-_CURRENT: Final = (_MapSide("Current placement", is_after=True),)
+_BEFORE_AND_AFTER: Final = (_SiteMapView("Before", is_after=False), _SiteMapView("After", is_after=True))
+_AFTER: Final = (_SiteMapView("After the plan", is_after=True),)
+_CURRENT: Final = (_SiteMapView("Current placement", is_after=True),)
 
 
-def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_MapSide]:
+def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView]:
     """Return both sides if VMs existed before and something changes."""
     if site.is_current_only:
         return _CURRENT
@@ -240,7 +240,7 @@ class _SiteDrawing:
                 y += self._compute_line_height(line)
         return parts
 
-    def _render_rack(self, rack: MapRack, side: _MapSide) -> list[Markup]:
+    def _render_rack(self, rack: MapRack, side: _SiteMapView) -> list[Markup]:
         """Render a rack: its name above its machines."""
         parts = [self._render_rack_name(rack)]
         for number, machine in enumerate(rack.machines):
@@ -258,7 +258,7 @@ class _SiteDrawing:
         note = " (planned)" if rack.planned else ""
         return render_text(0, 14, f"{rack.name}{zone}{note}", "rack")
 
-    def _render_machine(self, machine: MapMachine, side: _MapSide) -> list[Markup]:
+    def _render_machine(self, machine: MapMachine, side: _SiteMapView) -> list[Markup]:
         """Render a machine: tooltip, slot, cells and VMs."""
         facts, scale = machine.facts, self._scale
         vms = [self._map.vms[number] for number in side.list_vms(machine)]

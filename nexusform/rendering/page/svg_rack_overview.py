@@ -23,7 +23,7 @@ _USED_COLOUR: Final = "#56b4e9"
 _MARKS_BY_SEVERITY: Final = (ChangeMark.REMOVED, ChangeMark.MOVED, ChangeMark.PLACED)
 
 
-class RackDrawing:
+class RackOverviewDrawing:
     """Drawing of one site with at most `rack_limit` racks, with its `width` and `height`."""
 
     def __init__(self, site: SiteMap, rack_limit: int = MAX_RACKS) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.configuration.literal_edits import TextEdit, apply_edits, build_literal_edit
+from nexusform.configuration.literal_edits import TextEdit, apply_literal_edits, build_literal_edit
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.diagnostics.levels import Level
 from nexusform.plans.plan import Plan
@@ -116,7 +116,7 @@ def _build_suggestion(
     path = diff.find_path(edit.span.filename)
     if not path or not diff.contains_lines(path, first_line, last_line):
         return None
-    text = apply_edits(files, [edit])[edit.span.filename]
+    text = apply_literal_edits(files, [edit])[edit.span.filename]
     removed = edit.before.count("\n") - edit.after.count("\n")
     lines = text.split("\n")[first_line - 1 : last_line - removed]
     suggestion = format_code_block("\n".join(line.rstrip("\r") for line in lines), "suggestion")

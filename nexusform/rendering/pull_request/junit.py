@@ -69,12 +69,12 @@ def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
             all_cases += cases
             parts += [_render_suite(name, cases), "\n"]
     # The Jenkins schema has no count of skipped cases here, only in suites.
-    counts = {name: count for name, count in _count_outcomes(all_cases).items() if name != "skipped"}
+    counts = {name: count for name, count in _count_case_outcomes(all_cases).items() if name != "skipped"}
     document = build_svg_element("testsuites", parts, name="nexusform", **counts)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
 
 
-def _count_outcomes(cases: Sequence[JunitCase]) -> dict[str, int]:
+def _count_case_outcomes(cases: Sequence[JunitCase]) -> dict[str, int]:
     return {
         "tests": len(cases),
         "failures": sum(case.outcome == "failure" for case in cases),
@@ -85,7 +85,7 @@ def _count_outcomes(cases: Sequence[JunitCase]) -> dict[str, int]:
 
 def _render_suite(name: str, cases: Sequence[JunitCase]) -> Markup:
     parts = [["  ", _render_case(case), "\n"] for case in cases]
-    return build_svg_element("testsuite", "\n", parts, name=name, **_count_outcomes(cases))
+    return build_svg_element("testsuite", "\n", parts, name=name, **_count_case_outcomes(cases))
 
 
 def _render_case(case: JunitCase) -> Markup:

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import SourceFile
-from nexusform.diagnostics.levels import Impact
+from nexusform.diagnostics.levels import PlacementImpact
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan
@@ -68,7 +68,7 @@ def render_markdown(
     report = build_plan_report(view, ())
     lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
     block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
-    kind = "CAUTION" if report.verdict else (report.impact or Impact.NONE).value.upper()
+    kind = "CAUTION" if report.verdict else (report.impact or PlacementImpact.NONE).value.upper()
     head = (render_title(report), *report.facts, *[f"> [!{kind}]", *(f"> {line}" for line in block.split("\n"))])
     parts = [ReportPart("The verdict", 100, head, is_atomic=True)]
     # As in the terminal, changes planned before an error would hide it.

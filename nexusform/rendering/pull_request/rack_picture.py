@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count
-from nexusform.plans.site_capacity.occupancy import RackCounts
+from nexusform.plans.site_capacity.occupancy import RackVmCounts
 from nexusform.rendering.notation.colours import count_columns, escape_control_characters, fill_to_width
 
 MAX_WIDTH: Final = 38
@@ -21,7 +21,7 @@ _TEN_OR_MORE: Final = "+"
 _SIGN_MEANINGS: Final = ((_CLOSED, "cordoned"), (_NO_MACHINE, "no machine"), (_TEN_OR_MORE, "ten or more"))
 
 
-def render_rack_picture(racks: Sequence[RackCounts], *, has_several_sites: bool = False) -> list[str]:
+def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: bool = False) -> list[str]:
     """Render the lines of the picture, at most MAX_WIDTH wide; none without changed racks. With
     `has_several_sites` rack names include the site.
     """
@@ -47,11 +47,11 @@ def render_rack_picture(racks: Sequence[RackCounts], *, has_several_sites: bool 
     return lines
 
 
-def _get_sort_key(rack: RackCounts) -> tuple[object, ...]:
+def _get_sort_key(rack: RackVmCounts) -> tuple[object, ...]:
     return rack.site, compute_natural_sort_key(rack.name)
 
 
-def _list_vm_counts(racks: Iterable[RackCounts]) -> Iterable[str]:
+def _list_vm_counts(racks: Iterable[RackVmCounts]) -> Iterable[str]:
     for rack in racks:
         for machine in rack.machines:
             yield _format_vm_count(machine.after, is_closed=machine.is_closed)
@@ -59,7 +59,7 @@ def _list_vm_counts(racks: Iterable[RackCounts]) -> Iterable[str]:
                 yield _format_vm_count(machine.before, is_closed=False)
 
 
-def _render_rack(rack: RackCounts, display_name: str) -> list[str]:
+def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
     """Render one rack: its name, the slots above, and a line per existing side."""
     text = escape_control_characters(display_name).replace("\n", " ")
     name = text if count_columns(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH // 2 - 3]}..."

@@ -109,11 +109,11 @@ def _render_span(span: Span, origin: CodeOrigin) -> str:
 
 def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
     rule = ["---:" if column in table.figures else "---" for column in range(len(table.headers))]
-    rows = (_render_cells(row, origin) for row in table.rows)
+    rows = (_render_table_cells(row, origin) for row in table.rows)
     return render_table((list(map(escape_prose, table.headers)), rule, *rows))
 
 
-def _render_cells(row: Row, origin: CodeOrigin) -> list[str]:
+def _render_table_cells(row: Row, origin: CodeOrigin) -> list[str]:
     """Render the cells of a row, bold for a finding."""
     cells = [render_text(cell, origin) for cell in row.cells]
     return [f"**{cell}**" if cell else cell for cell in cells] if row.is_finding else cells
@@ -163,7 +163,7 @@ def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool
     for table, full_table in zip(tables, section.all_tables, strict=True):
         if len(tables) > 1:
             blocks.append([f"{escape_plain_text(full_table.caption)}:"])
-        blocks.append(_limit_rows(_render_table(table, origin), len(table.headers), has_all=has_all))
+        blocks.append(_limit_table_rows(_render_table(table, origin), len(table.headers), has_all=has_all))
     blocks += _render_groups(section, origin, has_all=has_all)
     if section.entries is not None:
         blocks.append(_render_new_findings(section.entries, origin))
@@ -179,7 +179,7 @@ def _render_notes(section: Section) -> list[str]:
     return [f"- **{escape_plain_text(heading)}**: {escape_plain_text(sentence)}" for heading, sentence in section.notes]
 
 
-def _limit_rows(lines: list[str], columns: int, *, has_all: bool) -> list[str]:
+def _limit_table_rows(lines: list[str], columns: int, *, has_all: bool) -> list[str]:
     """Return the heading and the first rows of a table."""
     hidden_count = len(lines) - 2 - _MAX_ROWS
     if has_all or hidden_count <= 0:
@@ -202,7 +202,7 @@ def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> It
         rows = tuple(Row((Span(item.label, Style.CODE), item.text)) for item in group.items)
         if group.name:
             yield [f"{escape_plain_text(group.name)}:"]
-        yield _limit_rows(_render_table(Table(section.item_headers, rows), origin), 2, has_all=has_all)
+        yield _limit_table_rows(_render_table(Table(section.item_headers, rows), origin), 2, has_all=has_all)
 
 
 def _render_items(group: ItemGroup, origin: CodeOrigin) -> Iterator[str]:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from nexusform import PROJECT_URL
 from nexusform.advice.registry import RULES
 from nexusform.diagnostics.diagnostic import Diagnostic, Span
-from nexusform.diagnostics.levels import Level, get_level
+from nexusform.diagnostics.levels import Level, get_diagnostic_level
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.colours import escape_control_characters
@@ -62,7 +62,7 @@ def _build_rule_descriptor(diagnostic: Diagnostic) -> dict[str, Any]:
         "shortDescription": {"text": escape_control_characters(text)},
         "help": _build_help(diagnostic.id, text),
         **_build_help_uri(diagnostic.id),
-        "defaultConfiguration": {"level": _SARIF_LEVELS[get_level(diagnostic)]},
+        "defaultConfiguration": {"level": _SARIF_LEVELS[get_diagnostic_level(diagnostic)]},
     }
 
 
@@ -108,7 +108,7 @@ def _build_finding_result(finding: Finding, number: int, blocks: Mapping[str, Sp
     if span is not None:
         # In SARIF, too, the end is after the last character.
         location["physicalLocation"] = {
-            "artifactLocation": _build_artifact(span.filename),
+            "artifactLocation": _build_artifact_location(span.filename),
             "region": {
                 "startLine": span.start.line,
                 "startColumn": span.start.column,
@@ -123,7 +123,7 @@ def _build_finding_result(finding: Finding, number: int, blocks: Mapping[str, Sp
     return result
 
 
-def _build_artifact(name: str) -> dict[str, str]:
+def _build_artifact_location(name: str) -> dict[str, str]:
     path = quote(name.replace("\\", "/"), safe="/:~")
     if path.startswith("/"):
         return {"uri": f"file://{path}"}

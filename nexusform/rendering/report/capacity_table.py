@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.plans.site_capacity.occupancy import Capacity, SiteCapacity
+from nexusform.plans.site_capacity.occupancy import SiteCapacity, SpareCapacity
 from nexusform.plans.site_capacity.other_capacity import (
     OtherCapacity,
     OtherResourceKind,
@@ -22,7 +22,7 @@ from nexusform.rendering.report.report_tree import Row, Span, Style, Table
 _MAX_NAMES: Final = 3
 
 
-class _CapacityFigure(Struct, frozen=True):
+class _CapacityTableRow(Struct, frozen=True):
     """One figure of a site as text, before and after the plan."""
 
     label: str
@@ -44,7 +44,7 @@ def build_capacity_table(
         return None, ""
     figures = _build_site_figures(rows_by_site, other_capacity)
     changed = [site for site in figures if any(figure.before != figure.after for figure in figures[site])]
-    sites_by_figures: dict[tuple[str, tuple[_CapacityFigure, ...]], list[str]] = {}
+    sites_by_figures: dict[tuple[str, tuple[_CapacityTableRow, ...]], list[str]] = {}
     for site in figures if has_unchanged else changed or figures:
         sites_by_figures.setdefault((rows_by_site[site][0].sku, figures[site]), []).append(site)
     ordered = sorted(sites_by_figures.items(), key=lambda group: not any(figure.is_worse for figure in group[0][1]))
@@ -59,7 +59,7 @@ def build_capacity_table(
     return Table((scope, "before", "after"), tuple(table_rows), frozenset({1, 2}), "Capacity before and after"), note
 
 
-def _build_table_row(prefix: str, figure: _CapacityFigure) -> Row:
+def _build_table_row(prefix: str, figure: _CapacityTableRow) -> Row:
     """Build the cells of one figure of a site; less capacity is highlighted."""
     after = Span(figure.after, Style.STRONG) if figure.is_worse else figure.after
     return Row((f"{prefix}{figure.label}", figure.before, after))
@@ -67,7 +67,7 @@ def _build_table_row(prefix: str, figure: _CapacityFigure) -> Row:
 
 def _build_site_figures(
     rows_by_site: Mapping[str, Sequence[SiteCapacity]], other_capacity: Sequence[OtherCapacity]
-) -> dict[str, tuple[_CapacityFigure, ...]]:
+) -> dict[str, tuple[_CapacityTableRow, ...]]:
     """Build the figures of every site, in plan order."""
     skus = {rows[0].sku for rows in rows_by_site.values()}
     free_label = f"spare capacity for {skus.pop() if len(skus) == 1 else 'the largest SKU'}"
@@ -79,24 +79,24 @@ def _build_site_figures(
     return figures
 
 
-def _list_figures(rows: Sequence[SiteCapacity], free_label: str) -> Iterator[_CapacityFigure]:
+def _list_figures(rows: Sequence[SiteCapacity], free_label: str) -> Iterator[_CapacityTableRow]:
     """Yield the figures of a site by its capacities per SKU, largest first; a greater deficit is worse."""
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]
     for label, (format_figure, compute_deficit) in {free_label: _FREE, **_FURTHER_MEASURES}.items():
         old, new = (format_figure(side) if side else "-" for side in (before, after))
         is_worse = bool(before and after) and compute_deficit(after) > compute_deficit(before)
-        yield _CapacityFigure(label, old, new, is_worse)
+        yield _CapacityTableRow(label, old, new, is_worse)
 
 
-def _list_surge_clusters(capacities: Sequence[Capacity]) -> tuple[list[str], list[str]]:
+def _list_surge_clusters(capacities: Sequence[SpareCapacity]) -> tuple[list[str], list[str]]:
     """Return the clusters without surge capacity, and the others with uncertain surge capacity."""
     insufficient = dict.fromkeys(chain.from_iterable(capacity.no_surge_clusters for capacity in capacities))
     uncertain = dict.fromkeys(chain.from_iterable(capacity.uncertain_surge_clusters for capacity in capacities))
     return list(insufficient), [cluster for cluster in uncertain if cluster not in insufficient]
 
 
-def _format_surge_capacity(capacities: Sequence[Capacity]) -> str:
+def _format_surge_capacity(capacities: Sequence[SpareCapacity]) -> str:
     """Return "yes", or the clusters without certain surge capacity."""
     insufficient, uncertain = _list_surge_clusters(capacities)
     if insufficient or uncertain:
@@ -104,14 +104,14 @@ def _format_surge_capacity(capacities: Sequence[Capacity]) -> str:
     return "yes" if any(capacity.clusters for capacity in capacities) else "-"
 
 
-def _compute_surge_deficit(capacities: Sequence[Capacity]) -> int:
+def _compute_surge_deficit(capacities: Sequence[SpareCapacity]) -> int:
     """Return a higher number for more clusters without certain surge capacity."""
     insufficient, uncertain = _list_surge_clusters(capacities)
     return 2 * len(insufficient) + len(uncertain)
 
 
 # The text and the deficit of a figure.
-_Measure: TypeAlias = tuple[Callable[[Sequence[Capacity]], str], Callable[[Sequence[Capacity]], int]]
+_Measure: TypeAlias = tuple[Callable[[Sequence[SpareCapacity]], str], Callable[[Sequence[SpareCapacity]], int]]
 _FREE: Final[_Measure] = (lambda side: str(side[0].free_interval), lambda side: -side[0].free)
 _FURTHER_MEASURES: Final[Mapping[str, _Measure]] = {
     "with one rack down": (
@@ -130,12 +130,12 @@ _OTHER_LABELS: Final[Mapping[OtherResourceKind, str]] = {
 }
 
 
-def _list_other_figures(other_capacity: Sequence[OtherCapacity]) -> Iterator[_CapacityFigure]:
+def _list_other_figures(other_capacity: Sequence[OtherCapacity]) -> Iterator[_CapacityTableRow]:
     """Yield the scarcest capacity of a site for each kind other than machines."""
     for kind, label in _OTHER_LABELS.items():
         row = find_scarcest_resource(other_capacity, kind)
         if row is None:
-            yield _CapacityFigure(label, "-", "-", is_worse=False)
+            yield _CapacityTableRow(label, "-", "-", is_worse=False)
             continue
         old, new = (format_spare_resources(row, free) for free in (row.free_before, row.free))
-        yield _CapacityFigure(label, old, new, row.free is not None and row.free < (row.free_before or 0))
+        yield _CapacityTableRow(label, old, new, row.free is not None and row.free < (row.free_before or 0))

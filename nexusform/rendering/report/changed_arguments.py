@@ -37,7 +37,7 @@ def describe_changes(change: Change, schema: BlockSchema | None, placement_claus
     texts = _describe_manifest_changes(change, tree) | _describe_nested_changes(change, tree)
     machines = frozenset(change.after.get("machines") or ())
     clauses = tuple(_build_clauses(tree, schema, "", texts, machines)) or placement_clauses
-    return clauses or _describe_unfinished(change) or _describe_computed(tree)
+    return clauses or _describe_unfinished(change) or _describe_computed_only_change(tree)
 
 
 def describe_drift(drift: Drift, schema: BlockSchema | None) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def _describe_unfinished(change: Change) -> tuple[str, ...]:
     return ("continues an earlier apply",) if progress.get("in_progress") else ()
 
 
-def _describe_computed(tree: DifferenceNode) -> tuple[str, ...]:
+def _describe_computed_only_change(tree: DifferenceNode) -> tuple[str, ...]:
     """Return a clause if only computed values change; `-details` lists them."""
     return ("computed values change",) if any(child.symbol for child in tree.children) else ()
 
@@ -109,7 +109,7 @@ def _build_clauses(
     clauses: list[str] = []
     for child in tree.children:
         if child.symbol and _is_configurable(child.name, schema):
-            clauses += texts.get(child.name) or [f"{path}{child.name} {_format_change(child)}"]
+            clauses += texts.get(child.name) or [f"{path}{child.name} {_format_changed_value(child)}"]
     blocks: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for block in tree.blocks:
         if block.symbol:
@@ -153,12 +153,12 @@ def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
     return attribute is not None and attribute.is_configurable and not is_order
 
 
-def _format_leaf(node: DifferenceNode) -> str:
+def _format_leaf_value(node: DifferenceNode) -> str:
     """Format a primitive value, or the old value if it is deleted."""
     return format_scalar(node.old if node.symbol == DELETED else node.new)
 
 
-def _format_change(node: DifferenceNode) -> str:
+def _format_changed_value(node: DifferenceNode) -> str:
     """Format a changed value: old and new, `= 3`, `2 added, 1 removed`. Long values are counted."""
     replacement_note = " (forces replacement)" if node.forces_replacement else ""
     match node.kind:
@@ -223,6 +223,6 @@ _NAME_ATTRIBUTES: Final = ("name", "type", "cluster_name", "key")
 def _get_part_name(node: DifferenceNode) -> str:
     """Return the name, value or identifying attribute of a part; "" without any."""
     if node.name or node.kind is NodeKind.LEAF:
-        return node.name or _format_leaf(node)
+        return node.name or _format_leaf_value(node)
     leaves_by_name = {child.name: child for child in node.children if child.kind is NodeKind.LEAF}
-    return next((_format_leaf(leaves_by_name[name]) for name in _NAME_ATTRIBUTES if name in leaves_by_name), "")
+    return next((_format_leaf_value(leaves_by_name[name]) for name in _NAME_ATTRIBUTES if name in leaves_by_name), "")

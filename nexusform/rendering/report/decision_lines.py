@@ -20,10 +20,10 @@ from nexusform.placement_kinds.placement_kind import VM, get_kind_noun
 from nexusform.plans.impact.decision_figures import (
     INSUFFICIENT,
     SUFFICIENT,
-    CapacityFigures,
-    ConfidenceFigures,
-    Decision,
-    ImpactFigures,
+    ImpactSummary,
+    PlacementConfidenceSummary,
+    PlanDecisionSummary,
+    SpareCapacitySummary,
     build_decision,
 )
 from nexusform.plans.impact.guard_rails import BLOCKED, GUARD_RAIL, PASSED, format_limit
@@ -65,27 +65,27 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         return (DecisionLine("Plan failed", (f"{format_count(errors, 'error')}. No changes were made.",)), *rails)
     decision = build_decision(plan)
     lines = (
-        DecisionLine("Partial plan", tuple(_describe_selection(plan))),
+        DecisionLine("Partial plan", tuple(_describe_target_options(plan))),
         DecisionLine("Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))),
-        DecisionLine("Risk", (*find_weakened_rules(plan), *_find_further_losses(plan))),
+        DecisionLine("Risk", (*find_weakened_rules(plan), *_find_losses_besides_impact(plan))),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
         DecisionLine("Capacity", tuple(_describe_capacity(decision.capacity))),
         DecisionLine("Upgrades", tuple(_describe_upgrade_capacity(decision))),
         DecisionLine("Confidence", tuple(_describe_confidence(plan, decision.confidence))),
         DecisionLine("Guard rails", tuple(_describe_guard_rails(decision.guard_rails))),
         *_build_previous_plan_line(plan.since),
-        DecisionLine("Checked by", tuple(map(_describe_check, plan.checks_by))),
+        DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
     )
     return tuple(line for line in lines if line.texts)
 
 
-def _find_further_losses(plan: Plan) -> Iterator[str]:
+def _find_losses_besides_impact(plan: Plan) -> Iterator[str]:
     """Yield the losses without those of the line Impact."""
     known = describe_lost_vms(plan)
     yield from (loss for loss in find_availability_losses(plan) if loss not in known)
 
 
-def _describe_selection(plan: Plan) -> Iterator[str]:
+def _describe_target_options(plan: Plan) -> Iterator[str]:
     if plan.targets or plan.excludes:
         option = "-target" if plan.targets else "-exclude"
         changed = sum(change.action is not Action.NO_OP for change in plan.changes)
@@ -103,7 +103,7 @@ _VERBS: Final[Mapping[Effect, str]] = {
 }
 
 
-def _describe_impact(plan: Plan, figures: ImpactFigures) -> str:
+def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     """Return `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min`."""
     counts = count_effects(plan.placements)
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan)) if plan.upgrades else counts
@@ -187,7 +187,7 @@ def describe_destroyed(plan: Plan) -> str:
 # --- capacity and upgrades ---------------------------------------------------------------------
 
 
-def _describe_capacity(rows: Sequence[CapacityFigures]) -> Iterator[str]:
+def _describe_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[str]:
     """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per site, equal sites in one line;
     with several sites, only of changed ones.
     """
@@ -206,7 +206,7 @@ def _describe_capacity(rows: Sequence[CapacityFigures]) -> Iterator[str]:
         yield f"other {format_count(len(rows) - len(changed_rows), 'site')} unchanged"
 
 
-def format_capacity(row: CapacityFigures) -> str:
+def format_capacity(row: SpareCapacitySummary) -> str:
     """Return `46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)`, or one figure each if unchanged."""
     free = _format_figure_change(row.before, row.after)
     rack_down = _format_figure_change(row.rack_down_before, row.rack_down_after)
@@ -229,7 +229,7 @@ def _format_amount(count: Interval) -> str:
     return f"{count.minimum:,} or {count.maximum:,}" if count.maximum == count.minimum + 1 else f"{count}"
 
 
-def _describe_upgrade_capacity(decision: Decision) -> Iterator[str]:
+def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> Iterator[str]:
     """Yield `no surge capacity for cluster-d; sufficient for the other 4`."""
     if not decision.upgrades:
         return
@@ -255,7 +255,7 @@ def _describe_upgrade_capacity(decision: Decision) -> Iterator[str]:
 # --- confidence and guard rails ----------------------------------------------------------------
 
 
-def _describe_confidence(plan: Plan, figures: ConfidenceFigures) -> Iterator[str]:
+def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
     """Yield `rack counts exact for 168 of 215 VMs; Azure picks the machines`, then the certainty of pods."""
     yield from _describe_vm_confidence(plan, figures)
     if plan.missing_data:
@@ -268,7 +268,7 @@ def _describe_confidence(plan: Plan, figures: ConfidenceFigures) -> Iterator[str
         yield f"{figures.certain_pods:,} of {figures.pods:,} {select_word_form(figures.pods, 'pod')} certain{clause}"
 
 
-def _describe_vm_confidence(plan: Plan, figures: ConfidenceFigures) -> Iterator[str]:
+def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
     """Yield a clause about the placed VMs."""
     placed, racks, machines = figures.vms, figures.exact_rack_counts, figures.exact_machines
     if not placed:
@@ -305,7 +305,7 @@ def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
         yield f"passed {', '.join(passed)}"
 
 
-def _describe_check(check: ProgramCheck) -> str:
+def _describe_program_check(check: ProgramCheck) -> str:
     """Return `kube-scheduler 1.34.4: 412 of 412 pods`, with the number of differences."""
     text = f"{check.program} {check.version}: {check.checked:,} of {format_count(check.total, check.noun)}"
     return f"{text}, {format_count(len(check.differences), 'difference')}" if check.differences else text

@@ -240,7 +240,7 @@ class Comparison(Struct, frozen=True):
         children: list[DifferenceNode] = []
         hidden_count = width = 0
         for name in sorted(names):
-            old_value, new_value = (_get_part(side, name, has_nulls=has_nulls) for side in (old, new))
+            old_value, new_value = (_get_part_or_absent(side, name, has_nulls=has_nulls) for side in (old, new))
             if old_value is ABSENT and new_value is ABSENT:
                 continue
             width = max(width, measure_name_width(name, quote=is_map))
@@ -342,7 +342,7 @@ def _is_equal_with_booleans(old: Any, new: Any) -> bool:
     return (old.__class__ is bool) == (new.__class__ is bool)
 
 
-def _get_part(side: _Mapping, name: str, *, has_nulls: bool) -> Any:
+def _get_part_or_absent(side: _Mapping, name: str, *, has_nulls: bool) -> Any:
     """Return the value of a part, or ABSENT if it is missing, or null without `has_nulls`."""
     plain = side.get(name, ABSENT)
     return ABSENT if plain is None and not has_nulls else plain

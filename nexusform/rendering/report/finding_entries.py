@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span
-from nexusform.diagnostics.levels import Level, get_level, get_warning_level
+from nexusform.diagnostics.levels import Level, get_diagnostic_level, get_warning_level
 from nexusform.plans.impact.guard_rails import GUARD_RAIL
 from nexusform.plans.plan import Plan
 from nexusform.resources.address import render_moved_block
@@ -39,7 +39,7 @@ class Finding(Struct, frozen=True):
 
 def collect_findings(plan: Plan) -> tuple[Finding, ...]:
     """Return the diagnostics of a plan by level: new ones before pre-existing ones, guard rails last."""
-    findings = [Finding(diagnostic, get_level(diagnostic)) for diagnostic in plan.diagnostics]
+    findings = [Finding(diagnostic, get_diagnostic_level(diagnostic)) for diagnostic in plan.diagnostics]
     return tuple(sorted(findings, key=_get_sort_key))
 
 

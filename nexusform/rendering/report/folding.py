@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import format_count, format_first_items, group_ranges, select_word_form
 from nexusform.placement_kinds.placement_kind import KINDS
 from nexusform.plans.plan import PlacementTable, Plan, is_fully_decided
-from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine
+from nexusform.rendering.report.placement_rows import PlacementLine, PlacementLineGroup
 from nexusform.resources.address import Address
 
 _NUMBERED_NAME: Final = re.compile(r"(.*?)([0-9]{1,15})", re.DOTALL)
@@ -26,7 +26,7 @@ _MAX_LISTED_NUMBERS: Final = 2  # consecutive numbers listed individually; more 
 Key: TypeAlias = int | str | None
 
 
-class NameRun(Struct, frozen=True):
+class NameRange(Struct, frozen=True):
     """Names with a common `prefix` and consecutive `numbers` as written. A name without a number is its own
     prefix with `numbers` ("",).
     """
@@ -52,7 +52,7 @@ class NameRun(Struct, frozen=True):
         return ",".join(self.numbers)
 
 
-def build_name_runs(names: Iterable[str]) -> list[NameRun]:
+def build_name_runs(names: Iterable[str]) -> list[NameRange]:
     """Group names into runs without gaps, in the order of the first name per prefix. Every name is in one
     run. Numbers of a run are padded to one width (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
     """
@@ -62,18 +62,18 @@ def build_name_runs(names: Iterable[str]) -> list[NameRun]:
     for prefix, digits in split_names:
         width = len(digits) if (prefix, len(digits)) in padded_widths else 0
         groups.setdefault((prefix, width if digits else -1), []).append(digits)
-    runs: list[NameRun] = []
+    runs: list[NameRange] = []
     for (prefix, width), numbers in groups.items():
-        runs += [NameRun(prefix, ("",))] if width < 0 else _build_number_runs(prefix, numbers)
+        runs += [NameRange(prefix, ("",))] if width < 0 else _build_number_runs(prefix, numbers)
     return runs
 
 
-def _build_number_runs(prefix: str, numbers: Sequence[str]) -> list[NameRun]:
+def _build_number_runs(prefix: str, numbers: Sequence[str]) -> list[NameRange]:
     """Build the runs of numbers with the same padding."""
     texts = {int(number): number for number in numbers}
     runs = []
     for low, high in group_ranges(sorted(texts)):
-        runs.append(NameRun(prefix, tuple(texts[number] for number in range(low, high + 1))))
+        runs.append(NameRange(prefix, tuple(texts[number] for number in range(low, high + 1))))
     return runs
 
 
@@ -86,7 +86,7 @@ def _split_number(name: str) -> tuple[str, str]:
 def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
     """Format names as runs: `rack1,2,4..7, db`. Beyond `maximum` prefixes, or a dozen runs of one, count the others."""
     distinct_names = list(dict.fromkeys(names))
-    runs: dict[str, list[NameRun]] = {}
+    runs: dict[str, list[NameRange]] = {}
     for run in build_name_runs(distinct_names):
         runs.setdefault(run.prefix, []).append(run)
     if len(runs) > maximum:
@@ -119,11 +119,11 @@ def fold_instances(names: Iterable[str]) -> list[str]:
 _KEY: Final = re.compile(r'(?:([0-9]+)|"([^"\\]*)")\]')
 
 
-def merge_equal_groups(groups: Iterable[PlacementGroup]) -> list[PlacementGroup]:
+def merge_equal_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLineGroup]:
     """Merge placements with the same clusters and actions, and pools with equal lines on several sites. Lines
     of pods need their cluster's name.
     """
-    groups_by_content: dict[object, list[PlacementGroup]] = {}
+    groups_by_content: dict[object, list[PlacementLineGroup]] = {}
     for group in groups:
         groups_by_content.setdefault(_build_content_key(group), []).append(group)
     return [
@@ -132,7 +132,7 @@ def merge_equal_groups(groups: Iterable[PlacementGroup]) -> list[PlacementGroup]
     ]
 
 
-def _build_content_key(group: PlacementGroup) -> object:
+def _build_content_key(group: PlacementLineGroup) -> object:
     if KINDS[group.kind].by_resource:
         return group.kind, group.lines
     if group.table is not None and group.lines:
@@ -140,7 +140,7 @@ def _build_content_key(group: PlacementGroup) -> object:
     return id(group)
 
 
-def _normalize_lines(group: PlacementGroup) -> tuple[PlacementLine, ...]:
+def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
     """Replace the id of the site in the lines of a pool."""
     assert group.table is not None, "only pools have a site"
     replace_site = partial(_replace_site, site=group.table.site_id)
@@ -152,7 +152,7 @@ def _normalize_lines(group: PlacementGroup) -> tuple[PlacementLine, ...]:
     )
 
 
-def _merge_groups(groups: Sequence[PlacementGroup]) -> PlacementGroup:
+def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
     """Merge groups with equal lines; those of pools list their sites."""
     if KINDS[groups[0].kind].by_resource:
         return replace(groups[0], name=format_instances([group.name for group in groups]))
@@ -160,7 +160,7 @@ def _merge_groups(groups: Sequence[PlacementGroup]) -> PlacementGroup:
     return replace(groups[0], lines=_normalize_lines(groups[0]), sites=tuple(sites))
 
 
-def _format_numbers(prefix: str, runs: Sequence[NameRun]) -> str:
+def _format_numbers(prefix: str, runs: Sequence[NameRange]) -> str:
     """Format names with one prefix, limited to one line: `rack1,2,4..7`."""
     visible_runs = runs if len(runs) <= _MAX_SPANS else runs[: _MAX_SPANS - 4]
     hidden_count = sum(len(run.numbers) for run in runs[len(visible_runs) :])
@@ -170,33 +170,33 @@ def _format_numbers(prefix: str, runs: Sequence[NameRun]) -> str:
 
 def format_keys(keys: Sequence[int | str]) -> str:
     """Format instance keys in brackets: `[0..7,9]`, `["1".."8"]`, `["a", "b"]`."""
-    return _format_brackets(keys, [text for text, _ in _build_key_spans(keys)])
+    return _format_bracketed_keys(keys, [text for text, _ in _group_keys_into_runs(keys)])
 
 
 def _truncate_keys(keys: Sequence[int | str]) -> str:
     """Format instance keys, limited to one line, with the number of omitted keys."""
-    runs = _build_key_spans(keys)
-    full_text = _format_brackets(keys, [text for text, _ in runs])
+    runs = _group_keys_into_runs(keys)
+    full_text = _format_bracketed_keys(keys, [text for text, _ in runs])
     if len(full_text) <= _MAX_KEYS_LENGTH:
         return full_text
     visible_texts: list[str] = []
     hidden_count = len(keys)
     for text, count in runs:
-        if visible_texts and len(_format_brackets(keys, [*visible_texts, text])) > _MAX_KEYS_LENGTH:
+        if visible_texts and len(_format_bracketed_keys(keys, [*visible_texts, text])) > _MAX_KEYS_LENGTH:
             break
         visible_texts.append(text)
         hidden_count -= count
     if hidden_count:
         visible_texts[-1] += f" and {hidden_count:,} more"
-    return _format_brackets(keys, visible_texts)
+    return _format_bracketed_keys(keys, visible_texts)
 
 
-def _format_brackets(keys: Sequence[int | str], texts: Sequence[str]) -> str:
+def _format_bracketed_keys(keys: Sequence[int | str], texts: Sequence[str]) -> str:
     has_names = any(isinstance(key, str) for key in keys)
     return f"[{(', ' if has_names else ',').join(texts)}]"
 
 
-def _build_key_spans(keys: Sequence[int | str]) -> list[tuple[str, int]]:
+def _group_keys_into_runs(keys: Sequence[int | str]) -> list[tuple[str, int]]:
     """Return the runs of keys, each with its number of keys."""
     numbers = sorted(key for key in keys if isinstance(key, int))
     texts = [(run.span, len(run.numbers)) for run in build_name_runs(map(str, numbers))]
@@ -241,9 +241,9 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
             without_keys.setdefault(group, []).append(position)
         else:
             with_keys.setdefault((kinds[position], _remove_folded_key(address, slot), slot), []).append(position)
-    folds = [_fold_by_key(members, addresses) for members in with_keys.values()]
+    folds = [_fold_addresses_by_key(members, addresses) for members in with_keys.values()]
     for members in without_keys.values():
-        folds += _fold_by_name(members, addresses)
+        folds += _fold_addresses_by_name(members, addresses)
     return sorted(folds, key=lambda fold: fold.members[0])
 
 
@@ -265,7 +265,7 @@ def _remove_folded_key(address: Address, slot: int) -> _Shape:
     return (tuple(modules), address.mode, address.type, address.name, None if slot == -1 else address.key)
 
 
-def _fold_by_key(members: Sequence[int], addresses: Sequence[Address]) -> FoldedAddresses:
+def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address]) -> FoldedAddresses:
     """Fold instances of one block, or of one block in instances of one module."""
     first_address = addresses[members[0]]
     if len(members) == 1:
@@ -301,7 +301,7 @@ def _format_key(key: Key) -> str:
     return "" if key is None else format_keys([key])
 
 
-def _fold_by_name(members: Sequence[int], addresses: Sequence[Address]) -> list[FoldedAddresses]:
+def _fold_addresses_by_name(members: Sequence[int], addresses: Sequence[Address]) -> list[FoldedAddresses]:
     """Fold blocks of one type without keys by runs of names."""
     by_name: Mapping[str, int] = {addresses[member].name: member for member in members}
     if len(by_name) < len(members):  # deposed objects share an address
@@ -376,7 +376,7 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
     """Fold sites with equal rows, apart from their names and the names of racks and clusters, into one."""
     sites_by_rows: dict[SitePools, list[SitePools]] = {}
     for site in sites:
-        rows = tuple(_normalize_row(row, site) for row in site.rows)
+        rows = tuple(_normalize_site_specific_names(row, site) for row in site.rows)
         sites_by_rows.setdefault(replace(site, site="", names=(), rows=rows), []).append(site)
     folded_sites: list[SitePools] = []
     for general_site, members in sites_by_rows.items():
@@ -401,7 +401,7 @@ def _merge_sites(general_site: SitePools, rows: tuple[PoolRow, ...], members: Se
     return replace(general_site, site=f"{format_names(names)}, each", rows=rows, names=names)
 
 
-def _normalize_row(row: PoolRow, site: SitePools) -> PoolRow:
+def _normalize_site_specific_names(row: PoolRow, site: SitePools) -> PoolRow:
     """Replace the name of the site, that of the cluster by its position, and those of racks by their number."""
     clusters = list(dict.fromkeys(other.cluster for other in site.rows))
     return replace(

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.plans.maintenance import MachineAction
+from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.plan import Plan
 
 _MAX_VMS: Final = 6
@@ -25,7 +25,7 @@ def describe_machine_actions(plan: Plan) -> Iterator[str]:
             yield _describe_action(action)
 
 
-def _describe_action(action: MachineAction) -> str:
+def _describe_action(action: PlannedMachineAction) -> str:
     """Return the window of an action: its VMs before, during and after."""
     limit = _format_minutes(action.minutes)
     sentences = [f"Window {action.window} on {action.site}: {action.action} of {action.machine}, up to {limit}."]

@@ -18,7 +18,7 @@ from nexusform.plans.impact.object_effects import compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Drift, Mode, PlacementAction, Plan
 from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.folding import fold_addresses, format_names
-from nexusform.rendering.report.placement_rows import OUTCOMES, describe_outcome
+from nexusform.rendering.report.placement_rows import OUTCOMES, describe_placement_effect
 from nexusform.resources.address import Address
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 from nexusform.schemas.block_schema import BlockSchema
@@ -181,7 +181,7 @@ def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tu
     return ObjectRow(
         address=change.address,
         symbol=plan_sentences.SYMBOLS[change.action],
-        name=_find_name(change.address, attributes),
+        name=_find_name_missing_in_address(change.address, attributes),
         clauses=(*clauses, note) if note else clauses,
         deposed=change.deposed,
     )
@@ -201,7 +201,7 @@ def _select_visible_attributes(attributes: _Attributes | None, sensitive: Iterab
 
 def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
     """Build the row of a change made outside of nexusform."""
-    name = _find_name(drift.address, _select_visible_attributes(drift.before, drift.sensitive))
+    name = _find_name_missing_in_address(drift.address, _select_visible_attributes(drift.before, drift.sensitive))
     if drift.after is None:
         return ObjectRow(drift.address, "-", name, ("has been deleted",))
     from nexusform.rendering.report.changed_arguments import describe_drift
@@ -209,7 +209,7 @@ def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
     return ObjectRow(drift.address, "~", name, describe_drift(drift, schema) or ("has changed",))
 
 
-def _find_name(address: Address, attributes: _Attributes) -> str:
+def _find_name_missing_in_address(address: Address, attributes: _Attributes) -> str:
     """Return the name of the object, or "" if its address contains it."""
     name = attributes.get("name")
     address_names = {address.name, address.key}
@@ -380,7 +380,7 @@ def count_placements(plan: Plan) -> dict[Address, PlacementCounts]:
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP:
             counts = by_address.setdefault(row.address, PlacementCounts())
-            counts.counts[row.kind, describe_outcome(compute_effect(row), describe_state(row))] += 1
+            counts.counts[row.kind, describe_placement_effect(compute_effect(row), describe_state(row))] += 1
             counts.objects.add((row.kind, row.object))
     return by_address
 

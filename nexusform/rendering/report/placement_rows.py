@@ -85,7 +85,7 @@ class PlacementLine(Struct, frozen=True):
         return f"({text})" if text else ""
 
 
-class PlacementGroup(Struct, frozen=True):
+class PlacementLineGroup(Struct, frozen=True):
     """The lines of one pool, placement or workload; `table` is None without one. `name` is `cluster/pool`, or
     the address of the placement for a binding. `sites` are those of merged groups with equal lines.
     """
@@ -172,7 +172,7 @@ def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> li
     return [*clauses, f"{rejected:,} not created"] if rejected else clauses
 
 
-def describe_outcome(effect: Effect, state: str) -> str:
+def describe_placement_effect(effect: Effect, state: str) -> str:
     """Return the outcome of an effect in a word or two."""
     if effect is Effect.RECREATED and state:
         return "re-created, predicted in place"
@@ -230,7 +230,7 @@ def find_simultaneous_pools(plan: Plan) -> frozenset[tuple[str, str, str]]:
 
 def build_placement_groups(
     plan: Plan, detail: PlacementDetail, location_formatter: LocationFormatter = format_location_text
-) -> tuple[PlacementGroup, ...]:
+) -> tuple[PlacementLineGroup, ...]:
     """Return the pools that the plan changes, or all of them with `all`, in plan order. Observations (kept,
     with a trigger) are always shown; other kept rows only with `all`. `location_formatter` formats the
     location of a single object.
@@ -241,7 +241,7 @@ def build_placement_groups(
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP or row.trigger or detail is PlacementDetail.ALL:
             rows.setdefault(_build_pool_key(row.site_id, row.address, row.cluster, row.kind, row.pool), []).append(row)
-    tables = {_get_table_pool(table): table for table in plan.placement_tables}
+    tables = {_get_pool_key_of_table(table): table for table in plan.placement_tables}
     if detail is not PlacementDetail.ALL:
         tables = {pool: table for pool, table in tables.items() if pool in rows}
     pools = dict.fromkeys([*tables, *rows])
@@ -257,7 +257,7 @@ def build_placement_groups(
 _PoolKey: TypeAlias = tuple[str, str, str, str]
 
 
-def _get_table_pool(table: PlacementTable) -> _PoolKey:
+def _get_pool_key_of_table(table: PlacementTable) -> _PoolKey:
     return _build_pool_key(table.site_id, table.address, table.cluster, VM, table.pool)
 
 
@@ -274,7 +274,7 @@ def _build_pool_group(
     detail: PlacementDetail,
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
-) -> PlacementGroup:
+) -> PlacementLineGroup:
     """Build the lines of one pool; rows with the same action and trigger form a run."""
     runs: dict[tuple[str, str, _States, Effect, str, str], list[PlacementChange]] = {}
     counts = Counter(row.trigger for row in rows)
@@ -296,7 +296,7 @@ def _build_pool_group(
         )
     kind = rows[0].kind if rows else VM
     name = f"{table.cluster}/{table.pool}" if table else _get_group_name(rows[0])
-    return PlacementGroup(name=name, kind=kind, lines=tuple(lines), table=table)
+    return PlacementLineGroup(name=name, kind=kind, lines=tuple(lines), table=table)
 
 
 def _get_group_name(row: PlacementChange) -> str:
@@ -448,7 +448,7 @@ def get_action_text(line: PlacementLine) -> str:
         return line.state or RECREATION_VERBS[line.trigger]
     match line.effect:
         case Effect.RECREATED:
-            return f"{describe_outcome(Effect.RECREATED, line.state)}:"
+            return f"{describe_placement_effect(Effect.RECREATED, line.state)}:"
         case Effect.WAITING | Effect.STILL_WAITING if line.target == "Failed":
             return ""
         case Effect.WAITING | Effect.STILL_WAITING:

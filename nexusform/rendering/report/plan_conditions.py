@@ -43,7 +43,7 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
     done = {address for address, _ in complete}
     for address, rows in placements:
         if address not in done:
-            yield f"{address.name}: {_describe_placement(rows)}"
+            yield f"{address.name}: {_describe_placement_feasibility(rows)}"
     yield from describe_suggested_fixes(selected)
     if plan.untested_bindings:
         bindings = format_count(plan.untested_bindings, "binding")
@@ -95,7 +95,7 @@ def _is_binding_running(row: Feasibility) -> bool:
     return row.result is FeasibilityResult.RUNS
 
 
-def _describe_placement(rows: Sequence[Feasibility]) -> str:
+def _describe_placement_feasibility(rows: Sequence[Feasibility]) -> str:
     running = sum(map(_is_binding_running, rows))
     clauses = [f"runs on {running:,} of {len(rows):,}"]
     for result, describe in _DESCRIPTIONS.items():
@@ -113,16 +113,16 @@ def _describe_missing_nodes(row: Feasibility) -> str:
     return f"{row.cluster} needs {format_list(nodes)} (site capacity: {row.site_capacity})"
 
 
-def _describe_rejection(row: Feasibility) -> str:
-    return f"{row.cluster} cannot run it ({_format_reason(row)})"
+def _describe_infeasible_cluster(row: Feasibility) -> str:
+    return f"{row.cluster} cannot run it ({_format_truncated_reason(row)})"
 
 
-def _format_reason(row: Feasibility) -> str:
+def _format_truncated_reason(row: Feasibility) -> str:
     return shorten(row.reason.rstrip("."), _MAX_REASON, placeholder=" ...", break_on_hyphens=False)
 
 
 _DESCRIPTIONS: Final[Mapping[FeasibilityResult, Callable[[Feasibility], str]]] = {
     FeasibilityResult.RUNS_AFTER: _describe_missing_nodes,
-    FeasibilityResult.CANNOT_RUN: _describe_rejection,
-    FeasibilityResult.UNKNOWN: lambda row: f"{row.cluster} is unknown ({_format_reason(row)})",
+    FeasibilityResult.CANNOT_RUN: _describe_infeasible_cluster,
+    FeasibilityResult.UNKNOWN: lambda row: f"{row.cluster} is unknown ({_format_truncated_reason(row)})",
 }

@@ -23,7 +23,7 @@ from nexusform.rendering.report.object_rows import (
 from nexusform.rendering.report.placement_rows import (
     LocationFormatter,
     PlacementDetail,
-    PlacementGroup,
+    PlacementLineGroup,
     PlacementSummary,
     build_placement_groups,
     build_placement_summaries,
@@ -100,7 +100,7 @@ class PlanReportData:
         return tuple(map(compare_output, changed))
 
     @cached_property
-    def groups(self) -> tuple[PlacementGroup, ...]:
+    def groups(self) -> tuple[PlacementLineGroup, ...]:
         """The changed placements by pool, placement or workload."""
         return build_placement_groups(self.plan, self.vm_detail, self.location_formatter)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count
 from nexusform.placement_kinds.placement_kind import get_kind_order, get_kind_title
-from nexusform.plans.maintenance import PoolUpgrade
+from nexusform.plans.maintenance import PoolNodeRecreation
 from nexusform.plans.plan import Action, PlacementAction, Plan, SeparationVerdict
 from nexusform.rendering.report.finding_entries import list_destructive_renames
 from nexusform.rendering.report.object_rows import ObjectFold
@@ -32,8 +32,8 @@ from nexusform.rendering.report.finding_entries import format_location
 from nexusform.rendering.report.folding import PoolRow, SitePools, build_site_pools, format_names, merge_equal_groups
 from nexusform.rendering.report.placement_rows import (
     PlacementDetail,
-    PlacementGroup,
     PlacementLine,
+    PlacementLineGroup,
     build_placement_groups,
     get_action_text,
     get_leaving_verb,
@@ -186,7 +186,7 @@ def build_upgrade_section(view: PlanReportData) -> Section | None:
     return Section(title, tables=tables, name="upgrades")
 
 
-def _build_upgrade_row(pool: PoolUpgrade) -> Row:
+def _build_upgrade_row(pool: PoolNodeRecreation) -> Row:
     """Build the row of a pool; with surge, new nodes start first and none is missing."""
     batches = f"{pool.batches:,}" + (f", stops at {pool.failed_batch:,}" if pool.failed_batch else "")
     unavailable = "none" if pool.surges else f"{pool.concurrent_vms:,}"
@@ -196,7 +196,7 @@ def _build_upgrade_row(pool: PoolUpgrade) -> Row:
 def build_rule_section(view: PlanReportData) -> Section | None:
     """Build an item per separation rule with its result, then its violations."""
     verdicts = view.plan.separation_verdicts
-    rules = tuple(Item("", str(verdict.address), _describe_rule(verdict)) for verdict in verdicts)
+    rules = tuple(Item("", str(verdict.address), _describe_separation_rule(verdict)) for verdict in verdicts)
     violations = [
         ItemGroup(
             f"{verdict.address}: {format_count(len(verdict.violations), 'violation')}",
@@ -209,7 +209,7 @@ def build_rule_section(view: PlanReportData) -> Section | None:
     return Section("Separation rules", groups=groups, name="separation") if rules else None
 
 
-def _describe_rule(verdict: SeparationVerdict) -> str:
+def _describe_separation_rule(verdict: SeparationVerdict) -> str:
     """Return `(machine, deny) holds always, in the plan and in 100 samples`."""
     rule = f"({verdict.scope}, {verdict.enforcement}) holds {verdict.satisfied}"
     samples = f"{verdict.sample_count:,} samples"
@@ -349,7 +349,7 @@ def _build_compact_row(row: PoolRow) -> Row:
 def build_vm_section(view: PlanReportData) -> Section | None:
     """Build the changed VMs, similar ones together. Many new VMs appear in the table of pools only."""
     groups = [group for group in view.groups if group.kind == VM]
-    return _build_groups("VMs", "vm-changes", _select_listed(view, groups), ("VM", "from → to"))
+    return _build_placement_group_section("VMs", "vm-changes", _select_listed(view, groups), ("VM", "from → to"))
 
 
 def build_listed_vm_section(view: PlanReportData) -> Section | None:
@@ -370,7 +370,7 @@ def build_listed_vm_section(view: PlanReportData) -> Section | None:
 def build_workload_section(view: PlanReportData) -> Section | None:
     """Build the changed clusters of placements, and the changed pods by workload."""
     groups = [group for group in view.groups if group.kind != VM]
-    return _build_groups("Placements", "workloads", groups)
+    return _build_placement_group_section("Placements", "workloads", groups)
 
 
 def build_placement_section(view: PlanReportData) -> Section | None:
@@ -397,7 +397,7 @@ def _format_share(line: PlacementLine) -> str:
     return f"{line.machine_share * 100:.0f} %" if line.machine_share is not None else "-"
 
 
-def _select_listed(view: PlanReportData, groups: Sequence[PlacementGroup]) -> list[PlacementGroup]:
+def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -> list[PlacementLineGroup]:
     """Return the groups without lines that a table of pools replaces."""
     new_vms = sum(row.kind == VM and row.action is PlacementAction.PLACE for row in view.plan.placements)
     if new_vms <= MAX_NEW_VMS or view.vm_detail is PlacementDetail.ALL or view.is_long:
@@ -410,8 +410,8 @@ def _select_listed(view: PlanReportData, groups: Sequence[PlacementGroup]) -> li
     ]
 
 
-def _build_groups(
-    title: str, name: str, groups: Iterable[PlacementGroup], headers: tuple[str, ...] = ()
+def _build_placement_group_section(
+    title: str, name: str, groups: Iterable[PlacementLineGroup], headers: tuple[str, ...] = ()
 ) -> Section | None:
     """Build the items of groups, moves first; groups with equal lines share them."""
     merged = [group for group in merge_equal_groups(groups) if group.lines]
@@ -425,7 +425,7 @@ def _build_groups(
     return Section(title, groups=tuple(items), item_headers=headers, name=name) if items else None
 
 
-def _name_group(group: PlacementGroup) -> str:
+def _name_group(group: PlacementLineGroup) -> str:
     """Return the name of a group. VM names contain their cluster."""
     if group.sites:
         return f"{format_names(group.sites)}, each"

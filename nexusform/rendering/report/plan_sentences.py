@@ -8,7 +8,7 @@ from typing import Final
 
 from nexusform.diagnostics.phrases import format_count
 from nexusform.placement_kinds.placement_kind import KINDS, VM
-from nexusform.placements.prediction_scores import RecordScore
+from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT
 from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
 from nexusform.resources.address import format_module
@@ -126,7 +126,7 @@ def _describe_wrong_repetition(key: int | str | None) -> str:
     return "(because resource uses count or for_each)"
 
 
-def count_changes(plan: Plan) -> tuple[int, int, int, int, int]:
+def count_resource_changes(plan: Plan) -> tuple[int, int, int, int, int]:
     """Return the numbers of imports, adds, changes, destroys and forgets."""
     imports = sum(1 for change in plan.changes if change.importing)
     return imports, plan.to_add, plan.to_change, plan.to_destroy, plan.count(Action.FORGET)
@@ -134,7 +134,7 @@ def count_changes(plan: Plan) -> tuple[int, int, int, int, int]:
 
 def format_plan_line(plan: Plan) -> str:
     """Return `Plan: 1 to add, 0 to change, 0 to destroy.`. Tools parse this line, so its format is fixed."""
-    imports, add, change, destroy, forget = count_changes(plan)
+    imports, add, change, destroy, forget = count_resource_changes(plan)
     front = f"{imports} to import, " if imports else ""
     back = f", {forget} to forget" if forget else ""
     return f"Plan: {front}{add} to add, {change} to change, {destroy} to destroy{back}."
@@ -242,7 +242,7 @@ UNSAVED: Final = (
 )
 
 
-def format_prediction_accuracy(score: RecordScore) -> str:
+def format_prediction_accuracy(score: PredictionRecordScore) -> str:
     """Return the numbers of correct predictions, with the Brier score and the score by chance (0 is best)."""
     text = f"{score.correct:,} of {format_count(score.verified, 'verified prediction')} correct"
     text += f", {score.certain_correct:,} of {score.certain:,} certain ones" if score.certain else ""

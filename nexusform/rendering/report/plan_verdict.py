@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from nexusform.diagnostics.levels import Impact, Level
+from nexusform.diagnostics.levels import Level, PlacementImpact
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, list_broken_limits
 from nexusform.plans.impact.object_effects import (
@@ -23,7 +23,7 @@ from nexusform.plans.impact.object_effects import (
     select_rows_outside_upgrades,
 )
 from nexusform.plans.maintenance import describe_stopped_vms
-from nexusform.plans.plan import Mode, NumaSampling, Plan, PredictionScore, SeparationViolation
+from nexusform.plans.plan import Mode, NumaSampling, Plan, SeparationViolation, SitePredictionAccuracy
 from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.availability_losses import find_availability_losses, find_weakened_rules
 from nexusform.rendering.report.decision_lines import (
@@ -35,7 +35,7 @@ from nexusform.rendering.report.decision_lines import (
 )
 from nexusform.rendering.report.finding_entries import Finding
 from nexusform.rendering.report.folding import format_names
-from nexusform.rendering.report.plan_sentences import count_changes
+from nexusform.rendering.report.plan_sentences import count_resource_changes
 
 
 def build_headline(plan: Plan) -> str:
@@ -62,7 +62,7 @@ def build_headline(plan: Plan) -> str:
     moving = [*describe_upgrades(plan.upgrades), *format_effect_clauses(outside_upgrades, LOSS_EFFECTS)]
     moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
-    objects = [f"{count:,} {verb}" for count, verb in zip(count_changes(plan), verbs, strict=True) if count]
+    objects = [f"{count:,} {verb}" for count, verb in zip(count_resource_changes(plan), verbs, strict=True) if count]
     if moving:
         objects = [f"{plan.to_destroy:,} to destroy"] if plan.to_destroy else []
         clauses = [*moving, *placed, *waiting, *objects]
@@ -170,15 +170,15 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
     return [*texts, f"{existing:,} not caused by this plan"] if existing else texts
 
 
-def compute_impact(plan: Plan) -> Impact:
+def compute_impact(plan: Plan) -> PlacementImpact:
     """Compute the impact of a plan."""
     counts = count_effects(plan.placements)
     if plan.is_rejected or count_objects_with_effects(counts, Effect.LOST, Effect.UNPLACED, *REMOVAL_EFFECTS) > 0:
-        return Impact.LOSES
+        return PlacementImpact.LOSES
     if any(find_availability_losses(plan)) or any(find_weakened_rules(plan)):
-        return Impact.LOSES
+        return PlacementImpact.LOSES
     if any(action.stopped_vms and action.leaves_off for action in plan.machine_actions):
-        return Impact.LOSES
+        return PlacementImpact.LOSES
     has_risk = (
         count_objects_with_effects(counts, *LOSS_EFFECTS, Effect.WAITING) > 0
         or plan.to_destroy > 0
@@ -187,7 +187,7 @@ def compute_impact(plan: Plan) -> Impact:
         or any(verdict.satisfied != "always" for verdict in plan.separation_verdicts)
         or any(check.status in ("fail", "error") for check in plan.checks)
     )
-    return Impact.MOVES if has_risk else Impact.NONE
+    return PlacementImpact.MOVES if has_risk else PlacementImpact.NONE
 
 
 MAX_SITES: Final = 6
@@ -223,7 +223,7 @@ def _describe_upgrades(plan: Plan) -> list[tuple[str, str]]:
 _GUESSES: Final = "This site does not follow the placement rule; the locations below are guesses."
 
 
-def _describe_accuracy(score: PredictionScore) -> str:
+def _describe_accuracy(score: SitePredictionAccuracy) -> str:
     """Return a sentence about verified predictions: hits, share, certain hits and unverified VMs."""
     prediction_text = (
         f"{plan_sentences.format_prediction_accuracy(score.predictions)}." if score.predictions is not None else ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import SourceFile
-from nexusform.diagnostics.levels import Impact
+from nexusform.diagnostics.levels import PlacementImpact
 
 if TYPE_CHECKING:  # they build parts of the tree
     from nexusform.rendering.notation.markup import Part
@@ -146,10 +146,10 @@ class Report(Struct, frozen=True):
     is_finding: bool
     facts: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
-    impact: Impact | None = None
+    impact: PlacementImpact | None = None
     decision: tuple[DecisionLine, ...] = ()
 
     @property
-    def alert_level(self) -> Impact | None:
+    def alert_level(self) -> PlacementImpact | None:
         """The impact, the highest one for a rejected plan; None without a plan."""
-        return Impact.LOSES if self.is_finding and self.impact is not None else self.impact
+        return PlacementImpact.LOSES if self.is_finding and self.impact is not None else self.impact

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_list
-from nexusform.plans.maintenance import PoolUpgrade, Upgrade
+from nexusform.plans.maintenance import PoolNodeRecreation, Upgrade
 
 _SECONDS_PER_MINUTE: Final = 60
 
@@ -31,7 +31,7 @@ def _build_preparation_steps(upgrade: Upgrade) -> Iterator[str]:
             yield f"Plan a maintenance window for {pool.pool}: {reason} for some time."
 
 
-def _describe_pool(pool: PoolUpgrade) -> str:
+def _describe_pool(pool: PoolNodeRecreation) -> str:
     nodes = f"{format_count(pool.vms, 'node')} in {format_count(pool.batches, 'batch', 'batches')}"
     pace = "new nodes first" if pool.surges else f"at least {pool.minimum_up:,} up"
     minutes = -(-pool.drain_timeout // _SECONDS_PER_MINUTE)

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
-from nexusform.plans.maintenance import PoolUpgrade, Upgrade
+from nexusform.plans.maintenance import PoolNodeRecreation, Upgrade
 from nexusform.plans.plan import Plan
 
 _MAX_NAMES: Final = 4
@@ -129,5 +129,5 @@ def _describe_unavailable_nodes(upgrade: Upgrade) -> str:
     return "; ".join(_describe_pool_availability(pool) for pool in pools_without_surge[:_MAX_NAMES])
 
 
-def _describe_pool_availability(pool: PoolUpgrade) -> str:
+def _describe_pool_availability(pool: PoolNodeRecreation) -> str:
     return f"{pool.pool}: at most {pool.concurrent_vms:,} down at a time, at least {pool.minimum_up:,} up"

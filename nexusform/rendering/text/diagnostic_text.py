@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, Span
-from nexusform.diagnostics.levels import Level, get_level
+from nexusform.diagnostics.levels import Level, get_diagnostic_level
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.rendering.notation.colours import (
     Painter,
@@ -79,7 +79,7 @@ _LEVEL_COLOURS: Final = {Level.ERROR: "red", Level.WARNING: "yellow", Level.ADVI
 
 
 def _get_level(diagnostic: Diagnostic, *, terraform: bool) -> Level:
-    level = get_level(diagnostic)
+    level = get_diagnostic_level(diagnostic)
     return Level.WARNING if terraform and level is not Level.ERROR else level
 
 
@@ -90,7 +90,7 @@ def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], pa
     )
     subject = diagnostic.subject
     if subject is None:
-        return [*lines, *_render_notes(diagnostic, paint, width)]
+        return [*lines, *_render_expression_values(diagnostic, paint, width)]
     block_note = f", in {escape_control_characters(diagnostic.block)}" if diagnostic.block else ""
     lines += wrap_line(f"  on {_format_filename(subject)} line {subject.start.line}{block_note}:", 5, width)
     snippet = extract_snippet(diagnostic, files)
@@ -111,7 +111,7 @@ def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], pa
             lines.append(f"{snippet.start_line + offset:4d}: {text}".rstrip())
         if snippet.hidden_lines:
             lines.append(f"      ... ({snippet.hidden_lines} more {select_word_form(snippet.hidden_lines, 'line')})")
-    return [*lines, *_render_notes(diagnostic, paint, width)]
+    return [*lines, *_render_expression_values(diagnostic, paint, width)]
 
 
 def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
@@ -146,7 +146,7 @@ def _truncate_start(text: str, width: int) -> str:
     return f"{_ELLIPSIS}{tail}"
 
 
-def _render_notes(diagnostic: Diagnostic, paint: Painter, width: int) -> list[str]:
+def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int) -> list[str]:
     """Render the values of sub-expressions and the called function."""
     if not diagnostic.values and not diagnostic.function:
         return []
@@ -196,7 +196,7 @@ def _format_filename(span: Span) -> str:
 MAX_LINES = 12
 
 
-class Snippet(Struct, frozen=True):
+class SourceSnippet(Struct, frozen=True):
     """Whole source lines from `start_line` on. The highlight is a byte range of `code`; `hidden_lines` is the
     number of omitted further lines.
     """
@@ -236,7 +236,7 @@ def _index_line_starts(file: SourceFile) -> tuple[bytes, tuple[int, ...]]:
     return data, tuple(starts)
 
 
-def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Snippet | None:
+def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> SourceSnippet | None:
     """Extract the source lines of a diagnostic's subject and context; None if the file is missing or too short."""
     subject = diagnostic.subject
     file = files.get(subject.filename) if subject else None
@@ -250,7 +250,7 @@ def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> 
     begin = starts[first_line]
     end = starts[last_visible + 1] - 1 if last_visible + 1 < len(starts) else len(data)
     highlight_start = min(max(subject.start.byte - begin, 0), end - begin)
-    return Snippet(
+    return SourceSnippet(
         code=data[begin:end].decode(errors="replace").replace("\r", ""),
         start_line=first_line + 1,
         highlight_start=highlight_start,

@@ -43,7 +43,7 @@ def _is_lint_rule(diagnostic_id: str) -> bool:
     return diagnostic_id in RULE_IDS
 
 
-def render_entries(entries: FindingEntries, width: int, paint: Painter) -> list[str]:
+def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) -> list[str]:
     """Render the findings caused by the plan, warnings first, and pre-existing ones in one line."""
     caused = entries.caused
     warnings = [entry for entry in caused if entry.level is Level.WARNING]
@@ -51,7 +51,7 @@ def render_entries(entries: FindingEntries, width: int, paint: Painter) -> list[
     lines: list[str] = []
     lines += _render_warnings(warnings, width, paint)
     for entry in advice[:_MAX_ADVICE]:
-        lines += render_entry(entry, width, paint)
+        lines += render_finding_entry(entry, width, paint)
     if len(advice) > _MAX_ADVICE:
         hidden_ids = format_names(entry.id for entry in advice[_MAX_ADVICE:])
         lines += render_labelled_text("i", f"{len(advice) - _MAX_ADVICE:,} more: {hidden_ids}", 2, width, gap=1)
@@ -67,7 +67,7 @@ def render_entries(entries: FindingEntries, width: int, paint: Painter) -> list[
 def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painter) -> list[str]:
     """Render warnings; beyond a dozen of one id only the first few, with the subjects of the others."""
     listed_entries, remaining_entries = limit_findings_per_id(warnings)
-    lines = list(chain.from_iterable(render_entry(entry, width, paint) for entry in listed_entries))
+    lines = list(chain.from_iterable(render_finding_entry(entry, width, paint) for entry in listed_entries))
     for kind, entries in remaining_entries.items():
         subjects = list_finding_subjects(entries)
         text = f"{len(entries):,} more: {kind} {format_instances(subjects, len(subjects))}".rstrip()
@@ -79,7 +79,7 @@ def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painte
     return lines
 
 
-def render_entry(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
+def render_finding_entry(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
     """Render an entry as `! no-surge-capacity  cluster-d/pool1: an upgrade would fail ...
     clusters.nf.hcl:73` in at most three lines, then the proposed code. A longer text is cut at the end of a
     sentence or clause. A

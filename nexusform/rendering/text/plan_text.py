@@ -26,13 +26,13 @@ from nexusform.rendering.report.placement_rows import PlacementDetail, Placement
 from nexusform.rendering.report.plan_report_data import PlanReportData
 from nexusform.rendering.report.plan_verdict import describe_scale_in
 from nexusform.rendering.report.report_tree import Section
-from nexusform.rendering.text.entry_text import build_entry_hint, render_entries
+from nexusform.rendering.text.entry_text import build_entry_hint, render_finding_entries
 from nexusform.rendering.text.report_text import (
     render_decision,
-    render_items,
     render_labelled_text,
-    render_notes,
     render_plan_section,
+    render_report_items,
+    render_report_notes,
 )
 
 FAILED: Final = "Planning failed. nexusform encountered an error while generating this plan."
@@ -74,10 +74,10 @@ def render_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanText
     before, after = render_around_errors(plan, sources, options)
     errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
     boxes = _render_boxes(errors, sources, options) if options.errors else ""
-    return f"{_join_parts([before, boxes, after])}\n"
+    return f"{_join_nonempty_paragraphs([before, boxes, after])}\n"
 
 
-def _join_parts(parts: Sequence[str]) -> str:
+def _join_nonempty_paragraphs(parts: Sequence[str]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
@@ -106,11 +106,11 @@ def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options:
         before = [_render_boxes(list_destructive_renames(plan), sources, options), "\n".join(plan.provider_titles)]
         for render in _SHORT_PLAN:
             before += render(view, options.width, paint)
-    lines = render_entries(view.entries, options.width, paint) if options.diagnostics else []
+    lines = render_finding_entries(view.entries, options.width, paint) if options.diagnostics else []
     if lines and options.hints:
         lines += render_labelled_text("", build_entry_hint(view.entries, options.saved_path), 2, options.width)
     after = ["\n".join(lines), *_render_final_part(view, options, paint)]
-    return _join_parts(before), _join_parts(after)
+    return _join_nonempty_paragraphs(before), _join_nonempty_paragraphs(after)
 
 
 _SectionRenderer: TypeAlias = Callable[[PlanReportData, int, Painter], list[str]]
@@ -152,7 +152,7 @@ def _render_drift_items(view: PlanReportData, width: int, paint: Painter) -> lis
     section = plan_sections.build_drift_section(view)
     if section is None:
         return []
-    items = render_items(section.groups, width, paint, "; -details shows each")
+    items = render_report_items(section.groups, width, paint, "; -details shows each")
     note = [_wrap_paragraph(plan_sentences.ONLY_REFRESH, width)] if view.is_refresh_only else []
     return ["\n".join([paint(plan_sentences.DRIFT_NOTE, "bold", "cyan"), *items]), *note]
 
@@ -195,7 +195,7 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
     lines = render_decision(build_decision_lines(plan), width, paint) if has_decision else []
     if plan.is_failed:
         return ["\n".join(lines)]
-    notes = render_notes(plan_sections.build_note_section(view), width, paint) if plan.has_changes else []
+    notes = render_report_notes(plan_sections.build_note_section(view), width, paint) if plan.has_changes else []
     lines += _render_placement_summaries(view, width, paint)
     lines += [_render_plan_line(plan, paint)] if plan.has_changes else []
     return ["\n".join(notes), _build_next_step(plan, options), "\n".join(lines)]
@@ -284,7 +284,7 @@ def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: Pl
         parts.append(render_next_step(options, paint))
     if plan.has_changes and not options.terraform:
         parts.append("\n".join(render_decision(build_decision_lines(plan), width, paint)))
-    return f"{_join_parts(parts)}\n"
+    return f"{_join_nonempty_paragraphs(parts)}\n"
 
 
 def _render_findings(view: PlanReportData, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> list[str]:

@@ -124,7 +124,7 @@ _OUTCOME_COLOURS: Final = {
 _MAX_LISTED: Final = 20
 
 
-def render_outcomes(events: Sequence[StepEvent], paint: Painter = PLAIN, width: int = 0) -> str:
+def render_step_outcomes(events: Sequence[StepEvent], paint: Painter = PLAIN, width: int = 0) -> str:
     """Render the steps of an incomplete apply by outcome. Failed and waiting steps are listed with the
     reason, waiting ones with its first line only. Of done and skipped steps only the first 20 are listed.
     """

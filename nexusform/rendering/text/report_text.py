@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics.levels import Impact
+from nexusform.diagnostics.levels import PlacementImpact
 from nexusform.rendering.notation.colours import (
     PLAIN,
     Painter,
@@ -23,7 +23,7 @@ from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.report_tree import Item, ItemGroup, Report, Row, Section, Table, Text, get_plain_text
 
 _INDENT = "  "
-_IMPACT_COLOURS = {Impact.NONE: "green", Impact.MOVES: "yellow", Impact.LOSES: "red"}
+_IMPACT_COLOURS = {PlacementImpact.NONE: "green", PlacementImpact.MOVES: "yellow", PlacementImpact.LOSES: "red"}
 _MIN_LABELLED_WIDTH: Final = 20  # columns for a sentence next to its label; with fewer it is put below
 _BELOW_INDENT: Final = 6  # indent of a text below its label
 MAX_DETAIL_ROWS = 12  # of a folded section
@@ -62,7 +62,7 @@ def _render_section(section: Section, paint: Painter, width: int) -> Iterable[st
     inner_width = width - len(_INDENT)
     for line in section.lines:
         yield from (f"{_INDENT}{text}" for text in _wrap_text(get_plain_text(line), inner_width))
-    yield from (f"{_INDENT}{line}" for line in render_notes(section, inner_width, paint))
+    yield from (f"{_INDENT}{line}" for line in render_report_notes(section, inner_width, paint))
     yield from (f"{_INDENT}{escape_control_characters(command)}" for command in section.commands)
     if section.table is None:
         return
@@ -190,7 +190,7 @@ def render_plan_section(
         if table.caption and not is_titled:
             parts.append("\n".join(lines))
             lines = []
-    lines += render_items(section.groups, width, paint, hint)
+    lines += render_report_items(section.groups, width, paint, hint)
     if parts:
         parts[-1] += "".join(f"\n  {line}" for line in map(get_plain_text, section.lines))
     elif lines:
@@ -222,7 +222,7 @@ def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_det
     )
 
 
-def render_items(groups: Sequence[ItemGroup], width: int, paint: Painter, hint: str = "") -> list[str]:
+def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter, hint: str = "") -> list[str]:
     """Render a line per item under the names of their groups, with the texts in one column. With very many,
     destroyed objects come first and the remaining ones are counted.
     """
@@ -252,7 +252,7 @@ def _render_item(item: Item, column: int, width: int, paint: Painter) -> list[st
     return truncate_lines(render_labelled_text(label, text, column, width), _MAX_ITEM_LINES, width)
 
 
-def render_notes(section: Section | None, width: int, paint: Painter) -> list[str]:
+def render_report_notes(section: Section | None, width: int, paint: Painter) -> list[str]:
     """Render a line per note, with the headings in a column."""
     notes = section.notes if section is not None else ()
     heading_width = max((count_columns(heading) for heading, _ in notes), default=0)

@@ -218,7 +218,7 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
             continue
         text = render_stanza(stanza)
         body = text.partition("\n")[2].replace(stanza.header, change.address.type, 1)
-        group_key = f"{stanza.headline}\n{_mask_names_in_text(body, _list_own_names(change))}"
+        group_key = f"{stanza.headline}\n{_mask_names_in_text(body, _list_names_specific_to_object(change))}"
         if group_key in texts:
             other_addresses[group_key].append(stanza.address)
         else:
@@ -227,7 +227,7 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
     return [StanzaGroup(text, tuple(other_addresses[group_key])) for group_key, text in texts.items()]
 
 
-def _list_own_names(change: Change) -> list[str]:
+def _list_names_specific_to_object(change: Change) -> list[str]:
     """Return the rendered id, name and instance key of an object, and its site unless that changes."""
     names = [change.address.key]
     sites = {side.get("site_id") for side in (change.before, change.after) if side is not None}

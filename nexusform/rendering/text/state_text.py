@@ -27,7 +27,7 @@ def render_state(
     parts: list[str] = []
     for address in sorted(state.instances, key=compute_address_order):
         schema = find_schema(address)
-        for deposed, instance in _list_objects(state.instances[address]):
+        for deposed, instance in _list_current_and_deposed_objects(state.instances[address]):
             text = _render_object(address, instance, schema, deposed, paint=paint, show_sensitive=show_sensitive)
             parts.append(text)
     if state.outputs:
@@ -37,7 +37,7 @@ def render_state(
     return "\n\n".join(parts) + "\n"
 
 
-def _list_objects(instance: InstanceState) -> list[tuple[str, ObjectState]]:
+def _list_current_and_deposed_objects(instance: InstanceState) -> list[tuple[str, ObjectState]]:
     """Return the current object with key "", then deposed objects with their keys."""
     current = [("", instance.current)] if instance.current is not None else []
     return [*current, *sorted(instance.deposed.items())]

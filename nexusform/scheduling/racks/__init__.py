@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "engine": "RackScheduler",
-    "explanation": "Explanation RankedCandidate MachineRanking",
+    "explanation": "DecisionExplanation RankedCandidate MachineRanking",
     "layout": "Share MachineCapacity NumberedSite",
     "rule": (
         "RankingFigure MachineFilter CapacityFilter Filter RankedItem MachineLoad RejectionCheck Weigh "
@@ -12,8 +12,8 @@ PUBLIC = {
     "vms": (
         "build_standalone_demand NO_CONSTRAINTS find_common_constraints CONTROL_PLANE DEFAULT_SEED Demand "
         "convert_to_gib Hint HintScope Interval Machine MachineStatus MachineSku MIB_PER_GIB Placement "
-        "RackSpread CurrentVm PlacementConstraints sum_count_intervals VFS_PER_CELL VmName VmSku "
+        "RackSpread ScheduledVm PlacementConstraints sum_count_intervals VFS_PER_CELL VmName VmSku "
         "round_up_to_mib CapacityShortage"
     ),
-    "profile": "RACK_KEYS MACHINE_KEYS Profile",
+    "profile": "RACK_KEYS MACHINE_KEYS SchedulerProfile",
 }

@@ -10,28 +10,28 @@ from msgspec.structs import replace
 from nexusform.scheduling.racks import open_rules
 from nexusform.scheduling.racks.layout import UNKNOWN_CELLS, Share, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
-from nexusform.scheduling.racks.profile import Profile
+from nexusform.scheduling.racks.profile import SchedulerProfile
 from nexusform.scheduling.racks.queues import CandidateQueues
 from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, Filter, RankedItem
-from nexusform.scheduling.racks.session import NOWHERE, PoolSession
+from nexusform.scheduling.racks.session import NOWHERE, PoolPlacementSession
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, SiteTables, rank_cells
 from nexusform.scheduling.racks.vms import (
     DEFAULT_SEED,
     NONE_FITS,
     CapacityShortage,
-    CurrentVm,
     Demand,
     Interval,
     Machine,
     Placement,
     RackSpread,
+    ScheduledVm,
     VmName,
     VmSku,
     sum_count_intervals,
 )
 
 if TYPE_CHECKING:
-    from nexusform.scheduling.racks.explanation import BestMachines, Explanation, MachineRanking
+    from nexusform.scheduling.racks.explanation import BestMachines, DecisionExplanation, MachineRanking
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 
@@ -66,7 +66,7 @@ class RackScheduler:
         is_sample: bool = False,
         split_choice: SplitChoice = 0,
         ledger: Ledger | None = None,
-        profile: Profile | None = None,
+        profile: SchedulerProfile | None = None,
     ) -> None:
         self.spread = spread
         self.seed = seed
@@ -76,7 +76,7 @@ class RackScheduler:
         self._ledger = Ledger(SiteTables(machines, profile)) if ledger is None else ledger
         self._site = self._ledger.site
         self._queues = CandidateQueues(self._ledger)
-        self._session: PoolSession | None = None
+        self._session: PoolPlacementSession | None = None
         # The tied machines of the VMs of each pool, by owner and pool; None if they are not collected.
         self.tied_machines: dict[tuple[str, str], set[int]] | None = None
 
@@ -240,7 +240,7 @@ class RackScheduler:
         ledger.set_fixed_capacities(capacities)
         return RackScheduler(self.machines, self.spread, self.seed, ledger=ledger)
 
-    def explain(self, demand: Demand) -> Explanation:
+    def explain(self, demand: Demand) -> DecisionExplanation:
         """Explain where `place` would put this VM now, and why not elsewhere. Changes nothing."""
         from nexusform.scheduling.racks.explanation import explain_placement
 
@@ -320,7 +320,7 @@ class RackScheduler:
         )
 
     @property
-    def profile(self) -> Profile:
+    def profile(self) -> SchedulerProfile:
         """Placement rule of the site."""
         return self._site.profile
 
@@ -339,11 +339,11 @@ class RackScheduler:
         """Availability zones of the racks with machines, in the order of their first machine."""
         return tuple(dict.fromkeys(self._site.rack_zone))
 
-    def get_vm(self, handle: int) -> CurrentVm:
+    def get_vm(self, handle: int) -> ScheduledVm:
         """Return the VM of a handle; raise KeyError if it was removed or never existed."""
         return self._ledger.build_vm(handle, self._ledger.get_record(handle))
 
-    def list_sampled_vms(self) -> Iterator[CurrentVm]:
+    def list_sampled_vms(self) -> Iterator[ScheduledVm]:
         """List every VM with the cells of the chosen splits; without cells if no split is legal."""
         self._choose_missing_splits()
         for vm in self.list_vms():
@@ -353,12 +353,12 @@ class RackScheduler:
             )
             yield vm if cells is None else replace(vm, placement=replace(vm.placement, cells=cells))
 
-    def list_vms(self) -> Iterator[CurrentVm]:
+    def list_vms(self) -> Iterator[ScheduledVm]:
         """List every VM, in the order in which they were added."""
         for handle, record in self._ledger.list_vms():
             yield self._ledger.build_vm(handle, record)
 
-    def _open_session(self, demand: Demand) -> PoolSession | None:
+    def _open_session(self, demand: Demand) -> PoolPlacementSession | None:
         """Open a session for the pool of the demand; None if a scan of every machine is needed."""
         if demand.last_resort is not None or self.profile.weigh is not None:
             return None
@@ -367,7 +367,7 @@ class RackScheduler:
         if not rules.may_use_session():
             return None
         tied_machines = self._get_tied_machines(demand)
-        return PoolSession(
+        return PoolPlacementSession(
             self._queues, rules, self.spread, self.seed, is_sample=self.is_sample, tied_machines=tied_machines
         )
 

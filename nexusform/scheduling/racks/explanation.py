@@ -118,7 +118,7 @@ class RankedCandidate(Struct, frozen=True):
     digest: str = ""
 
 
-class Explanation(Struct, frozen=True):
+class DecisionExplanation(Struct, frozen=True):
     """One decision, step by step.
 
     `filters` follow the profile's order. `racks` and `machines` (of the chosen rack) are ranked best first;
@@ -155,11 +155,11 @@ class Explanation(Struct, frozen=True):
         return self.machines[1] if len(self.machines) > 1 else None
 
 
-def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Explanation:
+def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> DecisionExplanation:
     """Explain every step of one decision. Changes nothing."""
     site = ledger.site
     candidates, filters, rejections = _apply_filters(ledger, demand)
-    explanation = Explanation(demand, seed, len(site.machines), filters, rejections)
+    explanation = DecisionExplanation(demand, seed, len(site.machines), filters, rejections)
     if not candidates:
         return explanation
     if site.profile.weigh is not None:
@@ -250,14 +250,14 @@ class MachineRanking:
 
     def find_best_excluding(self, excluded: Collection[str] = ()) -> BestMachines:
         """Return the best machines except the excluded ones."""
-        fitting = self._exclude(self._fitting, excluded)
+        fitting = self._remove_excluded_machines(self._fitting, excluded)
         if len(self._always_fitting) == len(self._fitting):
             best = self._select_first(fitting, fitting)
             return BestMachines(best, best)
-        always_fitting = self._exclude(self._always_fitting, excluded)
+        always_fitting = self._remove_excluded_machines(self._always_fitting, excluded)
         return BestMachines(self._select_first(fitting, always_fitting), self._select_first(always_fitting, fitting))
 
-    def _exclude(self, numbers: Sequence[int], excluded: Collection[str]) -> Sequence[int]:
+    def _remove_excluded_machines(self, numbers: Sequence[int], excluded: Collection[str]) -> Sequence[int]:
         machines = self._site.machines
         return [number for number in numbers if machines[number].name not in excluded] if excluded else numbers
 
@@ -403,7 +403,7 @@ def _rank_candidates(
     numbers: Iterable[int], names: Sequence[str], keys: Sequence[OpenKey], demand: Demand, seed: int
 ) -> tuple[RankedCandidate, ...]:
     """Rank the candidates, best first; those that tie with the best have a digest."""
-    parts_of = {number: tuple(_build_key_part(key, demand, number) for key in keys) for number in numbers}
+    parts_of = {number: tuple(_build_ranking_figure(key, demand, number) for key in keys) for number in numbers}
 
     def compute_sort_key(number: int) -> tuple[tuple[float, ...], bytes]:
         return _list_key_figures(parts_of[number]), compute_digest(seed, demand.vm, names[number])
@@ -415,7 +415,7 @@ def _rank_candidates(
     return tuple(RankedCandidate(names[number], parts_of[number], digests.get(number, "")) for number in ranked)
 
 
-def _build_key_part(opened_key: OpenKey, demand: Demand, number: int) -> RankingFigure:
+def _build_ranking_figure(opened_key: OpenKey, demand: Demand, number: int) -> RankingFigure:
     """Build one key of a rack or machine (its number), with text."""
     key, figure = opened_key
     value = figure(number) if figure is not None else 0

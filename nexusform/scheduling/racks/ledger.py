@@ -21,7 +21,7 @@ from nexusform.scheduling.racks.site import (
     SplitCapacities,
     VmShape,
 )
-from nexusform.scheduling.racks.vms import CurrentVm, VmName
+from nexusform.scheduling.racks.vms import ScheduledVm, VmName
 
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.uncertainty.splits import Cells, SplitChoice
@@ -339,10 +339,10 @@ class Ledger:
             (pool.machines, machine),
             (pool.racks, rack),
         ):
-            _change_count(counts, index, sign)
+            _adjust_count_by_sign(counts, index, sign)
         if shape.is_extra_large:
             self.extra_large[machine] += sign
-            _change_count(cluster.extra_large, machine, sign)
+            _adjust_count_by_sign(cluster.extra_large, machine, sign)
 
     def get_record(self, handle: int) -> VmRecord:
         """Return the VM of a handle; raise KeyError if it was removed or never existed."""
@@ -365,10 +365,10 @@ class Ledger:
                 if packed != REMOVED and start + index not in self._removed:
                     yield start + index, _unpack_record(packed, numbers[index])
 
-    def build_vm(self, handle: int, record: VmRecord) -> CurrentVm:
+    def build_vm(self, handle: int, record: VmRecord) -> ScheduledVm:
         """Return the VM of a record, as a value."""
         placement = self.site.get_placement(record.machine, record.cells)
-        return CurrentVm(handle, self.get_vm_name(record), self.get_shape(record).sku, placement)
+        return ScheduledVm(handle, self.get_vm_name(record), self.get_shape(record).sku, placement)
 
     def get_vm_name(self, record: VmRecord) -> VmName:
         """Return the VM's name."""
@@ -392,7 +392,7 @@ def _unpack_record(packed: int, number: int | str) -> VmRecord:
     return VmRecord(upper >> SKU_BITS, upper & SKU_MASK, machine, packed & CELLS_MASK, number)
 
 
-def _change_count(counts: VmCounts, index: int, sign: int) -> None:
+def _adjust_count_by_sign(counts: VmCounts, index: int, sign: int) -> None:
     """Increment (sign 1) or decrement (sign -1) a count; zeros are removed."""
     count = counts.get(index, 0) + sign
     if count:

@@ -56,7 +56,7 @@ MACHINE_KEYS: tuple[RankingKey, ...] = (
 CELL_KEYS: tuple[CellKey, ...] = (cells.get_free_memory,)
 
 
-class Profile(Struct, frozen=True, kw_only=True):
+class SchedulerProfile(Struct, frozen=True, kw_only=True):
     """Placement rule of a site.
 
     With `weigh` the machines with the highest weights win, in any rack: the best
@@ -73,4 +73,4 @@ class Profile(Struct, frozen=True, kw_only=True):
     find_unknown_fact: Callable[[VmSku, PlacementConstraints], str] = lambda _sku, _constraints: ""
 
 
-NEXUS: Final = Profile(rack_keys=RACK_KEYS, machine_keys=MACHINE_KEYS)
+NEXUS: Final = SchedulerProfile(rack_keys=RACK_KEYS, machine_keys=MACHINE_KEYS)

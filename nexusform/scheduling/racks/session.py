@@ -14,7 +14,7 @@ from nexusform.scheduling.racks.vms import CapacityShortage, Demand, RackSpread
 NOWHERE = -1
 
 
-class PoolSession:
+class PoolPlacementSession:
     """Placement of VMs of one pool with one SKU and one set of constraints.
 
     Nothing else may change the ledger between its opening and `close`.
@@ -140,7 +140,7 @@ class PoolSession:
     def _select_rack(self, number: int | str, tied: list[int]) -> int:
         """Return the position in `tied` of the rack chosen by the tie-break for the VM of this number."""
         if number != self._number:
-            self._start_vm(number)
+            self._start_tie_break_for_vm(number)
         if self._is_sample:
             return tie_break.select_tied_rack(self._drawn_number, len(tied))
         return tie_break.find_lowest_digest(self._text, self._encoded_rack_names, tied)
@@ -148,12 +148,12 @@ class PoolSession:
     def _select_machine(self, number: int | str, tied: list[int]) -> int:
         """Return the position in `tied` of the machine chosen by the tie-break for the VM of this number."""
         if number != self._number:
-            self._start_vm(number)
+            self._start_tie_break_for_vm(number)
         if self._is_sample:
             return tie_break.select_tied_machine(self._drawn_number, len(tied))
         return tie_break.find_lowest_digest(self._text, self._encoded_machine_names, tied)
 
-    def _start_vm(self, number: int | str) -> None:
+    def _start_tie_break_for_vm(self, number: int | str) -> None:
         """Begin the text of the tie-break for a VM, or draw its number."""
         self._number = number
         self._text = self._start.copy()

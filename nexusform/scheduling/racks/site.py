@@ -44,7 +44,7 @@ class CapacitySteps(dict[int, CapacityStep | None]):
         self._checks = [rule.build_check(sku) for rule in filters if isinstance(rule, CapacityFilter)]
 
     def __missing__(self, number: int) -> CapacityStep | None:
-        step = self[number] = self._compute(number)
+        step = self[number] = self._compute_capacity_after_vm(number)
         return step
 
     def count(self, number: int) -> int:
@@ -56,7 +56,7 @@ class CapacitySteps(dict[int, CapacityStep | None]):
             step = self[step.capacity]
         return count
 
-    def _compute(self, number: int) -> CapacityStep | None:
+    def _compute_capacity_after_vm(self, number: int) -> CapacityStep | None:
         capacity = self._capacity_table.get_free_capacity(number)
         for find_rejection in self._checks:
             if find_rejection(capacity) is not None:
@@ -189,7 +189,7 @@ class SiteTables(NumberedSite):
         "start_capacities",
     )
 
-    def __init__(self, machines: Sequence[Machine], profile: profiles.Profile | None = None) -> None:
+    def __init__(self, machines: Sequence[Machine], profile: profiles.SchedulerProfile | None = None) -> None:
         super().__init__(machines)
         self.profile = profile or profiles.NEXUS
         self.demand_filters = [rule for rule in self.profile.filters if isinstance(rule, DemandFilter | CountFilter)]
@@ -254,7 +254,7 @@ class SiteTables(NumberedSite):
         return placement
 
 
-def _is_machine_open(machine: Machine, profile: profiles.Profile) -> bool:
+def _is_machine_open(machine: Machine, profile: profiles.SchedulerProfile) -> bool:
     """Check whether no machine filter rejects the machine."""
     checks = [rule.find_rejection for rule in profile.filters if isinstance(rule, MachineFilter)]
     return all(find_rejection(machine) is None for find_rejection in checks)

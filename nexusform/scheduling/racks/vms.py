@@ -282,7 +282,7 @@ class Placement(Location, frozen=True):
     cells: tuple[int, ...]
 
 
-class CurrentVm(Struct, frozen=True):
+class ScheduledVm(Struct, frozen=True):
     """One VM on the site with its placement, for reports and explanations."""
 
     handle: int

@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "backend_choice": "BackendChoice open_chosen_backend explain_rejected_settings",
-    "remote_inputs": "RemoteStates ServerResponses",
+    "remote_inputs": "RemoteStateReader ServerResponseCache",
     "command_context": (
         "parse_confinement detect_confinement_source ENCRYPTION_VARIABLE load_project_configuration "
         "CommandContext create_editor_context"
@@ -12,7 +12,7 @@ PUBLIC = {
     "provider_setup": "list_managed_objects list_objects check_provider_addresses",
     "stored_state": "read_stored_state compute_state_digest StoredState",
     "system_io": (
-        "get_plan_time read_file RealFiles SystemClock explain_unwritable_file write_output "
+        "get_plan_time read_file ConfinedFileAccess SystemClock explain_unwritable_file write_output "
         "remove_older_output SIZE_CAP is_stream_or_directory"
     ),
     "directory_validation": "TEST_DIRECTORY validate_directory DirectoryValidation",

@@ -26,7 +26,7 @@ from nexusform.diagnostics.diagnostic import (
     suggest_name,
 )
 from nexusform.files.access_record import record_file_access
-from nexusform.files.regular_files import PRIVATE, OutsideConfinement, read_regular, write_file
+from nexusform.files.regular_files import PRIVATE, OutsideConfinement, read_regular, write_file_atomically
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.json_data.plain_data import convert_to_plain
@@ -34,7 +34,7 @@ from nexusform.language.syntax.syntax_nodes import Expression
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, Type
 from nexusform.workflow.opening.command_context import NO_LIMITS, CommandContext
-from nexusform.workflow.opening.system_io import RealFiles
+from nexusform.workflow.opening.system_io import ConfinedFileAccess
 
 _CHOICE_FILE: Final = "backend.json"
 _MIGRATION: Final = "migration"
@@ -66,7 +66,7 @@ def choose_backend(settings: Settings | None, context: CommandContext) -> tuple[
         return None, problems
     saved_choice = None if context.backend_config else load_backend_choice(context)
     # Check these first: a block of another kind may still lack settings.
-    rejection = _check_migration(context) or _check_backend_kind(saved_choice, settings)
+    rejection = _report_interrupted_migration(context) or _check_backend_kind(saved_choice, settings)
     if rejection is not None:
         return None, [*problems, rejection]
     choice, new_problems = read_configured_choice(
@@ -94,7 +94,7 @@ def choose_backend(settings: Settings | None, context: CommandContext) -> tuple[
     return backend, [*problems, *new_problems]
 
 
-def _check_migration(context: CommandContext) -> Diagnostic | None:
+def _report_interrupted_migration(context: CommandContext) -> Diagnostic | None:
     """Return an error if a migration between two backends was interrupted."""
     if (
         not context.is_data_directory_trusted
@@ -312,7 +312,7 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
             values[name.strip()] = value
             continue
         try:
-            text = RealFiles().read(context.confinement.resolve_path_of_operator(flag)).decode()
+            text = ConfinedFileAccess().read(context.confinement.resolve_path_of_operator(flag)).decode()
         except (FileProblem, OSError, UnicodeDecodeError) as problem:
             problems.append(build_error("invalid-backend-config", f"{problem}"))
             continue
@@ -378,7 +378,7 @@ def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
     document = {"type": choice.kind, "settings": dict(choice.settings), "given": dict(choice.from_flags)}
     text = json.dumps(document, indent=2, sort_keys=True) + "\n"
     path = directory / _CHOICE_FILE
-    write_file(path, text.encode(), PRIVATE)
+    write_file_atomically(path, text.encode(), PRIVATE)
     path.chmod(PRIVATE)  # settings may contain a password, and an existing file may be world-readable
 
 

@@ -14,9 +14,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Variable
-from nexusform.configuration.declarations.limits import Limits, merge_limits
+from nexusform.configuration.declarations.limits import PlanLimits, merge_limits
 from nexusform.configuration.loader import load_configuration, read_given_variables, read_root_variables
-from nexusform.configuration.variable_values import ValueOrigin
+from nexusform.configuration.variable_values import VariableValueSource
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
 from nexusform.files.run_log import log_duration
@@ -79,7 +79,7 @@ class CommandContext(Struct, frozen=True):
     allow_other_hub: str = ""
     rescue_path: str = ""
 
-    def merge_limits(self, configured_limits: Mapping[str, int]) -> Limits:
+    def merge_limits(self, configured_limits: Mapping[str, int]) -> PlanLimits:
         """Merge the configured limits with those of the operator."""
         return merge_limits(configured_limits, self.limits, confined=bool(self.confinement.root))
 
@@ -309,7 +309,7 @@ def _read_constants(
 
 def read_project_variables(
     context: CommandContext, configuration: Configuration
-) -> tuple[dict[str, tuple[Value, ValueOrigin]], list[Diagnostic]]:
+) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Read the values of the input variables from flags, files and environment, with their origins."""
     return read_root_variables(
         configuration,

@@ -17,7 +17,7 @@ from nexusform.resource_types.registry import build_registries
 from nexusform.state.objects import EMPTY
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.provider_setup import check_provider_blocks
-from nexusform.workflow.opening.system_io import RealFiles, get_plan_time
+from nexusform.workflow.opening.system_io import ConfinedFileAccess, get_plan_time
 
 TEST_DIRECTORY: Final = "tests"
 # Further checks of domains: (context, directory of test files, texts so far) -> problems.
@@ -72,7 +72,7 @@ def find_planning_problems(
         variables={},
         state=EMPTY,
         registries=build_registries(),
-        files=RealFiles(context.confinement),
+        files=ConfinedFileAccess(context.confinement),
         now=get_plan_time(context.environment),
         workspace=context.workspace,
         working_directory=context.working_directory,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nexusform.configuration.declarations.configuration import Configuration, Encryption, Settings
-from nexusform.configuration.settings_block import decode_encryption
+from nexusform.configuration.settings_block import decode_encryption_block
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
-from nexusform.encryption.document_cipher import PLAN, DocumentCipher, read_purpose
+from nexusform.encryption.document_cipher import PLAN, DocumentCipher, read_encryption_purpose
 from nexusform.encryption.encrypted_backend import EncryptedBackend
 from nexusform.encryption.key_providers import EncryptionProblem
 from nexusform.interfaces.state_storage import StateBackend
@@ -28,7 +28,7 @@ def merge_encryption(settings: Settings | None, context: CommandContext) -> tupl
     body, diagnostics = parse_file(SourceFile(VARIABLE, text))
     if has_errors(diagnostics):
         return None, diagnostics
-    from_environment = decode_encryption(body, diagnostics)
+    from_environment = decode_encryption_block(body, diagnostics)
     if has_errors(diagnostics):
         return None, diagnostics
     if configured is None:
@@ -96,7 +96,7 @@ def decrypt_file(
     document: bytes, path: str, configuration: Configuration | None, context: CommandContext
 ) -> tuple[bytes, list[Diagnostic]]:
     """Decrypt a state or plan file."""
-    purpose = read_purpose(document)
+    purpose = read_encryption_purpose(document)
     problem = "unreadable-plan" if purpose == PLAN else "unreadable-state"
     sealer, diagnostics = _create_document_cipher(purpose, configuration, context)
     if has_errors(diagnostics):

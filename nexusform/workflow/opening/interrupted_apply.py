@@ -12,7 +12,7 @@ from nexusform.diagnostics.phrases import format_first_items
 from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.state import journal, state_codec
-from nexusform.state.journal import OpenIntent
+from nexusform.state.journal import OpenStepIntent
 from nexusform.state.state_draft import build_draft
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
 
@@ -32,7 +32,7 @@ def recover_interrupted_apply(
             outcomes = recover_step_outcomes(stored.open_intents, providers, in_progress)
             if write:
                 for outcome in outcomes:
-                    backend.append(journal.encode_record(outcome))
+                    backend.append(journal.encode_journal_record(outcome))
             draft = build_draft(stored.state, outcomes, stored.remaining)
             resolved = StoredState(draft.build_state(), remaining=draft.build_unfinished_apply())
             if stored.remaining is None or not stored.remaining.has_ended:  # an ended apply only waits
@@ -46,7 +46,7 @@ def recover_interrupted_apply(
     return replace(resolved, digest=compute_state_digest(resolved.state)), warnings
 
 
-def _build_interrupted_warning(open_intents: tuple[OpenIntent, ...], *, is_recorded: bool) -> Diagnostic:
+def _build_interrupted_warning(open_intents: tuple[OpenStepIntent, ...], *, is_recorded: bool) -> Diagnostic:
     names = sorted({str(o.intent.address) for o in open_intents})
     consequence = (
         "the state has their current values."

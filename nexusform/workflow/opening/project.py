@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration, Module, Settings
-from nexusform.configuration.variable_values import ValueOrigin
+from nexusform.configuration.variable_values import VariableValueSource
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.interfaces.plugins import Files, PluginRegistries
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
@@ -22,10 +22,10 @@ from nexusform.workflow.opening.command_context import (
     load_project_configuration,
     read_project_variables,
 )
-from nexusform.workflow.opening.system_io import RealFiles
+from nexusform.workflow.opening.system_io import ConfinedFileAccess
 
 if TYPE_CHECKING:
-    from nexusform.workflow.opening.remote_inputs import RemoteStates, ServerResponses
+    from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache
 
 NO_ANSWERS: Final[Mapping[str, str]] = {}
 
@@ -45,8 +45,8 @@ class Project(Struct, frozen=True):
     backend: StateBackend
     data_values: tuple[ValueOverride, ...] = ()
     planned_values: tuple[ValueOverride, ...] = ()
-    remote_states: RemoteStates | None = None
-    servers: ServerResponses | None = None
+    remote_states: RemoteStateReader | None = None
+    servers: ServerResponseCache | None = None
 
     @property
     def workspace(self) -> str:
@@ -84,7 +84,7 @@ def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> O
 
 
 def select_variable_values(
-    configuration: Configuration, variables: Mapping[str, tuple[Value, ValueOrigin]]
+    configuration: Configuration, variables: Mapping[str, tuple[Value, VariableValueSource]]
 ) -> dict[str, Value]:
     """Select the values of variables; defaults of ephemeral ones do not count as set."""
     declared = configuration.root.variables
@@ -108,17 +108,17 @@ def create_project(
     """
     remote_states, servers = None, None
     if _has_data_blocks(configuration.root):
-        from nexusform.workflow.opening.remote_inputs import RemoteStates, ServerResponses
+        from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache
 
-        remote_states = RemoteStates(context, configuration.settings)
-        servers = ServerResponses(context, dict(answers))
+        remote_states = RemoteStateReader(context, configuration.settings)
+        servers = ServerResponseCache(context, dict(answers))
     return Project(
         context=context,
         configuration=configuration,
         variables=variables,
         sources=sources,
         registries=build_registries(),
-        files=RealFiles(context.confinement, context.merge_limits(configuration.settings.limits).read_mib),
+        files=ConfinedFileAccess(context.confinement, context.merge_limits(configuration.settings.limits).read_mib),
         backend=backend,
         remote_states=remote_states,
         servers=servers,

@@ -12,10 +12,10 @@ from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ProviderBlock
 from nexusform.configuration.reference_checks import check_provider_names
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, convert_problem, has_errors
-from nexusform.interfaces.plugins import CaptureProvider, PermissionUser, Provider, ProviderProblem, StateUser
-from nexusform.json_data.plain_data import Path, format_path, has_unknown
+from nexusform.interfaces.plugins import CaptureProvider, PermissionedProvider, Provider, ProviderProblem, StateUser
+from nexusform.json_data.plain_data import Path, format_path, has_unknown_part
 from nexusform.planning.modules.root_outputs import build_inventory_read
-from nexusform.planning.name_resolution.evaluation_settings import PreparedBodies, build_settings
+from nexusform.planning.name_resolution.evaluation_settings import PreparedBodyCache, build_evaluation_settings
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.plans.plan import Action, InventoryRead, Plan
@@ -46,7 +46,7 @@ def create_providers(
         if kind is None:
             continue
         evaluation = evaluation or Evaluation(
-            build_settings(request, PreparedBodies({"managed": {}, "data": {}}), request.state)
+            build_evaluation_settings(request, PreparedBodyCache({"managed": {}, "data": {}}), request.state)
         )
         settings, new_problems, sensitive = _evaluate_settings(block, kind, evaluation)
         problems += new_problems
@@ -88,7 +88,7 @@ def _configure_provider(provider: Provider, key: str, state: State, context: Com
     if isinstance(provider, StateUser):
         own_objects = (recorded.attributes for _, recorded in list_objects(state, key))
         provider.set_state_objects(own_objects, list_managed_objects(state))
-    if isinstance(provider, PermissionUser):
+    if isinstance(provider, PermissionedProvider):
         provider.set_permissions(context.is_allowed, take_ownership=context.take_ownership)
 
 
@@ -116,7 +116,7 @@ def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
 
     configuration = request.configuration
     problems = list(check_provider_names(configuration, PROVIDERS))
-    setting = build_settings(request, PreparedBodies({"managed": {}, "data": {}}), request.state)
+    setting = build_evaluation_settings(request, PreparedBodyCache({"managed": {}, "data": {}}), request.state)
     evaluation = Evaluation(mark_unset_variables_unknown(setting, configuration, request.variables))
     for block in configuration.root.providers.values():
         kind = PROVIDERS.get(block.name)
@@ -148,7 +148,7 @@ def _evaluate_settings(
         problems.append(_build_sensitive_error(block, sensitive_path, body.locate(sensitive_path)))
     if has_errors(problems):
         return None, problems, bool(sensitive)
-    unknown_names = sorted(name for name, value in values.items() if has_unknown(value))
+    unknown_names = sorted(name for name, value in values.items() if has_unknown_part(value))
     if unknown_names:
         span = body.locate((unknown_names[0],))
         detail = (

@@ -13,8 +13,8 @@ from nexusform.interfaces.plugins import (
     CaptureProvider,
     ChangeRequest,
     ChangeResult,
-    ChangeValidator,
-    DryRunReporter,
+    ChangeValidatingProvider,
+    DryRunProvider,
     ObjectKey,
     PlanAwareProvider,
     Provider,
@@ -98,7 +98,7 @@ class _RedactingDryRunReporter(_RedactingProvider):
         return cast("list[tuple[int, Problem]]", self._provider.report_skipped(requests, reason))
 
 
-class _RedactingPlanFollower(_RedactingProvider):
+class _RedactingPlanAwareProvider(_RedactingProvider):
     def set_plan_responses(self, answers: Mapping[str, str]) -> None:
         self._provider.set_plan_responses(answers)
 
@@ -133,9 +133,9 @@ class _RedactingIdentifiedProvider(_RedactingProvider):
 
 # Optional protocols: the wrapper must implement only those of its provider.
 _OPTIONAL_PARTS: Final[Mapping[Any, type[_RedactingProvider]]] = {
-    ChangeValidator: _RedactingValidator,
-    DryRunReporter: _RedactingDryRunReporter,
-    PlanAwareProvider: _RedactingPlanFollower,
+    ChangeValidatingProvider: _RedactingValidator,
+    DryRunProvider: _RedactingDryRunReporter,
+    PlanAwareProvider: _RedactingPlanAwareProvider,
     CaptureProvider: _RedactingCaptureProvider,
     IdentifiedProvider: _RedactingIdentifiedProvider,
 }

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from nexusform.backends.backend_kind import BACKENDS, Directories
 from nexusform.configuration.declarations.configuration import Settings
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
-from nexusform.interfaces.plugins import ServerQuery, StateQuery
+from nexusform.interfaces.plugins import RemoteStateQuery, ServerQuery
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.name_resolution.evaluation_settings import build_query_key
 from nexusform.schemas.block_schema import AttributeSchema
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Answer = tuple[State | None, list[Problem]]
 
 
-class RemoteStates(Struct, frozen=True):
+class RemoteStateReader(Struct, frozen=True):
     """Reader of remote states. Each state is read once, so that re-planning uses the same data. `settings`
     are those of the reading configuration; they define how encrypted states are opened. `locations` are the
     kinds and locations of the requested states.
@@ -40,14 +40,14 @@ class RemoteStates(Struct, frozen=True):
     answers: dict[str, Answer] = field(default_factory=dict)
     locations: dict[tuple[str, str], None] = field(default_factory=dict)
 
-    def read(self, query: StateQuery) -> Answer:
+    def read(self, query: RemoteStateQuery) -> Answer:
         """Return the requested state, or None with problems if it is missing or unreadable."""
         key = repr(query)
         if key not in self.answers:
-            self.answers[key] = self._read_state(query)
+            self.answers[key] = self._read_remote_state(query)
         return self.answers[key]
 
-    def _read_state(self, query: StateQuery) -> Answer:
+    def _read_remote_state(self, query: RemoteStateQuery) -> Answer:
         backend, problems = self._open_backend(query)
         if backend is None:
             return None, problems
@@ -66,7 +66,7 @@ class RemoteStates(Struct, frozen=True):
             return None, [*problems, missing_problem]
         return stored.state, problems
 
-    def _open_backend(self, query: StateQuery) -> tuple[StateBackend | None, list[Problem]]:
+    def _open_backend(self, query: RemoteStateQuery) -> tuple[StateBackend | None, list[Problem]]:
         """Open the backend of the workspace with the configured encryption."""
         settings, problems = _evaluate_settings(query)
         if settings is None:
@@ -96,7 +96,7 @@ class RemoteStates(Struct, frozen=True):
             return None, [*problems, Problem(("workspace",), "invalid-workspace", str(problem))]
 
 
-def _convert_to_problem(diagnostic: Diagnostic, query: StateQuery) -> Problem:
+def _convert_to_problem(diagnostic: Diagnostic, query: RemoteStateQuery) -> Problem:
     detail = diagnostic.detail
     if diagnostic.id == "encrypted-state":
         detail = (
@@ -110,7 +110,7 @@ def _convert_to_problem(diagnostic: Diagnostic, query: StateQuery) -> Problem:
 # --- settings ----------------------------------------------------------------------------------
 
 
-def _evaluate_settings(query: StateQuery) -> tuple[dict[str, Any] | None, list[Problem]]:
+def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, list[Problem]]:
     """Return the backend settings as plain data of their types, or None after problems."""
     kind = BACKENDS.get(query.backend)
     if kind is None:
@@ -161,7 +161,7 @@ def _build_missing_settings_problem(kind: str, names: Sequence[str]) -> Problem:
 Reader: TypeAlias = "Callable[[Mapping[str, Any], KubeconfigTrust], str]"
 
 
-class ServerResponses(Struct, frozen=True):
+class ServerResponseCache(Struct, frozen=True):
     """Server responses, fetched once for all re-planning. `answers` may start with saved ones."""
 
     context: CommandContext

@@ -14,7 +14,7 @@ from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.objects import EMPTY, State
 
 if TYPE_CHECKING:  # most states have no journal
-    from nexusform.state.journal import OpenIntent
+    from nexusform.state.journal import OpenStepIntent
     from nexusform.state.state_draft import UnfinishedApply
 
 
@@ -25,7 +25,7 @@ class StoredState(Struct, frozen=True):
     """
 
     state: State
-    open_intents: tuple[OpenIntent, ...] = ()
+    open_intents: tuple[OpenStepIntent, ...] = ()
     has_journal: bool = False
     digest: str = ""
     remaining: UnfinishedApply | None = None

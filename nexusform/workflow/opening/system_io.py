@@ -23,7 +23,7 @@ from nexusform.files.regular_files import (
     OutsideConfinement,
     open_regular_to_read,
     read_regular,
-    write_file,
+    write_file_atomically,
 )
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import FileProblem
@@ -36,19 +36,19 @@ def read_file(path: str, max_bytes: int, confinement: Confinement = UNCONFINED, 
     missing, special, too large or confined files.
     """
     log_event("debug", "file read", path=path)
-    with _convert_errors(path, max_bytes, hint):
+    with _convert_os_errors_to_file_problems(path, max_bytes, hint):
         return read_regular(confinement.resolve(path), max_bytes)
 
 
 def open_file(path: str, max_bytes: int, confinement: Confinement = UNCONFINED, *, hint: str = "") -> BinaryIO:
     """Open a file for reading in pieces, with the checks of `read_file`."""
     log_event("debug", "file read", path=path)
-    with _convert_errors(path, max_bytes, hint):
+    with _convert_os_errors_to_file_problems(path, max_bytes, hint):
         return open_regular_to_read(confinement.resolve(path), max_bytes)
 
 
 @contextmanager
-def _convert_errors(path: str, max_bytes: int, hint: str) -> Iterator[None]:
+def _convert_os_errors_to_file_problems(path: str, max_bytes: int, hint: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
@@ -64,7 +64,7 @@ def _convert_errors(path: str, max_bytes: int, hint: str) -> Iterator[None]:
         raise FileProblem(f"{path!r} is not the name of a file.") from None
 
 
-class RealFiles:
+class ConfinedFileAccess:
     """Bounded reads of regular files within a confinement."""
 
     def __init__(self, confinement: Confinement = UNCONFINED, budget_mib: int = DEFAULT.read_mib) -> None:
@@ -233,7 +233,7 @@ def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool =
         with target.open("wb") as stream:
             stream.writelines((content,) if isinstance(content, bytes) else content)
         return
-    write_file(target, content, PRIVATE if private else 0o666, durable=durable)
+    write_file_atomically(target, content, PRIVATE if private else 0o666, durable=durable)
     if private:
         target.chmod(PRIVATE)
 

@@ -18,7 +18,7 @@ PUBLIC = {
         "build_failed_plan build_file_rejection is_replaceable prepare_plan_file reject_failed_plan save_failed_plan "
         "UNFINISHED"
     ),
-    "show_target": "find_show_target ShowTarget",
+    "show_target": "find_show_target ShownContent",
     "plan_signing": "check_signable sign_plan verify_signature create_signer write_signed_plan",
     "plan_statement": "check_plan_statement Signer StatementContent write_statement",
 }

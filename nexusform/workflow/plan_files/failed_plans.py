@@ -11,7 +11,7 @@ from typing import Final
 import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, has_errors
 from nexusform.diagnostics.phrases import format_count
-from nexusform.encryption.document_cipher import PLAN, read_purpose
+from nexusform.encryption.document_cipher import PLAN, read_encryption_purpose
 from nexusform.files.regular_files import read_regular
 from nexusform.plans.plan import Plan, PlanInputs
 from nexusform.plans.saved import plan_file
@@ -97,7 +97,7 @@ def is_replaceable(path: str, context: CommandContext, first_member: str = plan_
         return False
     member = plan_file.read_member_at(content, 0)
     is_own_plan = member is not None and member[0] == first_member
-    return not content or is_own_plan or read_purpose(content) == PLAN
+    return not content or is_own_plan or read_encryption_purpose(content) == PLAN
 
 
 def build_file_rejection(path: str) -> Diagnostic:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import WrongPrediction
 from nexusform.applying.apply_recorder import ApplyRecorder, build_opening_records
-from nexusform.applying.events import Listener, StepEvent, StepOutcome
+from nexusform.applying.events import StepEvent, StepListener, StepOutcome
 from nexusform.applying.executor import ApplyResult, ExecutionOptions, execute_plan
 from nexusform.applying.prediction_checks import (
     build_prediction_records,
@@ -28,7 +28,7 @@ from nexusform.applying.provider_calls import get_provider_name
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.interfaces.plugins import PlanAwareProvider
-from nexusform.interfaces.state_storage import BackendProblem, EncryptedStorage
+from nexusform.interfaces.state_storage import BackendProblem, EncryptingBackend
 from nexusform.placements.prediction_scores import list_wrong_certain
 from nexusform.planning.planner import make_plan
 from nexusform.planning.replanning.known_after_apply import (
@@ -94,7 +94,7 @@ class ApplyOutcome(Struct, frozen=True):
         )
 
 
-def apply_plan(run: Run, plan: Plan, listener: Listener, options: PlanApplyOptions) -> ApplyOutcome:
+def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyOptions) -> ApplyOutcome:
     """Apply a plan based on the run's state."""
     identity_problems = run.check_identities(plan.providers) if plan.steps else []
     if has_errors(identity_problems):
@@ -125,7 +125,7 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: PlanApplyOptio
 
 
 def apply_remaining_steps(
-    run: Run, remaining_steps: RemainingSteps, listener: Listener, options: PlanApplyOptions
+    run: Run, remaining_steps: RemainingSteps, listener: StepListener, options: PlanApplyOptions
 ) -> ApplyOutcome:
     """Apply the remaining steps of an earlier apply as planned."""
     recorder = ApplyRecorder(run.project.backend, run.stored.state, run.stored.remaining)
@@ -160,7 +160,7 @@ def _execute_plan(
     run: Run,
     plan: Plan,
     recorder: ApplyRecorder,
-    listener: Listener,
+    listener: StepListener,
     options: PlanApplyOptions,
     unverified: Sequence[Step] = (),
 ) -> ApplyOutcome:
@@ -350,7 +350,7 @@ def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bo
         recorder.flush()
         remaining = None if complete else recorder.get_unfinished_apply()
         preserved = [
-            journal.encode_record(record)
+            journal.encode_journal_record(record)
             for record in (*recorder.list_open_intents(), *(remaining.build_records() if remaining else []))
         ]
         run.project.backend.rewrite_journal(document, preserved)
@@ -367,7 +367,7 @@ def _rewrite_with_current_encryption(run: Run) -> list[Diagnostic]:
     """Write the state again if it uses a fallback encryption method."""
     backend = run.project.backend
     try:
-        if isinstance(backend, EncryptedStorage) and backend.is_outdated():
+        if isinstance(backend, EncryptingBackend) and backend.is_outdated():
             backend.rewrite_journal(state_codec.encode_state(run.stored.state), run.stored.list_preserved_lines())
     except BackendProblem as problem:
         return [build_error("unwritable-state", str(problem))]
@@ -379,7 +379,7 @@ def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
     context = run.project.context
     path = Path(context.rescue_path) if context.rescue_path else Path(context.directory) / RESCUE
     try:
-        if isinstance(run.project.backend, EncryptedStorage):
+        if isinstance(run.project.backend, EncryptingBackend):
             document = run.project.backend.encrypt_document(document)
     except BackendProblem as problem:
         return build_error("state-save-failed", f"{message} Encrypting it for a local file failed too: {problem}")

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
-from nexusform.domain_table import LazyTable, collect_targets
+from nexusform.domain_table import LazyTable, collect_domain_targets
 from nexusform.plans.plan import Plan
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
@@ -18,7 +18,7 @@ from nexusform.workflow.plan_files.saved_plans import read_plan
 # omitted parts.
 Writer: TypeAlias = Callable[[Plan], tuple[str, list[Diagnostic]]]
 
-_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_targets("exports"))
+_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_domain_targets("exports"))
 FORMATS: Final = tuple(_WRITERS)
 
 

@@ -19,7 +19,7 @@ from nexusform.encryption.key_providers import EncryptionProblem
 from nexusform.encryption.signatures import check_statement, sign_digest, sign_statement
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.plans.plan import PlanInputs
-from nexusform.plans.plan_checks import Evaluation
+from nexusform.plans.plan_checks import EvaluationEnvironment
 from nexusform.state import json_codec
 from nexusform.workflow.opening.system_io import read_file, write_output
 
@@ -105,7 +105,7 @@ def _build_statement(content: StatementContent) -> dict[str, Any]:
     }
 
 
-def _describe_environment(evaluations: Sequence[Evaluation]) -> Mapping[str, Any]:
+def _describe_environment(evaluations: Sequence[EvaluationEnvironment]) -> Mapping[str, Any]:
     """Describe the evaluation of all plans together."""
     if not evaluations:
         return {}

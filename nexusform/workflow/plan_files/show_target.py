@@ -29,7 +29,7 @@ from nexusform.workflow.plan_files.saved_plans import (
 )
 
 
-class ShowTarget(Struct, frozen=True):
+class ShownContent(Struct, frozen=True):
     """Contents to show: a saved plan with configuration and prior state, or a state with `instances` (None: all)."""
 
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -40,7 +40,7 @@ class ShowTarget(Struct, frozen=True):
     instances: Mapping[Address, InstanceState] | None = None
 
 
-def find_show_target(context: CommandContext, target: str) -> ShowTarget:
+def find_show_target(context: CommandContext, target: str) -> ShownContent:
     """Find the target: an existing file, else an address; "" is the whole state."""
     if target and Path(target).is_file():
         return _read_file(context, target)
@@ -49,25 +49,25 @@ def find_show_target(context: CommandContext, target: str) -> ShowTarget:
         try:
             pattern = parse_pattern(target)
         except AddressProblem as problem:
-            return ShowTarget((_build_missing_file_error(target, f"Nor is it an address: {problem}"),))
+            return ShownContent((_build_missing_file_error(target, f"Nor is it an address: {problem}"),))
     if pattern is not None and pattern.type not in build_registries().resource_types and not pattern.module:
-        return ShowTarget((_build_missing_file_error(target, f'Nor is "{pattern.type}" a resource type.'),))
+        return ShownContent((_build_missing_file_error(target, f'Nor is "{pattern.type}" a resource type.'),))
     backend, problems, sources = find_backend(context)
     if backend is None:
-        return ShowTarget(tuple(problems), sources)
+        return ShownContent(tuple(problems), sources)
     stored, new_problems = read_stored_state(backend)
     problems += new_problems
     if stored is None:
-        return ShowTarget(tuple(problems), sources)
+        return ShownContent(tuple(problems), sources)
     if pattern is None:
-        return ShowTarget(tuple(problems), sources, state=stored.state)
+        return ShownContent(tuple(problems), sources, state=stored.state)
     state = stored.state
     addresses = sorted(filter(pattern.is_match, state.instances), key=compute_address_order)
     if not addresses:
         suggestion = suggest_name(target, [str(a) for a in state.instances])
         problems.append(build_error("no-such-state-resource", f"The state has no object at {target}.{suggestion}"))
     instances = {address: state.instances[address] for address in addresses}
-    return ShowTarget(tuple(problems), sources, state=state, instances=instances)
+    return ShownContent(tuple(problems), sources, state=state, instances=instances)
 
 
 def _build_missing_file_error(target: str, reason: str) -> Diagnostic:
@@ -75,25 +75,25 @@ def _build_missing_file_error(target: str, reason: str) -> Diagnostic:
     return build_error("no-such-plan-file", detail)
 
 
-def _read_file(context: CommandContext, path: str) -> ShowTarget:
+def _read_file(context: CommandContext, path: str) -> ShownContent:
     """Read a file: a saved plan or a state."""
     try:
         content = read_limited_file(path, context)
     except FileProblem as problem:
-        return ShowTarget((build_error("nothing-to-show", str(problem)),))
+        return ShownContent((build_error("nothing-to-show", str(problem)),))
     content, problems = decrypt_document(content, path, context)
     if has_errors(problems):
-        return ShowTarget(tuple(problems))
+        return ShownContent(tuple(problems))
     if not content.startswith(b"PK"):
         state, problems = state_codec.decode_state(content, path, load_schemas())
-        return ShowTarget(tuple(problems), state=state or EMPTY)
+        return ShownContent(tuple(problems), state=state or EMPTY)
     saved, problems = read_plan(path, context)
     if saved is None:
-        return ShowTarget(tuple(problems))
+        return ShownContent(tuple(problems))
     configuration, _ = load_plan_configuration(context, saved)
     prior, new_problems = read_prior_state(saved, path)
     problems += new_problems
     if has_errors(problems):
-        return ShowTarget(tuple(problems))
+        return ShownContent(tuple(problems))
     sources = get_configuration_sources(saved)
-    return ShowTarget(tuple(problems), sources, saved, configuration, prior or EMPTY)
+    return ShownContent(tuple(problems), sources, saved, configuration, prior or EMPTY)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.files.access_record import get_recorded_accesses
 from nexusform.files.regular_files import Confinement
 from nexusform.plans.plan import Plan
-from nexusform.plans.plan_checks import EvaluatedFile, Evaluation
+from nexusform.plans.plan_checks import EvaluatedFile, EvaluationEnvironment
 from nexusform.workflow.opening.command_context import find_work_tree
 from nexusform.workflow.opening.project import Project
 
@@ -20,7 +20,7 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
     """Return the plan with a record of its evaluation in this process."""
     context, accesses = project.context, get_recorded_accesses()
     root = context.confinement.root or find_work_tree(context.directory)
-    evaluation = Evaluation(
+    evaluation = EvaluationEnvironment(
         confined=bool(context.confinement.root),
         root=_format_relative(root, context.directory),
         files=_list_evaluated_files(plan, project, root),

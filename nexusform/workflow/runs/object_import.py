@@ -28,12 +28,12 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
-from nexusform.domain_table import LazyTable, collect_targets
+from nexusform.domain_table import LazyTable, collect_domain_targets
 from nexusform.files.regular_files import create_file
 from nexusform.interfaces.plugins import ObjectKey, PluginRegistries, Provider, ProviderProblem, ResourceType
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import Path as ValuePath
-from nexusform.json_data.plain_data import has_unknown
+from nexusform.json_data.plain_data import has_unknown_part
 from nexusform.language.formatter import format_text
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.plan_request import ImportedObject, PlanRequest
@@ -84,7 +84,7 @@ class ImportResult(Struct, frozen=True):
 
 # (context, value of -from, configuration file, lock options, notices) -> result
 SourceImporter: TypeAlias = Callable[[Any, str, str, Any, Any], ImportResult]
-SOURCE_IMPORTERS: Final[Mapping[str, SourceImporter]] = LazyTable(collect_targets("imports"))
+SOURCE_IMPORTERS: Final[Mapping[str, SourceImporter]] = LazyTable(collect_domain_targets("imports"))
 DIRECTORY: Final = "DIR"  # key in SOURCE_IMPORTERS: any exported directory
 
 
@@ -215,7 +215,7 @@ def _evaluate_arguments(
     body, body_problems = build_prepared_body(block.body, kind.schema, block.span)
     values, _, value_problems = body.evaluate(evaluation.build_scope(evaluation.root))
     new_problems = [*body_problems, *value_problems, *evaluation.diagnostics]
-    if not has_errors(new_problems) and has_unknown(values):
+    if not has_errors(new_problems) and has_unknown_part(values):
         detail = f"The arguments of {address} are not known yet. Import the objects that it refers to first."
         new_problems.append(build_error("import-failed", detail, target.span, block="import"))
     if kind.unpack_arguments is not None and not has_errors(new_problems):

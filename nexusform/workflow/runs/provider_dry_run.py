@@ -14,8 +14,8 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, Span
 from nexusform.interfaces.plugins import (
     UNFINISHED_KEY,
     ChangeRequest,
-    ChangeValidator,
-    DryRunReporter,
+    ChangeValidatingProvider,
+    DryRunProvider,
     ObjectKey,
     Provider,
     ProviderProblem,
@@ -35,16 +35,16 @@ REJECTED_CHANGE: Final = "field-conflict"  # another flag permits the change
 FlawCheck = Callable[[Change], str]
 
 
-def validate_changes(
+def validate_changes_at_providers(
     result: PlanResult, providers: Mapping[str, Provider], request: PlanRequest, errors: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
     """Return the errors that providers predict for their changes. `errors` are those outside of the plan."""
     find_flaw = create_validation_check(result, request.configuration, errors)
     write_only, diagnostics = evaluate_write_only(result.plan, request)
     for name, provider in providers.items():
-        if not isinstance(provider, ChangeValidator):
+        if not isinstance(provider, ChangeValidatingProvider):
             continue
-        if isinstance(provider, DryRunReporter):
+        if isinstance(provider, DryRunProvider):
             changes = _select_changes(result, name, {*_SENT_ACTIONS, Action.DELETE})
         else:
             changes = [candidate for candidate in _select_changes(result, name) if not find_flaw(candidate)]
@@ -63,7 +63,7 @@ def report_skipped_checks(result: PlanResult, providers: Mapping[str, Provider],
     """Return the diagnostics of providers without server query; `reason` is a clause, no full stop."""
     diagnostics: list[Diagnostic] = []
     for name, provider in providers.items():
-        if isinstance(provider, DryRunReporter):
+        if isinstance(provider, DryRunProvider):
             changes = _select_changes(result, name)
             requests = [_build_request(change, "", {}) for change in changes]
             diagnostics += _build_diagnostics(changes, provider.report_skipped(requests, reason))
@@ -85,7 +85,7 @@ def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, 
 
 def collect_verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
     """Return the verdicts of providers on the validated plan."""
-    texts = (provider.describe_dry_run() for provider in providers.values() if isinstance(provider, DryRunReporter))
+    texts = (provider.describe_dry_run() for provider in providers.values() if isinstance(provider, DryRunProvider))
     return tuple(filter(None, texts))
 
 
@@ -122,7 +122,7 @@ def create_validation_check(
     """
     errors = [item for item in (*result.plan.diagnostics, *other_errors) if item.severity is Severity.ERROR]
     if not errors:
-        return _return_no_flaw
+        return _return_no_error_reason
     blocks = list(iterate_resource_blocks(configuration))
     known_addresses = {str(item.address) for item in blocks} | {
         str(item.address.config_address) for item in result.plan.changes
@@ -138,7 +138,7 @@ def create_validation_check(
             address = ""
         addresses = blocks_at_location | ({address} & known_addresses)
         if not addresses and item.block.split(" ")[0] not in _UNKNOWN_BLOCKS:
-            return partial(_return_given_flaw, f"the plan has an error ({item.summary})")
+            return partial(_return_fixed_error_reason, f"the plan has an error ({item.summary})")
         blocks_with_errors |= addresses
     dependencies: dict[str, list[str]] = {}
     for block, dependency in result.edges:
@@ -146,11 +146,11 @@ def create_validation_check(
     return partial(_find_flaw, blocks_with_errors, dependencies)
 
 
-def _return_no_flaw(_change: Change) -> str:
+def _return_no_error_reason(_change: Change) -> str:
     return ""
 
 
-def _return_given_flaw(flaw: str, _change: Change) -> str:
+def _return_fixed_error_reason(flaw: str, _change: Change) -> str:
     return flaw
 
 

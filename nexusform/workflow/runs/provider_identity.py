@@ -45,13 +45,13 @@ def check_identities(
             continue
         identity = recorded.get(name, {}).get("identity") or {}
         if connects or provider.has_fixed_identity:
-            _check_provider(check, name, provider, state, identity, accepted)
+            _check_and_record_provider_identity(check, name, provider, state, identity, accepted)
         elif list_objects(state, name):
             check.diagnostics.append(_build_not_compared_warning(name))
     return check
 
 
-def _check_provider(
+def _check_and_record_provider_identity(
     check: IdentityCheck,
     name: str,
     provider: IdentifiedProvider,
@@ -72,13 +72,13 @@ def _check_provider(
     check.observed[name] = entry
     comparison = provider.compare_identity(recorded, observed)
     if comparison.difference and accepted not in comparison.accepted_by:
-        check.diagnostics.append(_build_error(name, comparison.difference, comparison.accepted_by))
+        check.diagnostics.append(_build_different_system_error(name, comparison.difference, comparison.accepted_by))
     elif comparison.is_known or not objects:
         check.confirmed[name] = entry if comparison.difference else {"identity": _merge_parts(recorded, observed)}
     else:
         provider.keep_missing_objects()
         check.unconfirmed.append(name)
-        check.diagnostics.append(_build_warning(name, comparison.obstacle))
+        check.diagnostics.append(_build_identity_not_checked_warning(name, comparison.obstacle))
 
 
 def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> di
     }
 
 
-def _build_error(name: str, difference: str, accepted_by: tuple[str, ...]) -> Diagnostic:
+def _build_different_system_error(name: str, difference: str, accepted_by: tuple[str, ...]) -> Diagnostic:
     flags = " or ".join(f"-allow-other-hub={value}" for value in accepted_by[:1])
     return build_error(
         ANOTHER_HUB,
@@ -98,7 +98,7 @@ def _build_error(name: str, difference: str, accepted_by: tuple[str, ...]) -> Di
     )
 
 
-def _build_warning(name: str, obstacle: str) -> Diagnostic:
+def _build_identity_not_checked_warning(name: str, obstacle: str) -> Diagnostic:
     return build_warning(
         UNKNOWN_IDENTITY,
         f'Provider "{name}": {obstacle}, so it is unknown whether this is the recorded system. Objects missing '

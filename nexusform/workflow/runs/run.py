@@ -28,15 +28,15 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.files.run_log import log_duration, log_event
 from nexusform.interfaces.plugins import (
-    ChangeValidator,
+    ChangeValidatingProvider,
     Clock,
-    ExternalProblem,
+    ExternalQueryProblem,
     Provider,
     ProviderProblem,
     ServerQuery,
     ServerReader,
 )
-from nexusform.interfaces.state_storage import BackendProblem, EncryptedStorage, StateBackend
+from nexusform.interfaces.state_storage import BackendProblem, EncryptingBackend, StateBackend
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
@@ -167,13 +167,13 @@ class Run(Struct):
         limits = self.project.configuration.settings.limits
         try:
             with _limit_planning_time(self.project.context.get_planning_seconds(limits)), pause_garbage_collection():
-                result = self._build_plan(options)
+                result = self._refresh_and_plan(options)
         except DiagnosticsError as failure:
             result = self.build_failed_plan(options, failure.diagnostics)
         return replace(result, plan=record_evaluation(result.plan, self.project))
 
-    def _build_plan(self, options: PlanOptions) -> PlanResult:
-        diagnostics = self._check_state()
+    def _refresh_and_plan(self, options: PlanOptions) -> PlanResult:
+        diagnostics = self._check_state_consistency()
         if not has_errors(diagnostics) and (options.refresh or self._has_imports(options)):
             diagnostics += self.check_identities()
             if self.unreachable and options.refresh and options.allows_state_only:
@@ -233,7 +233,7 @@ class Run(Struct):
     def _plan_from_state(self, options: PlanOptions) -> PlanResult:
         """Plan from the state alone, with a warning: nothing was read or validated."""
         reason = "the plan is made from the state"
-        result = self._build_plan(replace(options, refresh=False, dry_run_skip_reason=reason))
+        result = self._refresh_and_plan(replace(options, refresh=False, dry_run_skip_reason=reason))
         warning = build_warning(
             "plan-from-state",
             f"{self.unreachable.rstrip('.')}. This plan starts from the state alone: changes made elsewhere and "
@@ -247,7 +247,7 @@ class Run(Struct):
         self, result: PlanResult, options: PlanOptions, request: PlanRequest
     ) -> tuple[PlanResult, list[Diagnostic]]:
         """Return the plan with the results of the server-side dry run."""
-        has_validator = any(isinstance(provider, ChangeValidator) for provider in self.providers.values())
+        has_validator = any(isinstance(provider, ChangeValidatingProvider) for provider in self.providers.values())
         if not options.refresh:
             if not has_validator or not options.dry_run_skip_reason:
                 return result, []
@@ -256,9 +256,9 @@ class Run(Struct):
             return result, report_skipped_checks(result, self.providers, options.dry_run_skip_reason)
         diagnostics = check_existing_objects(result.plan, self.providers)
         if has_validator:
-            from nexusform.workflow.runs.provider_dry_run import collect_verdicts, validate_changes
+            from nexusform.workflow.runs.provider_dry_run import collect_verdicts, validate_changes_at_providers
 
-            diagnostics += validate_changes(result, self.providers, request, diagnostics)
+            diagnostics += validate_changes_at_providers(result, self.providers, request, diagnostics)
             result = replace(result, plan=replace(result.plan, dry_run_messages=collect_verdicts(self.providers)))
         return result, [*diagnostics, *collect_provider_notes(result.plan, self.providers)]
 
@@ -272,7 +272,7 @@ class Run(Struct):
         """Return whether a provider observes a site; it is read even without objects in the state."""
         return any(provider.observes_objects for provider in self.providers.values())
 
-    def _check_state(self) -> list[Diagnostic]:
+    def _check_state_consistency(self) -> list[Diagnostic]:
         if not self.stored.state.instances:
             return []
         from nexusform.planning.verification.state_consistency import check_consistency
@@ -310,7 +310,7 @@ class Run(Struct):
         request = replace(
             self.build_request(options), refreshed_objects=dict(saved_plan.refreshed_objects), imports=imports
         )
-        plan = self._complete_plan(make_plan(request), self._check_state()).plan
+        plan = self._complete_plan(make_plan(request), self._check_state_consistency()).plan
         # Objects read by providers are passed on with their capture times.
         captures = [read for read in saved_plan.inventories if read.address.startswith(PROVIDER_PREFIX)]
         inventories = (*plan.inventories, *captures)
@@ -378,8 +378,8 @@ def _query_unreachable(query: ServerReader, question: ServerQuery) -> str:
     """Query a server; a failure is a warning, since the plan starts from the state."""
     try:
         return query(question)
-    except ExternalProblem as failure:
-        raise ExternalProblem(replace(failure.problem, severity=Severity.WARNING)) from None
+    except ExternalQueryProblem as failure:
+        raise ExternalQueryProblem(replace(failure.problem, severity=Severity.WARNING)) from None
 
 
 def _add_lint_findings(result: PlanResult, configuration: Configuration) -> PlanResult:
@@ -521,7 +521,7 @@ def _read_state(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> N
     run.has_unfinished_apply = stored.has_journal or had_stale_lock
     log_event("debug", "state", serial=stored.state.serial, objects=len(stored.state.instances))
     try:
-        if isinstance(run.project.backend, EncryptedStorage):
+        if isinstance(run.project.backend, EncryptingBackend):
             run.project.backend.check()
     except BackendProblem as problem:
         run.diagnostics.append(build_error("unwritable-state", str(problem)))
@@ -550,7 +550,7 @@ def _read_state(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> N
 
 def _check_local_state(backend: StateBackend) -> list[Diagnostic]:
     """Return a warning for a new local state in automation, because it would be lost with the machine."""
-    inner_backend = backend.inner if isinstance(backend, EncryptedStorage) else backend
+    inner_backend = backend.inner if isinstance(backend, EncryptingBackend) else backend
     if not is_local_state(inner_backend):
         return []
     return [

@@ -85,7 +85,7 @@ def _read_objects(
                 f"Provider {provider.name} returned invalid attributes for {address} ({address.type}): "
                 f"{format_path(mismatches[0].path)}: {mismatches[0].detail}"
             )
-        private = _merge_notes(recorded.private, answer.note)
+        private = _merge_private_notes(recorded.private, answer.note)
         if answer.attributes == recorded.attributes and private == recorded.private:
             continue
         attributes = locations.update_locations(answer.attributes)
@@ -96,7 +96,7 @@ def _read_objects(
     return changed_objects
 
 
-def _merge_notes(private: Mapping[str, Any] | None, note: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _merge_private_notes(private: Mapping[str, Any] | None, note: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if not note:
         return private
     merged = {name: value for name, value in {**(private or {}), **note}.items() if value is not None}

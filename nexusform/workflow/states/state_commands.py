@@ -63,7 +63,7 @@ class StateCommandContext(Struct, frozen=True):
         )
 
 
-class StateReading(Struct, frozen=True):
+class StateReadResult(Struct, frozen=True):
     """The state read; None with diagnostics if it could not be read."""
 
     state: State | None
@@ -84,15 +84,15 @@ class StateChangeResult(Struct, frozen=True):
 StateChange = Callable[[State], tuple[State | None, list[Diagnostic]]]
 
 
-def read_state(context: CommandContext, *, checks_objects: bool = False) -> StateReading:
+def read_state(context: CommandContext, *, checks_objects: bool = False) -> StateReadResult:
     """Read the state of the selected workspace, with the journal of a running or interrupted apply.
     `checks_objects`: see read_stored_state.
     """
     backend, problems, sources = find_backend(context)
     if backend is None:
-        return StateReading(None, tuple(problems), sources)
+        return StateReadResult(None, tuple(problems), sources)
     stored, new_problems = read_stored_state(backend, checks_objects=checks_objects)
-    return StateReading(stored.state if stored else None, (*problems, *new_problems), sources)
+    return StateReadResult(stored.state if stored else None, (*problems, *new_problems), sources)
 
 
 def has_content(state: State) -> bool:
@@ -377,26 +377,26 @@ def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
     return None
 
 
-def verify_state(context: CommandContext, *, reads_providers: bool = True) -> StateReading:
+def verify_state(context: CommandContext, *, reads_providers: bool = True) -> StateReadResult:
     """Return the state with all of its errors, violated rules and, with a configuration and
     `reads_providers`, drift. State None: the check is incomplete.
     """
     backend, problems, sources = find_backend(context)
     if backend is None:
-        return StateReading(None, tuple(problems), sources)
+        return StateReadResult(None, tuple(problems), sources)
     stored, new_problems = read_stored_state(backend)
     problems += new_problems
     if stored is None:
-        return StateReading(None, tuple(problems), sources)
+        return StateReadResult(None, tuple(problems), sources)
     problems += check_consistency(stored.state, build_registries().resource_types, PROVIDERS)
     problems += check_missing_dependencies(stored.state)
     problems += check_missing_machines(stored.state, build_registries().resource_types)
     problems += check_state_rules(stored.state, build_registries())
     if not reads_providers or not sources:
-        return StateReading(stored.state, tuple(problems), sources)
+        return StateReadResult(stored.state, tuple(problems), sources)
     drift, failures, sources = _check_state_drift(context, stored)
     problems += [*drift, *failures]
-    return StateReading(None if has_errors(failures) else stored.state, tuple(problems), sources)
+    return StateReadResult(None if has_errors(failures) else stored.state, tuple(problems), sources)
 
 
 def _check_state_drift(

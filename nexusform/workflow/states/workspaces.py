@@ -16,7 +16,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
-from nexusform.files.regular_files import write_file
+from nexusform.files.regular_files import write_file_atomically
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.resources.address import compute_address_order
 from nexusform.state import state_codec
@@ -53,7 +53,7 @@ def list_workspaces(context: CommandContext) -> Workspaces:
 def select_workspace(context: CommandContext, name: str, *, create: bool = False) -> Workspaces:
     """Select a workspace for later commands; with `create`, a missing one is created."""
     if context.environment.get(WORKSPACE_VARIABLE):
-        return Workspaces((), (_build_override_error(),))
+        return Workspaces((), (_build_workspace_variable_override_error(),))
     existing = list_workspaces(context)
     if has_errors(existing.diagnostics):
         return existing
@@ -76,7 +76,7 @@ def create_workspace(
 ) -> Workspaces:
     """Create a workspace, with a given state if any, and select it."""
     if context.environment.get(WORKSPACE_VARIABLE):
-        return Workspaces((), (_build_override_error(),))
+        return Workspaces((), (_build_workspace_variable_override_error(),))
     existing = list_workspaces(context)
     if has_errors(existing.diagnostics):
         return existing
@@ -177,7 +177,7 @@ def _save_selected_workspace(context: CommandContext, name: str, workspaces: Wor
     file = get_selection_path(context)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_file(file, name.encode(), 0o644)
+        write_file_atomically(file, name.encode(), 0o644)
     except OSError as problem:
         rejection = build_error("unselectable-workspace", f'"{file}" cannot be written: {problem.strerror}.')
         return replace(workspaces, names=(), diagnostics=(*workspaces.diagnostics, rejection))
@@ -189,7 +189,7 @@ def _find_backend(context: CommandContext) -> tuple[StateBackend | None, list[Di
     return find_backend(replace(context, environment={**context.environment, WORKSPACE_VARIABLE: DEFAULT_WORKSPACE}))
 
 
-def _build_override_error() -> Diagnostic:
+def _build_workspace_variable_override_error() -> Diagnostic:
     return build_error(
         "workspace-set-by-environment",
         f"The environment variable {WORKSPACE_VARIABLE} selects the workspace. Unset it to select another one.",

@@ -10,7 +10,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 from nexusform.domains.fleet.scheduling import scheduling_cycle
 from nexusform.plans.plan_checks import ProgramCheck
-from nexusform.workflow.program_checks import CheckOutcome
+from nexusform.workflow.program_checks import ProgramCheckOutcome
 from tests.domains.hub.api_programs import CRDS, PROGRAMS, lacking
 
 pytestmark = pytest.mark.of_domains("conformance", "fleet", "pods")
@@ -84,7 +84,7 @@ def test_a_plan_is_checked_by_a_running_hub(
 def test_placements_without_a_check_are_named(
     has_timed_out: bool, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outcome = CheckOutcome(ProgramCheck("kubefleet", "0.3", 1, 2, "placement"), (), has_timed_out)
+    outcome = ProgramCheckOutcome(ProgramCheck("kubefleet", "0.3", 1, 2, "placement"), (), has_timed_out)
     checkers = {"kubefleet": lambda _result, _programs, _seconds: outcome}
     monkeypatch.setattr("nexusform.workflow.program_checks.CHECKERS", checkers)
     assert run_command_line(["plan", "-check-with=kubefleet=programs", "-details"]) == 0

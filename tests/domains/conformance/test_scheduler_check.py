@@ -13,7 +13,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.conformance.workflow import loopback_programs
-from nexusform.domains.conformance.workflow.kubernetes_objects import build_pod
+from nexusform.domains.conformance.workflow.kubernetes_objects import build_pod_manifest
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling import profile
@@ -145,7 +145,7 @@ def test_a_wrong_use_starts_nothing(words: list[str], message: str, capsys: pyte
 def test_the_pod_for_the_program_is_read_as_the_predicted_one(seed: int) -> None:
     for body in pod_worlds.build_world(seed).workloads:
         spec = read_spec(body)
-        copy = read_spec(build_pod(spec, "copy"))
+        copy = read_spec(build_pod_manifest(spec, "copy"))
         assert set(copy.tolerations) >= set(spec.tolerations)  # both have defaults of admission
         for name in ("labels", "requests", "scored_requests", "node_selector", "node_terms", "images"):
             assert getattr(copy, name) == getattr(spec, name), name

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from nexusform.domains.hub.api.hub_cache import CollectionCache
-from nexusform.domains.hub.api.hub_client import ClientTiming, HubClient, ObjectList
+from nexusform.domains.hub.api.hub_client import ClientClock, HubClient, ObjectList
 
 BODY = {"metadata": {"name": "a", "namespace": "", "resourceVersion": "2"}}
 Events = Callable[[], Iterator[tuple[str, Any]]]
@@ -45,7 +45,7 @@ class Slept:
 
 
 def followed(hub: Watched, slept: Slept, ends: Callable[[CollectionCache], bool]) -> CollectionCache:
-    mirror = CollectionCache(cast("HubClient", hub), "/things", ClientTiming(sleep=slept.sleep))
+    mirror = CollectionCache(cast("HubClient", hub), "/things", ClientClock(sleep=slept.sleep))
     until = time.monotonic() + 120
     while not ends(mirror) and time.monotonic() < until:
         time.sleep(0.01)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.hub.api.hub_client import ClientTiming, HubClient, HubLocation, HubProblem
+from nexusform.domains.hub.api.hub_client import ClientClock, HubClient, HubLocation, HubProblem
 from nexusform.network.connection_errors import describe_connection_error
 from tests.certificates import certify
 
@@ -158,7 +158,7 @@ def test_a_hub_where_nobody_listens_refuses_the_connection(tmp_path: Path) -> No
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
     (tmp_path / "kubeconfig").write_text(KUBECONFIG.format(url=url))
     times = iter(range(0, 1000, 100))
-    hub = HubClient(HubLocation(str(tmp_path / "kubeconfig")), ClientTiming(lambda _: None, lambda: float(next(times))))
+    hub = HubClient(HubLocation(str(tmp_path / "kubeconfig")), ClientClock(lambda _: None, lambda: float(next(times))))
     with pytest.raises(HubProblem) as raised:
         hub.get("/version")
     hub.close()
@@ -175,7 +175,7 @@ def test_silence_is_reported_until_the_end_of_the_step(tmp_path: Path) -> None:
         nonlocal now
         now += seconds
 
-    hub = HubClient(HubLocation(str(tmp_path / "kubeconfig")), ClientTiming(sleep, lambda: now))
+    hub = HubClient(HubLocation(str(tmp_path / "kubeconfig")), ClientClock(sleep, lambda: now))
     hub._has_answered = True
     messages: list[str] = []
     with hub.limit_retries(20, messages.append), pytest.raises(HubProblem):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.hub.providers.object_access import describe_blockers
+from nexusform.domains.hub.providers.object_access import describe_deletion_blockers
 from nexusform.domains.hub.providers.rollout_progress import (
-    PlacementObjects,
+    ObservedPlacementObjects,
     check_placement_progress,
     find_blocked_rollout,
     list_predicted_failures,
@@ -18,7 +18,7 @@ API = "placement.kubernetes-fleet.io/v1beta1"
 LABEL = "kubernetes-fleet.io"
 
 
-def _shown(snapshot: str, **statuses: str) -> PlacementObjects:
+def _shown(snapshot: str, **statuses: str) -> ObservedPlacementObjects:
     scheduled = {"type": "ClusterResourcePlacementScheduled", "status": "True", "observedGeneration": 1}
     placement = {
         "apiVersion": API,
@@ -52,7 +52,7 @@ def _shown(snapshot: str, **statuses: str) -> PlacementObjects:
             ]
         },
     }
-    return PlacementObjects(placement, (binding,), (policy,), (newest,))
+    return ObservedPlacementObjects(placement, (binding,), (policy,), (newest,))
 
 
 def test_a_cluster_that_a_rollout_was_foretold_to_stop_before_is_not_waited_for() -> None:
@@ -89,7 +89,9 @@ READY = {"RolloutStarted": "False", "Applied": "True", "Available": "True"}
 STOPS = "the rollout of web stops before a: max_unavailable and max_surge allow no further change"
 
 
-def _strictly(shown: PlacementObjects, *, number: int = 1, max_unavailable: int = 0) -> PlacementObjects:
+def _strictly(
+    shown: ObservedPlacementObjects, *, number: int = 1, max_unavailable: int = 0
+) -> ObservedPlacementObjects:
     """It picks so many, and may miss so many of them."""
     spec = shown.placement["spec"]
     spec["policy"] = {"placementType": "PickN", "numberOfClusters": number}
@@ -97,7 +99,7 @@ def _strictly(shown: PlacementObjects, *, number: int = 1, max_unavailable: int 
     return shown
 
 
-def stops(shown: PlacementObjects, outdated: frozenset[str] = frozenset()) -> str:
+def stops(shown: ObservedPlacementObjects, outdated: frozenset[str] = frozenset()) -> str:
     stop = find_blocked_rollout(shown, outdated)
     return stop.message if stop is not None else ""
 
@@ -117,7 +119,7 @@ def test_a_rollout_without_room_is_held_up() -> None:
         _strictly(_shown("web-0-snapshot", **{**READY, "Applied": "False", "Available": "False"})),
     ],
 )
-def test_a_rollout_that_goes_on_or_fails_is_not_held_up(shown: PlacementObjects) -> None:
+def test_a_rollout_that_goes_on_or_fails_is_not_held_up(shown: ObservedPlacementObjects) -> None:
     assert find_blocked_rollout(shown) is None
 
 
@@ -138,6 +140,6 @@ def test_what_keeps_a_namespace_is_said() -> None:
         {"type": "NamespaceDeletionDiscoveryFailure", "status": "False", "message": "all discovered"},
         {"type": "NamespaceContentRemaining", "status": "True", "message": remaining},
     ]
-    assert describe_blockers({"status": {"conditions": conditions}}) == f"; {remaining}"
-    assert describe_blockers({"metadata": {"finalizers": ["a/b"]}}) == ", held by a/b"
-    assert describe_blockers({}) == ""
+    assert describe_deletion_blockers({"status": {"conditions": conditions}}) == f"; {remaining}"
+    assert describe_deletion_blockers({"metadata": {"finalizers": ["a/b"]}}) == ", held by a/b"
+    assert describe_deletion_blockers({}) == ""

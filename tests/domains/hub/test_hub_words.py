@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 
 
 def test_a_policy_of_the_hub_is_named_with_its_own_words() -> None:
@@ -11,7 +11,7 @@ def test_a_policy_of_the_hub_is_named_with_its_own_words() -> None:
         "ValidatingAdmissionPolicy 'max-two' with binding 'max-two' denied request: two clusters at most"
     )
     refused = ApiError(422, {"kind": "Status", "reason": "Invalid", "message": message})
-    assert refused.kind is ErrorKind.WEBHOOK
+    assert refused.kind is ApiErrorKind.WEBHOOK
     assert refused.server_message == 'policy "max-two": two clusters at most'
 
 
@@ -23,7 +23,7 @@ def test_a_webhook_that_does_not_answer_is_no_refusal_of_what_was_sent() -> None
     cause = {"message": message.removeprefix("Internal error occurred: ")}
     body = {"kind": "Status", "reason": "InternalError", "message": message, "details": {"causes": [cause]}}
     refused = ApiError(500, body)
-    assert refused.kind is ErrorKind.WEBHOOK_TIMEOUT
+    assert refused.kind is ApiErrorKind.WEBHOOK_TIMEOUT
     assert refused.server_message == (
         'its webhook "owner.acme.example" does not answer (Post "https://10.0.0.1:443/v?timeout=1s": context '
         "deadline exceeded)"

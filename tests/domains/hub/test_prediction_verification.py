@@ -12,7 +12,7 @@ from nexusform.domains.hub.providers.prediction_verification import (
     VerificationResult,
 )
 from nexusform.domains.hub.providers.rollout_progress import (
-    PlacementObjects,
+    ObservedPlacementObjects,
     check_placement_progress,
     list_predicted_failures,
 )
@@ -148,7 +148,10 @@ def test_a_predicted_failure_has_the_predicted_reason() -> None:
     failing = list_predicted_failures({"placement_statuses": [{"cluster_name": "lon1", "conditions": [failed]}]})
     results = [
         check_placement_progress(
-            PlacementObjects(placement, [binding(reason)], is_partial=True), {}, is_external=False, failing=failing
+            ObservedPlacementObjects(placement, [binding(reason)], is_partial=True),
+            {},
+            is_external=False,
+            failing=failing,
         )
         for reason in ("NotAllWorkHaveBeenApplied", "ApplyInProgress")
     ]

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nexusform.domains.hub.api.hub_cache import PARENT_LABEL
 from nexusform.domains.hub.providers.hub_wait import has_been_scheduled
 from nexusform.domains.hub.providers.rollout_progress import (
-    PlacementObjects,
+    ObservedPlacementObjects,
     build_observed_bindings,
     check_placement_progress,
     get_generation,
@@ -33,7 +33,7 @@ PLACEMENT = "shop"
 MADE = ("ClusterResourceBinding", "ClusterSchedulingPolicySnapshot", "ClusterResourceSnapshot")
 
 
-def shown_after_each(events: list[Body], name: str) -> Iterator[PlacementObjects]:
+def shown_after_each(events: list[Body], name: str) -> Iterator[ObservedPlacementObjects]:
     """What the hub showed of a placement after each event."""
     objects: dict[tuple[str, str, str], Body] = {}
     for event in events:
@@ -48,14 +48,14 @@ def shown_after_each(events: list[Body], name: str) -> Iterator[PlacementObjects
             yield _shown(objects, name)
 
 
-def _shown(objects: Mapping[tuple[str, str, str], Body], name: str) -> PlacementObjects:
+def _shown(objects: Mapping[tuple[str, str, str], Body], name: str) -> ObservedPlacementObjects:
     placement = objects["ClusterResourcePlacement", "", name]
     mine = [b for b in objects.values() if (b["metadata"].get("labels") or {}).get(PARENT_LABEL) == name]
     bindings, policies, snapshots = ([b for b in mine if b["kind"] == kind] for kind in MADE)
-    return PlacementObjects(placement, bindings, policies, snapshots)
+    return ObservedPlacementObjects(placement, bindings, policies, snapshots)
 
 
-def _is_done(shown: PlacementObjects, planned: Mapping[str, Any], *, glance: bool) -> bool:
+def _is_done(shown: ObservedPlacementObjects, planned: Mapping[str, Any], *, glance: bool) -> bool:
     """Whether an apply would end here that foretold these bindings."""
     if not has_been_scheduled(shown.placement):
         return False
@@ -69,7 +69,7 @@ def _is_done(shown: PlacementObjects, planned: Mapping[str, Any], *, glance: boo
 @pytest.mark.parametrize(("story", "glance"), STORIES)
 def test_a_rollout_is_done_when_the_hub_was_and_not_before(story: str, *, glance: bool) -> None:
     events = json.loads((Path(CASES) / f"{story}.json").read_text())["events"]
-    phases: dict[int, list[PlacementObjects]] = {}
+    phases: dict[int, list[ObservedPlacementObjects]] = {}
     for shown in shown_after_each(events, PLACEMENT):
         phases.setdefault(get_generation(shown.placement), []).append(shown)
     for generation, phase in phases.items():

@@ -30,8 +30,8 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     NovaSite,
     build_machine,
     build_nova_profile,
+    build_nova_settings,
     build_server_sku,
-    build_settings,
 )
 from nexusform.domains.openstack.scheduling.recorded_decisions import build_server_group_hint
 from nexusform.scheduling.racks.engine import RackScheduler
@@ -290,7 +290,7 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
     flavors = [msgspec.convert({**values, "name": name}, Flavor) for name, values in site["flavors"].items()]
     servers = {name: build_server({**server, "name": name}) for name, server in site["servers"].items()}
     images = {str(number): request.get("image", {}) for number, request in enumerate(site["requests"])}
-    nova, settings = NovaSite(hosts, flavors, servers, images), build_settings(site["settings"])
+    nova, settings = NovaSite(hosts, flavors, servers, images), build_nova_settings(site["settings"])
     machines = [build_machine(host, slot) for slot, host in enumerate(hosts, start=1)]
     scheduler = RackScheduler(machines, profile=build_nova_profile(nova, settings))
     table = nova.build_usage_table(settings.aliases)

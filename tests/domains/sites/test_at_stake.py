@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.diagnostics.levels import Impact, Level
+from nexusform.diagnostics.levels import Level, PlacementImpact
 from nexusform.domains.sites.rendering.fleet_impact import compute_fleet_impact, compute_site_level
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
@@ -46,7 +46,7 @@ def test_what_leaves_is_said_in_every_format(fleet: Fleet, command: Command, gol
     [
         (SiteResult("s", SiteStatus.UNCHANGED), Level.NOTE),
         (SiteResult("s", SiteStatus.REFUSED), Level.ERROR),
-        (SiteResult("s", SiteStatus.PLANNED, impact=Impact.LOSES), Level.WARNING),
+        (SiteResult("s", SiteStatus.PLANNED, impact=PlacementImpact.LOSES), Level.WARNING),
         (SiteResult("s", SiteStatus.PLANNED, redundancy_lost=("p",)), Level.WARNING),
         (
             SiteResult("s", SiteStatus.PLANNED, diagnostics=(SiteDiagnostic("warning", "i", "", "", level="advice"),)),
@@ -67,12 +67,12 @@ def test_a_site_weighs_what_it_causes(answer: SiteResult, level: Level) -> None:
 
 
 def test_a_fleet_is_at_stake_as_much_as_its_worst_site() -> None:
-    def fleet_of(*stakes: Impact) -> FleetPlan:
+    def fleet_of(*stakes: PlacementImpact) -> FleetPlan:
         answers = [SiteResult(f"s{n}", SiteStatus.PLANNED, impact=stake) for n, stake in enumerate(stakes)]
         return FleetPlan(tuple(PlannedSite("w", answer) for answer in answers), (), "", "")
 
-    assert compute_fleet_impact(fleet_of()) is Impact.NONE
-    assert compute_fleet_impact(fleet_of(Impact.NONE, Impact.MOVES)) is Impact.MOVES
-    assert compute_fleet_impact(fleet_of(Impact.LOSES, Impact.MOVES)) is Impact.LOSES
+    assert compute_fleet_impact(fleet_of()) is PlacementImpact.NONE
+    assert compute_fleet_impact(fleet_of(PlacementImpact.NONE, PlacementImpact.MOVES)) is PlacementImpact.MOVES
+    assert compute_fleet_impact(fleet_of(PlacementImpact.LOSES, PlacementImpact.MOVES)) is PlacementImpact.LOSES
     standing = FleetPlan((), (), "", "", undeclared=(UndeclaredSite("old", "s"),))
-    assert compute_fleet_impact(standing) is Impact.MOVES
+    assert compute_fleet_impact(standing) is PlacementImpact.MOVES

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.sites.engine_interface import EngineError, OnResult
+from nexusform.domains.sites.engine_interface import OnResult, TaskEngineError
 from nexusform.domains.sites.engines import engine_choice
-from nexusform.domains.sites.engines.local_workers import LocalWorkers
-from nexusform.domains.sites.types.site_tasks import Task, TaskKind
+from nexusform.domains.sites.engines.local_workers import LocalTaskEngine
+from nexusform.domains.sites.types.site_tasks import SiteTaskKind, Task
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
@@ -130,18 +130,18 @@ def test_the_status_lists_locks(fleet: Fleet, command: Command) -> None:
     assert (sites["par1"]["lock"]["id"], sites["par1"]["lock"]["started"]) == ("id-par1", False)
 
 
-class LostEngine(LocalWorkers):
+class LostEngine(LocalTaskEngine):
     """Engine that is lost after its first apply, with the locks of all other sites."""
 
     def run_tasks(self, tasks: Sequence[Task], on_result: OnResult, **options: Callable[[], int]) -> list[Task]:
-        if tasks and tasks[0].kind is TaskKind.APPLY and tasks[0].site != "lon1":
+        if tasks and tasks[0].kind is SiteTaskKind.APPLY and tasks[0].site != "lon1":
             super().run_tasks(tasks[:1], on_result, **options)  # type: ignore[arg-type]
             for worker in self._processes:
                 worker.process.kill()
             for task in tasks[1:]:
                 path = Path(f"states/{task.site}.nfstate.lock.info")
                 path.write_text(path.read_text().replace(json.loads(path.read_text())["Host"], "worker-3"))
-            raise EngineError("The scheduler is gone.")
+            raise TaskEngineError("The scheduler is gone.")
         return super().run_tasks(tasks, on_result, **options)  # type: ignore[arg-type]
 
 

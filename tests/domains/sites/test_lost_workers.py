@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.sites.engine_interface import EngineError
-from nexusform.domains.sites.engines.engine_choice import check_engine
+from nexusform.domains.sites.engine_interface import TaskEngineError
+from nexusform.domains.sites.engines.engine_choice import check_engine_name
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
@@ -144,8 +144,8 @@ def _document(capsys: pytest.CaptureFixture[str], command: Callable[[list[str]],
     ],
 )
 def test_an_engine_that_cannot_be_used_is_told_before_anything_is_read(word: str, words: str) -> None:
-    with pytest.raises(EngineError, match=words):
-        check_engine(word)
+    with pytest.raises(TaskEngineError, match=words):
+        check_engine_name(word)
 
 
 def test_a_scheduler_elsewhere_takes_certificates(

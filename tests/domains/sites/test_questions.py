@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.sites.types.site_tasks import QuestionFinding, SiteResult, SiteStatus
+from nexusform.domains.sites.types.site_tasks import SiteQuestionFinding, SiteResult, SiteStatus
 from nexusform.domains.sites.workflow import fleet_questions
 from tests.domains.azure.captured_site import captured_site
 
@@ -113,7 +113,7 @@ def test_a_cluster_answers_the_same(fleet: Fleet, command: Command) -> None:
 
 
 def test_an_answer_of_which_a_part_is_missing_or_another_one_is_no_answer() -> None:
-    part = SiteResult("par1", SiteStatus.PLANNED, digest="a", findings=(QuestionFinding("vm", {"runs": 100}),))
+    part = SiteResult("par1", SiteStatus.PLANNED, digest="a", findings=(SiteQuestionFinding("vm", {"runs": 100}),))
     whole = fleet_questions.merge_site_results
     assert whole("par1", {0: part}, 2).status is SiteStatus.SKIPPED
     other = SiteResult("par1", SiteStatus.PLANNED, digest="b")

@@ -10,10 +10,17 @@ import pytest
 
 from nexusform.cli.shared_flags import create_context
 from nexusform.domains.remote_state.backends.http import HttpBackend
-from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, Task, TaskKind, decode_task, encode_message
+from nexusform.domains.sites.types.site_tasks import (
+    SiteResult,
+    SiteStatus,
+    SiteTaskKind,
+    Task,
+    decode_task,
+    encode_task_message,
+)
 from nexusform.domains.sites.workflow import site_worker
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet
-from nexusform.domains.sites.workflow.site_worker import SiteWorker
+from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
 from nexusform.interfaces.state_storage import BackendProblem
 from tests.contracts.http_state_server import state_server
 from tests.domains.sites.conftest import DEFINITION
@@ -29,7 +36,7 @@ def _stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def ask(worker: SiteWorker, kind: TaskKind, site: str, like: SiteResult | None = None) -> SiteResult:
+def ask(worker: FleetTaskWorker, kind: SiteTaskKind, site: str, like: SiteResult | None = None) -> SiteResult:
     os.chdir(ask.root)  # type: ignore[attr-defined]
     opened = open_fleet(create_context(), FleetOptions(), "2026-01-01T00:00:00Z")
     assert opened.fleet is not None, opened.diagnostics
@@ -37,33 +44,33 @@ def ask(worker: SiteWorker, kind: TaskKind, site: str, like: SiteResult | None =
 
     fleet = replace(opened.fleet, session="s")
     task = Task(kind, site, fleet, like.digest if like else "", like.plan_digest if like else "")
-    return worker.run_task(decode_task(encode_message(task)))
+    return worker.run_task(decode_task(encode_task_message(task)))
 
 
 @pytest.fixture
-def worker(fleet: Fleet, tmp_path: Path) -> SiteWorker:
+def worker(fleet: Fleet, tmp_path: Path) -> FleetTaskWorker:
     fleet()
     ask.root = tmp_path  # type: ignore[attr-defined]
-    return SiteWorker()
+    return FleetTaskWorker()
 
 
-def test_sites_share_a_reading_of_their_root_module_until_it_changes(worker: SiteWorker) -> None:
-    first = ask(worker, TaskKind.PLAN, "par1")
-    assert first.rows == ask(worker, TaskKind.PLAN, "par2").rows
+def test_sites_share_a_reading_of_their_root_module_until_it_changes(worker: FleetTaskWorker) -> None:
+    first = ask(worker, SiteTaskKind.PLAN, "par1")
+    assert first.rows == ask(worker, SiteTaskKind.PLAN, "par2").rows
     path = Path(ask.root, "site", "main.nf.hcl")  # type: ignore[attr-defined]
     path.write_text(path.read_text().replace("machine_count = 1", "machine_count = 2"))
-    again = ask(worker, TaskKind.PLAN, "par1")
+    again = ask(worker, SiteTaskKind.PLAN, "par1")
     assert "+ nexus_rack.rack[0,1]: rack1,2, 2 machines each, bom-1.7.3" in again.rows
     path.with_name("more.nf.hcl").write_text('output "more" {\n  value = 1\n}\n')
-    assert "+ output more" in ask(worker, TaskKind.PLAN, "par1").rows
+    assert "+ output more" in ask(worker, SiteTaskKind.PLAN, "par1").rows
 
 
 def test_the_variables_of_the_environment_are_read_for_each_site(
-    worker: SiteWorker, monkeypatch: pytest.MonkeyPatch
+    worker: FleetTaskWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = ask(worker, TaskKind.PLAN, "par1")
+    before = ask(worker, SiteTaskKind.PLAN, "par1")
     monkeypatch.setenv("NF_VAR_racks", "1")
-    assert ask(worker, TaskKind.PLAN, "par1").digest != before.digest
+    assert ask(worker, SiteTaskKind.PLAN, "par1").digest != before.digest
 
 
 def test_secrets_stay_where_they_are(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,30 +100,30 @@ def test_secrets_stay_where_they_are(fleet: Fleet, tmp_path: Path, monkeypatch: 
     definition = f'site "a" {{\n  source = "./site"\n  inputs = {{ token = "{SECRET}" }}\n}}\n'
     fleet(definition=definition, site=site)
     ask.root = tmp_path  # type: ignore[attr-defined]
-    answer = ask(SiteWorker(), TaskKind.PLAN, "a")
+    answer = ask(FleetTaskWorker(), SiteTaskKind.PLAN, "a")
     assert answer.status is SiteStatus.PLANNED
-    assert SECRET not in encode_message(answer).decode()
+    assert SECRET not in encode_task_message(answer).decode()
     monkeypatch.chdir(tmp_path)
     opened = open_fleet(create_context(), FleetOptions())
     assert opened.fleet is not None
-    assert SECRET not in encode_message(Task(TaskKind.PLAN, "a", opened.fleet)).decode()
+    assert SECRET not in encode_task_message(Task(SiteTaskKind.PLAN, "a", opened.fleet)).decode()
 
 
-def test_what_was_prepared_is_held_until_it_is_let_go(worker: SiteWorker) -> None:
-    planned = ask(worker, TaskKind.PLAN, "par1")
+def test_what_was_prepared_is_held_until_it_is_let_go(worker: FleetTaskWorker) -> None:
+    planned = ask(worker, SiteTaskKind.PLAN, "par1")
     lock = Path(ask.root, "states/par1.nfstate.lock.info")  # type: ignore[attr-defined]
-    assert ask(worker, TaskKind.PREPARE, "par1", planned).is_locked
+    assert ask(worker, SiteTaskKind.PREPARE, "par1", planned).is_locked
     assert lock.exists()
-    other = ask(SiteWorker(), TaskKind.PREPARE, "par1", planned)
+    other = ask(FleetTaskWorker(), SiteTaskKind.PREPARE, "par1", planned)
     assert (other.status, other.is_locked) == (SiteStatus.REFUSED, False)
     assert "holds it" in other.reason
-    ask(worker, TaskKind.RELEASE, "par1")
+    ask(worker, SiteTaskKind.RELEASE, "par1")
     assert not lock.exists()
 
 
-def test_locks_of_a_command_that_is_gone_are_let_go(worker: SiteWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned = ask(worker, TaskKind.PLAN, "par1")
-    ask(worker, TaskKind.PREPARE, "par1", planned)
+def test_locks_of_a_command_that_is_gone_are_let_go(worker: FleetTaskWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = ask(worker, SiteTaskKind.PLAN, "par1")
+    ask(worker, SiteTaskKind.PREPARE, "par1", planned)
     lock = Path(ask.root, "states/par1.nfstate.lock.info")  # type: ignore[attr-defined]
     worker.release_abandoned_locks()
     assert lock.exists()
@@ -126,12 +133,12 @@ def test_locks_of_a_command_that_is_gone_are_let_go(worker: SiteWorker, monkeypa
     assert not lock.exists()
 
 
-def test_a_site_that_is_applied_is_not_applied_again(worker: SiteWorker, tmp_path: Path) -> None:
-    planned = ask(worker, TaskKind.PLAN, "par1")
+def test_a_site_that_is_applied_is_not_applied_again(worker: FleetTaskWorker, tmp_path: Path) -> None:
+    planned = ask(worker, SiteTaskKind.PLAN, "par1")
     approved = SiteResult("par1", SiteStatus.PLANNED, digest=planned.digest, plan_digest="p" * 64)
-    assert ask(worker, TaskKind.APPLY, "par1", approved).status is SiteStatus.APPLIED
+    assert ask(worker, SiteTaskKind.APPLY, "par1", approved).status is SiteStatus.APPLIED
     written = Path(tmp_path, "states/par1.nfstate").read_bytes()
-    assert ask(worker, TaskKind.APPLY, "par1", approved).status is SiteStatus.APPLIED
+    assert ask(worker, SiteTaskKind.APPLY, "par1", approved).status is SiteStatus.APPLIED
     assert Path(tmp_path, "states/par1.nfstate").read_bytes() == written
 
 
@@ -197,25 +204,25 @@ def test_a_state_that_was_not_taken_is_put_there_before_anything_else(
             )
         )
         ask.root = tmp_path  # type: ignore[attr-defined]
-        worker = SiteWorker()
+        worker = FleetTaskWorker()
         approved = {}
         for name in ("par1", "par2"):
-            planned = ask(worker, TaskKind.PLAN, name)
+            planned = ask(worker, SiteTaskKind.PLAN, name)
             approved[name] = SiteResult(name, SiteStatus.PLANNED, digest=planned.digest, plan_digest="p" * 64)
         monkeypatch.setattr(HttpBackend, "rewrite_journal", _not_taken)
         for name, answer in approved.items():
-            ended = ask(worker, TaskKind.APPLY, name, answer)
+            ended = ask(worker, SiteTaskKind.APPLY, name, answer)
             assert (ended.status, ".nexusform/sites/" + name in ended.reason) == (SiteStatus.FAILED, True)
         monkeypatch.undo()
         monkeypatch.chdir(tmp_path)
         for place in store.places.values():
             place.document = None  # not even the journal got there
         for name, answer in approved.items():
-            refused = ask(worker, TaskKind.PLAN, name)
+            refused = ask(worker, SiteTaskKind.PLAN, name)
             assert refused.status is SiteStatus.REFUSED
             assert refused.diagnostics[0].id == "unsaved-state"
-            assert ask(worker, TaskKind.APPLY, name, answer).status is SiteStatus.APPLIED
-            assert ask(worker, TaskKind.PLAN, name).status is SiteStatus.UNCHANGED
+            assert ask(worker, SiteTaskKind.APPLY, name, answer).status is SiteStatus.APPLIED
+            assert ask(worker, SiteTaskKind.PLAN, name).status is SiteStatus.UNCHANGED
 
 
 def _not_taken(*_: object) -> None:

@@ -17,10 +17,10 @@ from nexusform.domains.sites.types.site_tasks import (
     SiteDiagnostic,
     SiteResult,
     SiteStatus,
+    SiteTaskKind,
     Task,
-    TaskKind,
 )
-from nexusform.domains.sites.workflow.wave_progress import ProgressEvent, read_progress
+from nexusform.domains.sites.workflow.wave_progress import ProgressEvent, read_wave_progress
 from nexusform.domains.sites.workflow.wave_runner import ApplyObserver, FleetApply, WaveStop, apply_waves
 
 LOCKED = SiteDiagnostic("error", "state-lock-error", "", "")
@@ -31,9 +31,9 @@ class Scripted:
 
     parallelism = 1
 
-    def __init__(self, answers: dict[tuple[TaskKind, str], SiteResult]) -> None:
+    def __init__(self, answers: dict[tuple[SiteTaskKind, str], SiteResult]) -> None:
         self.answers = answers
-        self.asked: list[tuple[TaskKind, str]] = []
+        self.asked: list[tuple[SiteTaskKind, str]] = []
 
     def run_tasks(
         self,
@@ -49,7 +49,7 @@ class Scripted:
             self.asked.append((task.kind, task.site))
             held = SiteResult(task.site, SiteStatus.PLANNED, is_locked=True)
             applied = SiteResult(task.site, SiteStatus.APPLIED)
-            usual = {TaskKind.PREPARE: held, TaskKind.APPLY: applied}.get(
+            usual = {SiteTaskKind.PREPARE: held, SiteTaskKind.APPLY: applied}.get(
                 task.kind, SiteResult(task.site, SiteStatus.SKIPPED)
             )
             on_result(task, self.answers.get((task.kind, task.site), usual))
@@ -73,7 +73,9 @@ class Clock:
 class Fixture:
     """Four sites in a wave "one", one in a wave "two"."""
 
-    def __init__(self, path: Path, one: Wave, answers: dict[tuple[TaskKind, str], SiteResult] | None = None) -> None:
+    def __init__(
+        self, path: Path, one: Wave, answers: dict[tuple[SiteTaskKind, str], SiteResult] | None = None
+    ) -> None:
         self.engine, self.clock, self.path = Scripted(answers or {}), Clock(), path
         names = {"a": "one", "b": "one", "c": "one", "d": "one", "e": "two"}
         sites = [PlannedSite(wave, SiteResult(name, SiteStatus.PLANNED, digest="x")) for name, wave in names.items()]
@@ -84,7 +86,7 @@ class Fixture:
     def go(self) -> WaveStop | None:
         plan = FleetPlan(tuple(self.sites), self.waves, "", "", digest="d")
         watching = ApplyObserver(self.said.append, lambda _: None, lambda *_: self.approval, lambda: False)
-        progress = read_progress(str(self.path / "f"), "d")
+        progress = read_wave_progress(str(self.path / "f"), "d")
         self.applying = FleetApply(plan, FleetContext("", "", ""), self.engine, progress, self.clock, watching)
         return apply_waves(self.applying, self.waves)
 
@@ -92,18 +94,18 @@ class Fixture:
         return {name: answer.status.value for name, answer in self.applying.results.items()}
 
     def applied(self) -> list[str]:
-        return [site for kind, site in self.engine.asked if kind is TaskKind.APPLY]
+        return [site for kind, site in self.engine.asked if kind is SiteTaskKind.APPLY]
 
 
-def failed(site: str) -> dict[tuple[TaskKind, str], SiteResult]:
-    return {(TaskKind.APPLY, site): SiteResult(site, SiteStatus.FAILED, "boom")}
+def failed(site: str) -> dict[tuple[SiteTaskKind, str], SiteResult]:
+    return {(SiteTaskKind.APPLY, site): SiteResult(site, SiteStatus.FAILED, "boom")}
 
 
 def test_all_locks_come_before_the_first_write(tmp_path: Path) -> None:
     fixture = Fixture(tmp_path, Wave("one"))
     assert fixture.go() is None
     kinds = [kind for kind, _ in fixture.engine.asked]
-    assert kinds == [*[TaskKind.PREPARE] * 4, *[TaskKind.APPLY] * 4, TaskKind.PREPARE, TaskKind.APPLY]
+    assert kinds == [*[SiteTaskKind.PREPARE] * 4, *[SiteTaskKind.APPLY] * 4, SiteTaskKind.PREPARE, SiteTaskKind.APPLY]
 
 
 def test_a_failure_stops_the_wave_and_lets_go_of_the_rest(tmp_path: Path) -> None:
@@ -113,8 +115,8 @@ def test_a_failure_stops_the_wave_and_lets_go_of_the_rest(tmp_path: Path) -> Non
     assert stop.is_resumable
     assert "max_failures is 0" in stop.reason
     assert fixture.statuses() == {"a": "applied", "b": "failed", "c": "skipped", "d": "skipped"}
-    assert fixture.engine.asked[-2:] == [(TaskKind.RELEASE, "c"), (TaskKind.RELEASE, "d")]
-    assert read_progress(str(tmp_path / "f"), "d").find_unfinished_wave() == "one"
+    assert fixture.engine.asked[-2:] == [(SiteTaskKind.RELEASE, "c"), (SiteTaskKind.RELEASE, "d")]
+    assert read_wave_progress(str(tmp_path / "f"), "d").find_unfinished_wave() == "one"
 
 
 def test_failures_are_tolerated_as_far_as_the_wave_says(tmp_path: Path) -> None:
@@ -147,7 +149,7 @@ def test_failed_sites_count_as_unavailable(tmp_path: Path) -> None:
     ],
 )
 def test_predictions_that_do_not_hold_stop_it(wave: Wave, answer: SiteResult, words: str, tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, wave, {(TaskKind.APPLY, "a"): answer})
+    fixture = Fixture(tmp_path, wave, {(SiteTaskKind.APPLY, "a"): answer})
     stop = fixture.go()
     assert stop is not None
     assert words in stop.reason
@@ -162,13 +164,13 @@ def test_predictions_that_do_not_hold_stop_it(wave: Wave, answer: SiteResult, wo
     ],
 )  # fmt: skip
 def test_another_plan_or_a_lock_stops_it_whatever_it_tolerates(answer: SiteResult, tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one", max_failures=9), {(TaskKind.PREPARE, "c"): answer})
+    fixture = Fixture(tmp_path, Wave("one", max_failures=9), {(SiteTaskKind.PREPARE, "c"): answer})
     stop = fixture.go()
     assert stop is not None
     assert "No changes were made in this wave." in stop.reason
     assert fixture.applied() == []
-    assert (TaskKind.RELEASE, "a") in fixture.engine.asked
-    assert (TaskKind.RELEASE, "b") in fixture.engine.asked
+    assert (SiteTaskKind.RELEASE, "a") in fixture.engine.asked
+    assert (SiteTaskKind.RELEASE, "b") in fixture.engine.asked
 
 
 def test_sites_that_the_plan_refused_count_as_failures(tmp_path: Path) -> None:
@@ -185,7 +187,7 @@ def test_sites_that_the_plan_refused_count_as_failures(tmp_path: Path) -> None:
 
 def test_a_wave_soaks_and_what_was_waited_for_is_not_waited_for_again(tmp_path: Path) -> None:
     fixture = Fixture(
-        tmp_path, Wave("one", soak=3600), {(TaskKind.PREPARE, "e"): SiteResult("e", SiteStatus.REFUSED, "x")}
+        tmp_path, Wave("one", soak=3600), {(SiteTaskKind.PREPARE, "e"): SiteResult("e", SiteStatus.REFUSED, "x")}
     )
     began = fixture.clock.read_time()
     assert fixture.go() is not None
@@ -219,10 +221,10 @@ def test_a_line_that_was_cut_off_does_not_count(tmp_path: Path) -> None:
     assert fixture.go() is None
     path = tmp_path / "f.progress"
     path.write_bytes(path.read_bytes()[:-5])
-    progress = read_progress(str(tmp_path / "f"), "d")
+    progress = read_wave_progress(str(tmp_path / "f"), "d")
     assert progress.is_finished("one")
     assert progress.find_time(ProgressEvent.FINISHED, "two") is None
-    assert read_progress(str(tmp_path / "f"), "another").list_lines == []
+    assert read_wave_progress(str(tmp_path / "f"), "another").list_lines == []
 
 
 def test_a_wave_without_changes_asks_nobody_and_is_not_waited_for(tmp_path: Path) -> None:
@@ -233,7 +235,8 @@ def test_a_wave_without_changes_asks_nobody_and_is_not_waited_for(tmp_path: Path
         for site in fixture.sites
     ]
     same = {
-        (TaskKind.PREPARE, name): SiteResult(name, SiteStatus.UNCHANGED, digest="x") for name in ("a", "b", "c", "d")
+        (SiteTaskKind.PREPARE, name): SiteResult(name, SiteStatus.UNCHANGED, digest="x")
+        for name in ("a", "b", "c", "d")
     }
     fixture.engine.answers = same
     began = fixture.clock.time

@@ -15,7 +15,7 @@ from nexusform.plans.plan import Mode, PlacementAction
 from nexusform.rendering.report.placement_rows import build_placement_summaries
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
-from nexusform.workflow.opening.system_io import RealFiles
+from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from tests.planning.harness import all_types, applied, good, plan
 
 pytestmark = pytest.mark.of_domains("fleet")
@@ -34,7 +34,7 @@ def texts(example: str) -> dict[str, str]:
 
 @lru_cache
 def standing(example: str) -> State:
-    return applied(good(plan(texts(example), files_there=RealFiles())))
+    return applied(good(plan(texts(example), files_there=ConfinedFileAccess())))
 
 
 def smaller() -> dict[str, str]:
@@ -54,7 +54,7 @@ def held(state: State, kind: str) -> int:
 
 def test_pods_whose_node_goes_lose_it_though_their_placement_is_left_out() -> None:
     state = standing("end-to-end")
-    result = good(plan(smaller(), state, files_there=RealFiles(), targets=(EAST,)))
+    result = good(plan(smaller(), state, files_there=ConfinedFileAccess(), targets=(EAST,)))
     lost = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
     assert {(row.kind, row.trigger) for row in lost} == {("pod", "node_removed")}
     gone = {row.object for row in result.plan.placements if row.action is PlacementAction.REMOVE}
@@ -71,7 +71,7 @@ def test_a_binding_whose_member_goes_is_lost_though_its_placement_is_left_out() 
         "for_each              = nexus_kubernetes_cluster.edge",
         'for_each              = { for k, v in nexus_kubernetes_cluster.edge : k => v if k != "east" }',
     )
-    result = good(plan(files | {"fleet.nf.hcl": fleet}, state, files_there=RealFiles(), targets=(MEMBER,)))
+    result = good(plan(files | {"fleet.nf.hcl": fleet}, state, files_there=ConfinedFileAccess(), targets=(MEMBER,)))
     lost = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
     assert {(row.kind, row.trigger) for row in lost} == {("binding", "cluster_left"), ("pod", "binding_removed")}
     assert [row.object for row in lost if row.kind == "binding"] == ["east"]
@@ -80,16 +80,16 @@ def test_a_binding_whose_member_goes_is_lost_though_its_placement_is_left_out() 
 
 def test_they_have_lost_it_in_every_later_plan_that_leaves_them_out_too() -> None:
     state = standing("end-to-end")
-    first = good(plan(smaller(), state, files_there=RealFiles(), targets=(EAST,)))
+    first = good(plan(smaller(), state, files_there=ConfinedFileAccess(), targets=(EAST,)))
     after = applied(first, state)
-    second = good(plan(smaller(), after, files_there=RealFiles(), targets=("nexus_site.lab",)))
+    second = good(plan(smaller(), after, files_there=ConfinedFileAccess(), targets=("nexus_site.lab",)))
     lost = [row.object for row in first.plan.placements if row.action is PlacementAction.LOSE]
     again = [row for row in second.plan.placements if row.action is PlacementAction.LOSE]
     assert [row.object for row in again] == lost != []
     assert {row.reason for row in again} == {"its node does not exist"}
     totals = {total.kind: total for total in second.plan.placement_totals}
     assert (totals["pod"].before, totals["pod"].loses_machine) == (held(after, "pod"), len(lost))
-    whole = good(plan(smaller(), after, files_there=RealFiles()))
+    whole = good(plan(smaller(), after, files_there=ConfinedFileAccess()))
     moved = {row.object for row in whole.plan.placements if row.action is PlacementAction.MOVE}
     assert set(lost) <= moved
 
@@ -102,8 +102,8 @@ def test_a_binding_whose_member_left_before_has_lost_it_in_every_later_plan() ->
         'for_each              = { for k, v in nexus_kubernetes_cluster.edge : k => v if k != "east" }',
     )
     files = files | {"fleet.nf.hcl": fleet}
-    after = applied(good(plan(files, state, files_there=RealFiles(), targets=(MEMBER,))), state)
-    second = good(plan(files, after, files_there=RealFiles(), targets=("nexus_site.lab",)))
+    after = applied(good(plan(files, state, files_there=ConfinedFileAccess(), targets=(MEMBER,))), state)
+    second = good(plan(files, after, files_there=ConfinedFileAccess(), targets=("nexus_site.lab",)))
     (lost,) = [row for row in second.plan.placements if row.kind == "binding" and row.action is PlacementAction.LOSE]
     assert (lost.object, lost.reason) == ("east", "its member is not in the fleet")
 
@@ -115,7 +115,7 @@ def test_what_stands_on_what_refresh_only_finds_gone_has_a_row(gone: str, kinds:
         plan(
             texts("end-to-end"),
             state,
-            files_there=RealFiles(),
+            files_there=ConfinedFileAccess(),
             mode=Mode.REFRESH_ONLY,
             refreshed_objects={parse_address(gone): None},
         )
@@ -138,7 +138,7 @@ def test_every_binding_and_pod_is_in_the_sums_whatever_is_selected(example: str,
     how = data.draw(st.sampled_from(["targets", "excludes"]))
     mode = data.draw(st.sampled_from([Mode.NORMAL, Mode.DESTROY]))
     files = smaller() if example == "end-to-end" else texts(example)
-    result = plan(files, state, files_there=RealFiles(), mode=mode, **{how: picked})
+    result = plan(files, state, files_there=ConfinedFileAccess(), mode=mode, **{how: picked})
     assert "unbalanced-plan-totals" not in {each.id for each in result.plan.diagnostics}
     if result.plan.errored:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.planning.name_resolution.repetition import ObjectView
+from nexusform.planning.name_resolution.repetition import InstanceView
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING, ListType
 from nexusform.values.typed_value import UNKNOWN, Refinement, get_refinement
@@ -12,7 +12,7 @@ _BEGINNING = Refinement(not_null=True, prefix="a-")
 
 
 def test_what_is_known_of_unknown_parts_is_seen_in_the_attribute_and_in_the_whole() -> None:
-    view = ObjectView({"keys": ["x", UNKNOWN]}, (), _SCHEMA, None, ((("keys", 1), _BEGINNING),))
+    view = InstanceView({"keys": ["x", UNKNOWN]}, (), _SCHEMA, None, ((("keys", 1), _BEGINNING),))
     keys = view.get_attribute("keys")
     assert keys is not None
     assert get_refinement(keys.raw[1]) == _BEGINNING

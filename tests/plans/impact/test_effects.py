@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nexusform.diagnostics.levels import Level, get_level
+from nexusform.diagnostics.levels import Level, get_diagnostic_level
 from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
 from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
@@ -42,7 +42,7 @@ def test_a_plan_in_error_is_not_judged_and_says_so() -> None:
     made = apply_limits(plan, parse_guard_rail_limits("moved:0,certainty:0.9"))
     assert list_broken_limits(made) == ()
     (note,) = made.diagnostics
-    assert get_level(note) is Level.NOTE
+    assert get_diagnostic_level(note) is Level.NOTE
     assert note.detail == "moved:0 and certainty:0.9 were not checked because planning failed."
     assert apply_limits(plan, ()) == plan
 

@@ -35,15 +35,15 @@ from nexusform.plans.plan import (
 from nexusform.plans.saved import plan_file
 from nexusform.plans.saved.plan_file import compute_digest, read_plan_file, write_plan_file
 from nexusform.plans.site_capacity.occupancy import (
-    Capacity,
     PoolVms,
     SiteCapacity,
     SiteMachine,
     SiteRack,
     SiteVms,
+    SpareCapacity,
     UnmanagedVm,
 )
-from nexusform.resources.address import Address, ModuleStep
+from nexusform.resources.address import Address, ModulePathStep
 from nexusform.scheduling.placement_decision import PlacementCertainty, Rejection
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
 from nexusform.schemas.value_types import (
@@ -90,7 +90,7 @@ types = st.recursive(
 )
 addresses = st.builds(
     Address,
-    st.lists(st.builds(ModuleStep, names, keys), max_size=2).map(tuple),
+    st.lists(st.builds(ModulePathStep, names, keys), max_size=2).map(tuple),
     st.sampled_from(["managed", "data"]),
     names,
     names,
@@ -241,7 +241,7 @@ sites = st.builds(
     few(st.builds(PoolVms, addresses, texts, texts, skus, vms, vms, vms)),
     few(st.builds(UnmanagedVm, texts, skus, vm_locations)),
 )
-capacities = st.none() | st.builds(Capacity, counts, counts, texts, few(texts), few(texts))
+capacities = st.none() | st.builds(SpareCapacity, counts, counts, texts, few(texts), few(texts))
 plans = st.fixed_dictionaries(
     {},
     optional={

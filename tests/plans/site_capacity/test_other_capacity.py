@@ -5,8 +5,9 @@ from __future__ import annotations
 from nexusform.placements.vm_demands import ClaimDemand
 from nexusform.plans.site_capacity.other_capacity import (
     ClusterNetworks,
+    ClusterNodeCounts,
     NetworkSupply,
-    NodeCounts,
+    OtherCapacity,
     OtherResourceKind,
     SiteSupplies,
     StorageSupply,
@@ -27,8 +28,10 @@ SUPPLIES = SiteSupplies(
 )
 
 
-def rows(supplies: SiteSupplies = SUPPLIES, before: NodeCounts | None = None, after: NodeCounts | None = None):  # noqa: ANN201
-    before = before or NodeCounts({"a": 9}, {"a": 2})
+def rows(
+    supplies: SiteSupplies = SUPPLIES, before: ClusterNodeCounts | None = None, after: ClusterNodeCounts | None = None
+) -> dict[tuple[OtherResourceKind, str], OtherCapacity]:
+    before = before or ClusterNodeCounts({"a": 9}, {"a": 2})
     found = compute_other_capacity("s", "s", supplies, before, after or before)
     return {(row.kind, row.name): row for row in found}
 
@@ -40,7 +43,7 @@ def test_nodes_vms_and_strangers_take_addresses() -> None:
 
 
 def test_a_plan_takes_more_and_an_upgrade_takes_more_still() -> None:
-    after = NodeCounts({"a": 23, "new": 1}, {"a": 2, "new": 1}, {"new": "net-a"})
+    after = ClusterNodeCounts({"a": 23, "new": 1}, {"a": 2, "new": 1}, {"new": "net-a"})
     row = rows(after=after)[OtherResourceKind.NODE_ADDRESSES, "net-a"]
     assert (row.free_before, row.free, row.surge) == (15, 0, 2)
     assert row.is_insufficient
@@ -49,13 +52,13 @@ def test_a_plan_takes_more_and_an_upgrade_takes_more_still() -> None:
 
 
 def test_more_than_there_is() -> None:
-    row = rows(after=NodeCounts({"a": 25}, {"a": 1}))[OtherResourceKind.NODE_ADDRESSES, "net-a"]
+    row = rows(after=ClusterNodeCounts({"a": 25}, {"a": 1}))[OtherResourceKind.NODE_ADDRESSES, "net-a"]
     assert row.free == -1
     assert format_shortage(row) == "addresses for nodes of net-a: 31 needed, at most 30 exist"
 
 
 def test_a_cluster_that_goes_gives_its_addresses_back() -> None:
-    row = rows(after=NodeCounts())[OtherResourceKind.NODE_ADDRESSES, "net-a"]
+    row = rows(after=ClusterNodeCounts())[OtherResourceKind.NODE_ADDRESSES, "net-a"]
     assert (row.used_before, row.used) == (15, 6)
 
 
@@ -90,14 +93,14 @@ def test_what_was_not_captured_is_never_enough() -> None:
 
 
 def test_one_network_that_is_not_known_hides_that_others_have_room() -> None:
-    after = NodeCounts({"a": 9, "b": 3}, {"a": 1, "b": 1})
+    after = ClusterNodeCounts({"a": 9, "b": 3}, {"a": 1, "b": 1})
     first = find_scarcest_resource(rows(after=after).values(), OtherResourceKind.NODE_ADDRESSES)
     assert first is not None
     assert (first.name, first.free) == ("of b", None)
 
 
 def test_a_network_that_lacks_comes_before_one_that_is_not_known() -> None:
-    after = NodeCounts({"a": 25, "b": 3}, {"a": 1, "b": 1})
+    after = ClusterNodeCounts({"a": 25, "b": 3}, {"a": 1, "b": 1})
     first = find_scarcest_resource(rows(after=after).values(), OtherResourceKind.NODE_ADDRESSES)
     assert first is not None
     assert first.name == "net-a"
@@ -124,7 +127,7 @@ SMALL = SiteSupplies(
 
 
 def claimed(**by_cluster: ClaimDemand):  # noqa: ANN201
-    nodes = NodeCounts(dict.fromkeys((*by_cluster, "quiet"), 1), claims=by_cluster)
+    nodes = ClusterNodeCounts(dict.fromkeys((*by_cluster, "quiet"), 1), claims=by_cluster)
     [row] = [row for (kind, _), row in rows(SMALL, nodes).items() if kind is OtherResourceKind.CLAIMS]
     return row
 

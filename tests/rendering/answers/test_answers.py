@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nexusform.domains.whatif.questions.capacity import SkuCount, compute_capacity
+from nexusform.domains.whatif.questions.capacity import SkuCount, compute_site_capacity
 from nexusform.domains.whatif.questions.failure_simulation import FailureScope, simulate_machine_loss
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.domains.whatif.questions.runtime_upgrade import UpgradeOptions, simulate_runtime_upgrade
@@ -36,7 +36,7 @@ def answers(site: SiteSnapshot) -> dict[str, Report]:
     mix = [SkuCount(2, site.skus["NC_P46_224_v1"]), SkuCount(3, site.skus["NC_G6_28_v1"])]
     d = next(cluster for cluster in site.clusters if cluster.name == "cluster-d")
     return {
-        "capacity": build_capacity_report([compute_capacity(site, mix=mix)], ORIGIN),
+        "capacity": build_capacity_report([compute_site_capacity(site, mix=mix)], ORIGIN),
         "failure": build_failure_report(simulate_machine_loss(site, FailureScope.RACK, "lab/rack7", rack), ORIGIN),
         "kubernetes-upgrade": build_kubernetes_upgrade_report(simulate_kubernetes_upgrade(site, d), ORIGIN),
     }

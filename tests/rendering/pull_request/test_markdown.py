@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import build_error
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.plan import Action, Change, CheckResult, InventoryRead, PlacementAction, Plan
-from nexusform.plans.site_capacity.occupancy import MachineCount, RackCounts
+from nexusform.plans.site_capacity.occupancy import MachineVmCount, RackVmCounts
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.rendering.pull_request.rack_picture import MAX_WIDTH, render_rack_picture
@@ -290,8 +290,8 @@ resource "nexus_kubernetes_cluster" "NAME" {
     assert "**19**" in text
 
 
-def rack(name: str, *machines: tuple[int | None, int | None, bool]) -> RackCounts:
-    return RackCounts("lab", name, tuple(MachineCount(*machine) for machine in machines), 0)
+def rack(name: str, *machines: tuple[int | None, int | None, bool]) -> RackVmCounts:
+    return RackVmCounts("lab", name, tuple(MachineVmCount(*machine) for machine in machines), 0)
 
 
 def test_before_stands_above_after() -> None:

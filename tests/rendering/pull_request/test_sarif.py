@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
-from nexusform.diagnostics.levels import get_level
+from nexusform.diagnostics.levels import get_diagnostic_level
 from nexusform.plans.plan import Action, Plan
 from nexusform.rendering.pull_request import sarif
 from nexusform.rendering.pull_request.sarif import build_findings_document, build_sarif_document
@@ -17,7 +17,7 @@ from tests.rendering.real_plans import RealPlan
 
 
 def weighed(diagnostics: Iterable[Diagnostic]) -> list[Finding]:
-    return [Finding(each, get_level(each)) for each in diagnostics]
+    return [Finding(each, get_diagnostic_level(each)) for each in diagnostics]
 
 
 def test_a_finding_points_at_its_line(examples: dict[str, RealPlan]) -> None:

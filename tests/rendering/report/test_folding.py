@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nexusform.rendering.report.folding import build_name_runs, fold_addresses, fold_instances, format_names
 from nexusform.rendering.report.object_rows import ObjectRow, fold_rows
-from nexusform.resources.address import Address, ModuleStep
+from nexusform.resources.address import Address, ModulePathStep
 
 NAMES = st.lists(
     st.one_of(
@@ -40,7 +40,7 @@ def test_a_run_says_what_is_in_it(names: list[str]) -> None:
 
 
 ADDRESSES = st.builds(
-    lambda module, kind, name, key: Address(tuple(ModuleStep("m", k) for k in module), "managed", kind, name, key),
+    lambda module, kind, name, key: Address(tuple(ModulePathStep("m", k) for k in module), "managed", kind, name, key),
     st.lists(st.sampled_from(["a", "b", 0, None]), max_size=2),
     st.sampled_from(["rack", "site"]),
     st.sampled_from(["r1", "r2", "r3", "x"]),
@@ -58,7 +58,7 @@ def test_every_object_is_in_exactly_one_fold_with_its_like(rows: list[tuple[Addr
 
 
 def rack(name: str, key: int | str | None = None, *module: str) -> Address:
-    return Address(tuple(ModuleStep("edge", step) for step in module), "managed", "nexus_rack", name, key)
+    return Address(tuple(ModulePathStep("edge", step) for step in module), "managed", "nexus_rack", name, key)
 
 
 def folded(*addresses: Address) -> list[str]:

@@ -12,7 +12,7 @@ from nexusform.rendering.text.progress_text import (
     format_nothing_sent,
     format_progress_line,
     format_start_line,
-    render_outcomes,
+    render_step_outcomes,
 )
 
 
@@ -66,7 +66,7 @@ def test_outcome_table_names_what_failed_and_why() -> None:
         StepEvent("nexus_rack.long_name", StepKind.CREATE, "", outcome=StepOutcome.FAILED, error="no room"),
         step(StepKind.DELETE, outcome=StepOutcome.SKIPPED, error="waits for nexus_rack.long_name"),
     ]
-    assert render_outcomes(events) == (
+    assert render_step_outcomes(events) == (
         "Steps: 1 done, 1 failed, 1 skipped.\n"
         "  done     nexus_rack.a          create\n"
         "  failed   nexus_rack.long_name  create: no room\n"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 from nexusform.plans.plan import Action, Change, CheckResult, Mode, PlacementAction, Plan
-from nexusform.plans.site_capacity.occupancy import Capacity, PoolVms, SiteCapacity, SiteVms
+from nexusform.plans.site_capacity.occupancy import PoolVms, SiteCapacity, SiteVms, SpareCapacity
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.plan_comment import render_markdown
@@ -224,8 +224,10 @@ def test_what_held_before_is_not_blamed_on_the_plan(
     before: tuple[str, ...] | None, caused: bool, plans: SimpleNamespace
 ) -> None:
     sku = CATALOGUES[NEWEST].vm_skus["NC_P46_224_v1"]
-    stood = None if before is None else Capacity(4, 2, "rack1", ("cluster-d",), before)
-    capacity = SiteCapacity("lab", "lab", sku.name, 1, stood, Capacity(3, 1, "rack1", ("cluster-d",), ("cluster-d",)))
+    stood = None if before is None else SpareCapacity(4, 2, "rack1", ("cluster-d",), before)
+    capacity = SiteCapacity(
+        "lab", "lab", sku.name, 1, stood, SpareCapacity(3, 1, "rack1", ("cluster-d",), ("cluster-d",))
+    )
     plan = replace(
         plans.added_cluster(),
         diagnostics=(no_surge_capacity(str(D)),),

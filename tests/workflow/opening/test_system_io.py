@@ -12,9 +12,9 @@ import pytest
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.language.functions.file_access import FileReader
 from nexusform.workflow.opening import system_io
-from nexusform.workflow.opening.system_io import RealFiles, get_plan_time, write_output
+from nexusform.workflow.opening.system_io import ConfinedFileAccess, get_plan_time, write_output
 
-FILES = RealFiles()
+FILES = ConfinedFileAccess()
 
 
 def test_a_file_is_read_whole(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_links_are_followed_but_not_round_and_round(tmp_path: Path) -> None:
 
 def test_the_home_of_somebody_unknown() -> None:
     with pytest.raises(FileProblem, match="nobody-by-this-name"):
-        RealFiles().expand_home("~nobody-by-this-name/a")
+        ConfinedFileAccess().expand_home("~nobody-by-this-name/a")
 
 
 def test_source_date_epoch_fixes_the_time_of_a_plan() -> None:
@@ -138,7 +138,7 @@ def test_files_that_may_not_be_looked_at_are_left_out(tmp_path: Path, monkeypatc
         return look(self)
 
     monkeypatch.setattr(Path, "is_file", is_file)
-    assert RealFiles().find_files(str(tmp_path), "*.txt") == ["seen.txt"]
+    assert ConfinedFileAccess().find_files(str(tmp_path), "*.txt") == ["seen.txt"]
 
 
 def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

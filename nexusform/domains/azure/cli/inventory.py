@@ -7,9 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_choice, declare_flag_group, declare_positional, declare_text
+from nexusform.cli.arguments import declare_choice, declare_flag_group, declare_positional, declare_text_flag
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
-from nexusform.cli.report_output import Answer, AnswerFormFlags, write_answer
+from nexusform.cli.report_output import Answer, AnswerFormatFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import convert_problem, has_errors
 from nexusform.kubernetes.dump_script import CLUSTER_KINDS, FLEET_KINDS, build_dump_script
@@ -20,9 +20,9 @@ _TARGETS: Final = ("azure", "kubernetes", "fleet", "openstack")
 class ScriptArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `inventory script`."""
 
-    directory: str = declare_text("Write the files to DIR", metavar="DIR", default="export")
+    directory: str = declare_text_flag("Write the files to DIR", metavar="DIR", default="export")
     target: str = declare_choice("What to export: a site, a cluster, a hub, an OpenStack", _TARGETS, flag="for")
-    location: str = declare_text("Use only this extended location (custom location)")
+    location: str = declare_text_flag("Use only this extended location (custom location)")
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
@@ -54,7 +54,7 @@ class CheckArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `inventory check`."""
 
     directory: str = declare_positional(metavar="DIR")
-    answer: AnswerFormFlags = declare_flag_group(AnswerFormFlags)
+    answer: AnswerFormatFlags = declare_flag_group(AnswerFormatFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 

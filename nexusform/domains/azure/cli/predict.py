@@ -13,12 +13,12 @@ from nexusform.cli.arguments import (
     declare_choice,
     declare_flag_group,
     declare_number,
-    declare_optional,
-    declare_switch,
-    declare_text,
+    declare_optional_positional,
+    declare_switch_flag,
+    declare_text_flag,
 )
 from nexusform.cli.commands import define_command
-from nexusform.cli.plan import PlanDisplay, create_display, get_exit_code, parse_fail_on
+from nexusform.cli.plan import PlanDisplay, create_plan_display, get_exit_code, parse_fail_on
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import build_warning
@@ -26,9 +26,9 @@ from nexusform.domains.azure.workflow.plan_prediction import (
     Prediction,
     ReadChanges,
     SchedulerSettings,
-    open_prediction,
+    open_plan_prediction,
     open_run,
-    plan_prediction,
+    plan_predicted_changes,
 )
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, GuardRailLimit, apply_limits
 from nexusform.workflow.runs.run import PlanOptions
@@ -42,20 +42,20 @@ _NO_CHANGES: Final = "{path} contains no Microsoft.NetworkCloud resources. There
 class PredictArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `predict`."""
 
-    file: str = declare_optional("", metavar="")
-    terraform_plan: str = declare_text("Read the output of `terraform show -json PLANFILE`", metavar="FILE")
-    arm_what_if: str = declare_text("Read the JSON of `az deployment group what-if`", metavar="FILE")
-    deployment_stack: str = declare_text("Read the what-if of a deployment stack (JSON)", metavar="FILE")
-    inventory: str = declare_text("Read the site from an export, or from Azure", metavar="DIR|azure")
-    detailed_exitcode: bool = declare_switch("Exit with 2 if there are changes")
-    as_json: bool = declare_switch("Print a stream of JSON events", flag="json")
-    fail_on: str = declare_text("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
+    file: str = declare_optional_positional("", metavar="")
+    terraform_plan: str = declare_text_flag("Read the output of `terraform show -json PLANFILE`", metavar="FILE")
+    arm_what_if: str = declare_text_flag("Read the JSON of `az deployment group what-if`", metavar="FILE")
+    deployment_stack: str = declare_text_flag("Read the what-if of a deployment stack (JSON)", metavar="FILE")
+    inventory: str = declare_text_flag("Read the site from an export, or from Azure", metavar="DIR|azure")
+    detailed_exitcode: bool = declare_switch_flag("Exit with 2 if there are changes")
+    as_json: bool = declare_switch_flag("Print a stream of JSON events", flag="json")
+    fail_on: str = declare_text_flag("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
     seed: int | None = declare_number("Set the seed of the tie-break", default=None)
     rack_spread: str = declare_choice("Set the first key of the rack ranking", ("", "pool", "cluster"))
     samples: int | None = declare_number("Set the number of tie-break samples; 0 disables them", default=None)
     placement_flags: PlacementFlags = declare_flag_group(PlacementFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
-    show_sensitive: bool = declare_switch("Show sensitive values")
+    show_sensitive: bool = declare_switch_flag("Show sensitive values")
 
 
 @define_command("predict", PredictArguments)
@@ -73,21 +73,21 @@ def predict(arguments: PredictArguments) -> int:
             f"A file needs its flag: nexusform predict -terraform-plan={arguments.file} -inventory=DIR\n"
             f"For Bicep and ARM: -arm-what-if={arguments.file}"
         )
-    path, read_changes = _select_plan_reader(arguments)
+    path, read_changes = _select_external_plan_reader(arguments)
     limits = parse_fail_on(arguments.fail_on)
-    display = create_display(
+    display = create_plan_display(
         arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
     )
     scheduler = SchedulerSettings(arguments.seed, arguments.rack_spread)
     context = create_context()
-    with open_prediction(context, arguments.inventory, path, read_changes, scheduler) as prediction:
+    with open_plan_prediction(context, arguments.inventory, path, read_changes, scheduler) as prediction:
         if prediction.project is None:
             display.report_failure(context, PlanOptions(), prediction.diagnostics)
             return 1
-        return _run_prediction(_add_note_without_changes(prediction, path), arguments, display, limits)
+        return _run_prediction(_add_no_changes_note(prediction, path), arguments, display, limits)
 
 
-def _add_note_without_changes(prediction: Prediction, path: str) -> Prediction:
+def _add_no_changes_note(prediction: Prediction, path: str) -> Prediction:
     """Add a note if the plan has no Azure changes, since "No changes" alone would seem to cover the whole plan."""
     if prediction.change_count:
         return prediction
@@ -95,7 +95,7 @@ def _add_note_without_changes(prediction: Prediction, path: str) -> Prediction:
     return replace(prediction, diagnostics=(*prediction.diagnostics, note))
 
 
-def _select_plan_reader(arguments: PredictArguments) -> tuple[str, ReadChanges]:
+def _select_external_plan_reader(arguments: PredictArguments) -> tuple[str, ReadChanges]:
     """Return the other tool's file and its reader."""
     named_files = {flag: file for flag, file in _list_plan_files_by_flag(arguments).items() if file}
     if len(named_files) > 1:
@@ -137,6 +137,6 @@ def _run_prediction(
             display.write_reports(run.build_failed_plan(options, run.diagnostics).plan, run)
             return 1
         with voice.track_planning():
-            checked_plan = apply_limits(plan_prediction(run, options, prediction), limits)
+            checked_plan = apply_limits(plan_predicted_changes(run, options, prediction), limits)
         display.report_plan(checked_plan, run, next_step=False)
     return get_exit_code(checked_plan, run.diagnostics, is_detailed=arguments.detailed_exitcode)

@@ -7,12 +7,12 @@ import os
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_switch, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_switch_flag, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.reconcile_sources import COMPARISON_SOURCES
-from nexusform.cli.report_output import Answer, AnswerFormFlags, write_answer
+from nexusform.cli.report_output import Answer, AnswerFormatFlags, write_answer
 from nexusform.cli.shared_flags import (
-    LockFlags,
+    StateLockFlags,
     ViewFlags,
     create_context,
     declare_migration_flag,
@@ -29,12 +29,12 @@ EXIT_RULE_VIOLATED = 3  # exit code
 class ReconcileArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `reconcile`."""
 
-    source: str = declare_text("Read an exported directory, azure or hub", metavar="DIR|azure|hub", flag="from")
+    source: str = declare_text_flag("Read an exported directory, azure or hub", metavar="DIR|azure|hub", flag="from")
     allow_other_hub: str = declare_migration_flag()
-    replay: bool = declare_switch("Re-place every VM in creation order, score the rule")
-    answer: AnswerFormFlags = declare_flag_group(AnswerFormFlags)
+    replay: bool = declare_switch_flag("Re-place every VM in creation order, score the rule")
+    answer: AnswerFormatFlags = declare_flag_group(AnswerFormatFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    lock: LockFlags = declare_flag_group(LockFlags)
+    lock: StateLockFlags = declare_flag_group(StateLockFlags)
     state: str = declare_state_flag()
     view: ViewFlags = declare_flag_group(ViewFlags)
 
@@ -68,11 +68,11 @@ def reconcile_(arguments: ReconcileArguments) -> int:
     if has_errors(result.diagnostics):
         screen.print_diagnostics(result.diagnostics, result.sources)
         return 1
-    code = write_answer(_build_answer(result, arguments.source), arguments.answer, screen)
+    code = write_answer(_build_reconciliation_output(result, arguments.source), arguments.answer, screen)
     return EXIT_RULE_VIOLATED if result.violated_rules else code
 
 
-def _build_answer(result: ReconcileResult, source: str) -> Answer:
+def _build_reconciliation_output(result: ReconcileResult, source: str) -> Answer:
     """Build the answer in every format."""
     from nexusform.domains.azure.rendering.reconciliation_report import (
         build_reconciliation_document,

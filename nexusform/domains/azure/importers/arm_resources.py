@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.documents.field_validation import FieldKind, get_text, get_value
+from nexusform.documents.field_validation import FieldKind, get_text, get_value_at_path
 from nexusform.documents.times import parse_time
 from nexusform.json_data.plain_data import Path
 
@@ -68,7 +68,7 @@ class ArmItem:
     def read_text(self, key: str) -> str | None:
         """Return a string field, None if absent or empty."""
         value = self.read_value(key)
-        if value is None or _is_text(value):
+        if value is None or _is_valid_unicode_string(value):
             return value or None
         self._report_wrong_type(key, "a string", value)
         return None
@@ -104,22 +104,22 @@ class ArmItem:
         value = self.read_value(key)
         if value is None:
             return ()
-        if not FieldKind.LIST.is_valid(value) or not all(_is_text(part) for part in value):
+        if not FieldKind.LIST.is_valid(value) or not all(_is_valid_unicode_string(part) for part in value):
             self._report_wrong_type(key, "a list of strings", value)
             return ()
         return tuple(value)
 
     def read_object(self, key: str) -> ArmItem | None:
         """Return an object field as an item, None if absent."""
-        value = self._read_field_of_type(key, FieldKind.OBJECT, "an object")
+        value = self._read_typed_field(key, FieldKind.OBJECT, "an object")
         return None if value is None else ArmItem(self.file, self.build_path(key), value, self._findings)
 
     def read_objects(self, key: str) -> list[ArmItem]:
         """Return a list of objects as items, [] if absent."""
-        value = self._read_field_of_type(key, FieldKind.LIST, "a list of objects")
+        value = self._read_typed_field(key, FieldKind.LIST, "a list of objects")
         return _wrap_objects(self.file, self.build_path(key), value or [], self._findings)
 
-    def _read_field_of_type(self, key: str, shape: FieldKind, expected: str) -> Any:
+    def _read_typed_field(self, key: str, shape: FieldKind, expected: str) -> Any:
         """Return a field of the expected shape; otherwise add a finding and return None."""
         value = self.read_value(key)
         if value is None or shape.is_valid(value):
@@ -147,30 +147,30 @@ _NEXT_PAGE_KEYS: Final = ("nextLink", "skip_token", "$skipToken", "skipToken")
 INCOMPLETE: Final = "incomplete-list"
 
 
-def read_resources(
+def read_arm_resources(
     file: str, document: Any, findings: list[Problem], path: Path = (), *, has_next_page: bool = False
 ) -> list[ArmItem]:
     """Read the resources of a document in any form; a single resource (`az ... show`) counts as a list of
     one. Pages joined to one list are read in turn. `has_next_page`: the next page follows in the same list.
     """
     if isinstance(document, list):
-        return _read_list_entries(file, path, document, findings)
+        return _flatten_paged_list(file, path, document, findings)
     key = _find_list_key(document)
     if key is not None:
         if not has_next_page:
-            _warn_of_more_pages(file, document, findings, path)
+            _warn_unread_next_page(file, document, findings, path)
         inside = document[key]
         if isinstance(inside, Mapping) and key == "resources":  # an ARM template with symbolic names
             inside = list(inside.values())
         if isinstance(inside, list):
-            return _read_list_entries(file, (*path, key), inside, findings)
+            return _flatten_paged_list(file, (*path, key), inside, findings)
         detail = f"a list is needed here, not {describe_type(inside)}."
         findings.append(Problem((*path, key), SHAPE, detail, file=file))
         return []
     if isinstance(document, Mapping) and "id" in document:
         return [ArmItem(file, path, document, findings)]
-    parts = [get_value(document, "error", key) for key in ("code", "message")]
-    error_message = ": ".join(part.rstrip(".") for part in parts if _is_text(part))
+    parts = [get_value_at_path(document, "error", key) for key in ("code", "message")]
+    error_message = ": ".join(part.rstrip(".") for part in parts if _is_valid_unicode_string(part))
     detail = (
         f"this is an Azure error, not a list of resources: {error_message}."
         if error_message
@@ -192,19 +192,19 @@ def _find_list_key(document: Any) -> str | None:
     return next((key for key in _LIST_KEYS if key in document), None)
 
 
-def _read_list_entries(file: str, path: Path, values: list[Any], findings: list[Problem]) -> list[ArmItem]:
+def _flatten_paged_list(file: str, path: Path, values: list[Any], findings: list[Problem]) -> list[ArmItem]:
     """Read the entries of a list; an entry may be a page of its own."""
     items: list[ArmItem] = []
     for index, value in enumerate(values):
         entry_path = (*path, index)
         if isinstance(value, list) or _find_list_key(value) is not None:
-            items += read_resources(file, value, findings, entry_path, has_next_page=index + 1 < len(values))
+            items += read_arm_resources(file, value, findings, entry_path, has_next_page=index + 1 < len(values))
         else:
             items += _wrap_objects(file, path, [value], findings, index)
     return items
 
 
-def _warn_of_more_pages(file: str, document: Mapping[str, Any], findings: list[Problem], path: Path) -> None:
+def _warn_unread_next_page(file: str, document: Mapping[str, Any], findings: list[Problem], path: Path) -> None:
     """Add a warning if a list links to a further page."""
     key = next((key for key in _NEXT_PAGE_KEYS if document.get(key)), None)
     if key is not None:
@@ -228,7 +228,7 @@ def _wrap_objects(file: str, path: Path, values: list[Any], findings: list[Probl
     return items
 
 
-def _is_text(value: Any) -> bool:
+def _is_valid_unicode_string(value: Any) -> bool:
     """Return True for a string without unpaired surrogates."""
     return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
@@ -240,7 +240,7 @@ def describe_type(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        if not _is_text(value):
+        if not _is_valid_unicode_string(value):
             return "a string with half a character"
         text = value if len(value) <= 40 else f"{value[:40]}..."
         return f'the text "{text}"'

@@ -108,7 +108,7 @@ def _read_changes(
         return (), [Problem(("error",), _NOT_A_WHAT_IF, f"what-if failed: {message}", file=file)]
     if not isinstance(document.get(list_name), list):
         return (), [_build_missing_list_problem(file, list_name, command)]
-    reader = _ChangeReader(file)
+    reader = _WhatIfChangeReader(file)
     reader.read_resources(list_name, document[list_name], parse_resource)
     potential = document.get("potentialChanges")
     if isinstance(potential, list):
@@ -154,7 +154,7 @@ def _parse_stack_change(change: Mapping[str, Any], path: str, *, is_potential: b
     )
 
 
-class _ChangeReader:
+class _WhatIfChangeReader:
     """Reader of one document; collects changes and findings."""
 
     def __init__(self, file: str) -> None:
@@ -174,7 +174,7 @@ class _ChangeReader:
                 self._report(path, SHAPE, f"an object is needed here, not {describe_type(value)}.")
                 continue
             resource = parse_resource(value, path, is_potential=is_potential)
-            kind, names = _parse_kind_and_names(resource.id)
+            kind, names = _parse_nexus_resource_id(resource.id)
             if not kind:
                 continue
             if resource.is_potential and _ACTIONS.get(resource.change) is not AzAction.KEEP:
@@ -218,10 +218,10 @@ class _ChangeReader:
 
     def build_changes(self) -> tuple[AzChange, ...]:
         """Build the changes: existing objects first, clusters before their pools, each kind sorted by id."""
-        self._remove_dependent_pools()
+        self._remove_pools_of_unpredicted_clusters()
         self._changes.sort(key=lambda item: (item.action is AzAction.CREATE, item.kind == POOLS, normalize_id(item.id)))
         created = [change for change in self._changes if change.action is AzAction.CREATE]
-        if _is_creation_order_open(created):
+        if _is_creation_order_undefined(created):
             detail = (
                 f"a what-if has no order for {format_count(len(created), 'object')} to create "
                 f"({format_first_items([item.title for item in created], _MAX_NAMES)}). The order affects "
@@ -231,7 +231,7 @@ class _ChangeReader:
         clusters = {item.title: item.address for item in created if item.kind == CLUSTERS}
         return tuple(_add_cluster_dependency(item, clusters) for item in self._changes)
 
-    def _remove_dependent_pools(self) -> None:
+    def _remove_pools_of_unpredicted_clusters(self) -> None:
         """Remove the pools of clusters without a prediction."""
         for change in self._changes:
             if change.kind == POOLS and change.names[0] in self._unsupported_clusters:
@@ -255,7 +255,7 @@ class _ChangeReader:
         self.findings.append(Problem((path,) if path else (), kind, detail, severity, file=self.file))
 
 
-def _is_creation_order_open(created: Sequence[AzChange]) -> bool:
+def _is_creation_order_undefined(created: Sequence[AzChange]) -> bool:
     """Return True if two objects may be created in either order. A cluster always precedes its pools."""
     clusters = {change.title for change in created if change.kind == CLUSTERS}
     pools = Counter(change.names[0] for change in created if change.kind == POOLS)
@@ -269,7 +269,7 @@ def _add_cluster_dependency(change: AzChange, clusters: Mapping[str, str]) -> Az
     return replace(change, dependencies=(owner,)) if owner else change
 
 
-def _parse_kind_and_names(arm_id: str) -> tuple[str, tuple[str, ...]]:
+def _parse_nexus_resource_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
     """Parse kind and names from an ARM id; return ("", ()) for other types."""
     _, separator, suffix = arm_id.rpartition("/providers/")
     parts = suffix.split("/")

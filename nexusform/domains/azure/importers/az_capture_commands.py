@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.domains.azure.importers.az_documents import ANY, AzResources
-from nexusform.domains.azure.importers.az_records import STANDARD_FILES, AzCluster, AzInventory, StandardFile
+from nexusform.domains.azure.importers.az_records import STANDARD_FILES, AzCluster, AzInventory, ExportFileKind
 from nexusform.domains.azure.importers.site_separation import BASE_KINDS
 from nexusform.language.evaluation_run import FileProblem
 
@@ -104,7 +104,7 @@ def read_export_directory(directory: str, names: Iterable[str], read: Callable[[
     export = AzExport()
     base = directory.rstrip("/") or "/"
     for name in sorted(names):
-        kind = _find_file_kind(name)
+        kind = _find_resource_kind_of_file(name)
         if kind is not None:
             export.read_file(read, f"{base}/{name}", kind, ("directory",))
     documents = set(export.documents)
@@ -117,7 +117,7 @@ def read_export_directory(directory: str, names: Iterable[str], read: Callable[[
 
 def is_export_file(name: str) -> bool:
     """Return True for a standard file name of an export."""
-    return _find_file_kind(name) not in (None, ANY)
+    return _find_resource_kind_of_file(name) not in (None, ANY)
 
 
 def find_irregular_files(directory: str, names: Sequence[str], exists: Callable[[str], bool]) -> Iterator[str]:
@@ -133,7 +133,7 @@ def find_irregular_files(directory: str, names: Sequence[str], exists: Callable[
                 yield standard.name
 
 
-def _find_file_kind(name: str) -> str | None:
+def _find_resource_kind_of_file(name: str) -> str | None:
     """Find the kind of a file by its name (also `agent_pools.core.json`); return ANY for other names, None
     for files that are not read.
     """
@@ -147,7 +147,7 @@ def _find_file_kind(name: str) -> str | None:
     return ANY
 
 
-def _build_missing_file_problem(directory: str, standard: StandardFile) -> Problem:
+def _build_missing_file_problem(directory: str, standard: ExportFileKind) -> Problem:
     return Problem(
         ("directory",),
         "missing-file",
@@ -221,7 +221,7 @@ def find_uncaptured_kind_warnings(
         yield _build_warning(describe_missing_clusters(items.unlisted_clusters), VMS_NOT_CAPTURED)
     without_pools = [cluster for cluster in clusters if not cluster.has_pool_list]
     if without_pools:
-        yield _build_warning(_describe_missing_pools(without_pools))
+        yield _build_warning(_describe_uncaptured_agent_pools(without_pools))
     without_nodes = [cluster for cluster in clusters if not cluster.has_node_list]
     if without_nodes:
         yield _build_warning(
@@ -229,7 +229,7 @@ def find_uncaptured_kind_warnings(
             f"counts as free. {CAPTURE_NODES}",
             VMS_NOT_CAPTURED,
         )
-    without_times = [cluster for cluster in clusters if numbers_nodes and _has_nodes_without_time(cluster)]
+    without_times = [cluster for cluster in clusters if numbers_nodes and _has_nodes_without_creation_time(cluster)]
     if without_times:
         total = len(clusters)
         names = format_first_items([cluster.name for cluster in without_times], _MAX_NAMES)
@@ -273,7 +273,7 @@ def _find_missing_workloads(kind: str, plural: str, consequence: str, items: AzR
         )
 
 
-def _describe_missing_pools(clusters: Sequence[AzCluster]) -> str:
+def _describe_uncaptured_agent_pools(clusters: Sequence[AzCluster]) -> str:
     names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
     clause = select_word_form(len(clusters), "it was", "they were")
     return (
@@ -301,7 +301,7 @@ def build_pool_command(cluster: AzCluster) -> str:
     return f"{command} > {shlex.quote(f'agent_pools.{cluster.name}.json')}"
 
 
-def _has_nodes_without_time(cluster: AzCluster) -> bool:
+def _has_nodes_without_creation_time(cluster: AzCluster) -> bool:
     """Return True if a pool has several nodes without a creation time."""
     untimed = [node.pool for node in cluster.nodes if node.created_at is None]
     return len(untimed) > len(set(untimed))

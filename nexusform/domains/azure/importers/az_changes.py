@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.documents.field_validation import get_mapping, get_text, get_value, list_mappings
+from nexusform.documents.field_validation import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.domains.azure.importers.arm_resources import SHAPE, ArmItem, describe_type, extract_name, normalize_id
 from nexusform.domains.azure.importers.az_documents import AzResources
 from nexusform.domains.azure.importers.az_records import AzPool
-from nexusform.domains.azure.importers.az_workloads import read_pools
+from nexusform.domains.azure.importers.az_workloads import read_agent_pools_by_cluster
 from nexusform.json_data.plain_data import Path
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
@@ -89,7 +89,7 @@ class AzChange(Struct, frozen=True):
         return "/".join(self.names)
 
 
-class NewPool(Struct, frozen=True):
+class NewAgentPool(Struct, frozen=True):
     """A new agent pool with the ARM id of its cluster."""
 
     cluster_id: str
@@ -105,7 +105,7 @@ class ChangedResources(Struct, frozen=True):
     """
 
     items: AzResources
-    pools: tuple[NewPool, ...] = ()
+    pools: tuple[NewAgentPool, ...] = ()
     recreated_ids: frozenset[str] = frozenset()
     addresses: Mapping[str, str] = field(default_factory=dict)
     affected_ids: tuple[str, ...] = ()
@@ -133,13 +133,13 @@ class _ChangedSite:
         # Collect the extended locations of machines, racks and Nexus cluster tenants.
         keys: dict[str, None] = {}
         for kind in ("racks", "bare_metal_machines"):
-            keys |= dict.fromkeys(_read_resource_location(item) for item in items.list_resources(kind))
+            keys |= dict.fromkeys(_read_extended_location_of_item(item) for item in items.list_resources(kind))
         for item in items.list_resources("clusters"):
-            keys[_read_location({"extendedLocation": item.read_value("clusterExtendedLocation")})] = None
+            keys[_read_extended_location({"extendedLocation": item.read_value("clusterExtendedLocation")})] = None
         keys.pop("", None)
         self.locations = keys
         self.skus = CATALOGUES[NEWEST].vm_skus.keys() | set(_list_current_skus(self.bodies))
-        self.pools: list[NewPool] = []
+        self.pools: list[NewAgentPool] = []
         self.recreated_ids: set[str] = set()
         self.clusters_losing_pools: set[str] = set()  # clusters with a removed pool
         self.addresses: dict[str, str] = {}
@@ -172,7 +172,7 @@ class _ChangedSite:
             return
         if change.action is AzAction.REPLACE and key.partition("/agentpools/")[0] in self.recreated_ids:
             change = replace(change, action=AzAction.CREATE)  # the old pool went with its cluster
-        exists = key in self.bodies[change.kind] or self._has_initial_pool(change, key)
+        exists = key in self.bodies[change.kind] or self._is_only_initial_pool(change, key)
         if not self._is_consistent_with_inventory(change, exists=exists):
             return
         # Changes of a cluster precede those of its pools.
@@ -181,7 +181,7 @@ class _ChangedSite:
         if change.action is AzAction.DELETE:
             self._remove_object(change, key)
             return
-        if not self._is_placement_known(change, exists=exists and change.action is not AzAction.REPLACE):
+        if not self._has_known_placement_values(change, exists=exists and change.action is not AzAction.REPLACE):
             return
         if change.kind == POOLS:
             self._apply_pool(change, key, exists=exists)
@@ -197,9 +197,9 @@ class _ChangedSite:
     def _find_key(self, change: AzChange) -> str | None:
         """Find the id key of the changed object; add a finding and return None if it is ambiguous or missing."""
         if change.kind != POOLS:
-            return self._find_key_by_name(change.kind, change.names[-1], change.id, change)
+            return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
         cluster_id = change.id.rpartition("/")[0].rpartition("/")[0] if change.id else ""
-        owner = self._find_key_by_name(CLUSTERS, change.names[0], cluster_id, change)
+        owner = self._find_or_build_id_key(CLUSTERS, change.names[0], cluster_id, change)
         if owner is None or owner in self.bodies[CLUSTERS]:
             return None if owner is None else f"{owner}/agentpools/{change.names[-1].lower()}"
         if change.action is not AzAction.DELETE:  # a pool is deleted with its cluster
@@ -209,7 +209,7 @@ class _ChangedSite:
             self._report(change, "missing-pool-cluster", detail)
         return None
 
-    def _find_key_by_name(self, kind: str, name: str, arm_id: str, change: AzChange) -> str | None:
+    def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: AzChange) -> str | None:
         """Find the id key of an object by id or name; build one for a new object. Add a finding and return
         None if several have the name.
         """
@@ -217,9 +217,9 @@ class _ChangedSite:
             return normalize_id(arm_id)
         suffix = f"/{TYPE_OF_KIND[kind].rpartition('/')[2].lower()}/{name.lower()}"
         keys = [key for key in self.bodies[kind] if key.endswith(suffix)]
-        location = _read_location(change.body)
+        location = _read_extended_location(change.body)
         if len(keys) > 1 and location:
-            keys = [key for key in keys if _read_resource_location(self.bodies[kind][key]) == location]
+            keys = [key for key in keys if _read_extended_location_of_item(self.bodies[kind][key]) == location]
         if len(keys) > 1:
             detail = f'the inventory holds {len(keys)} of the name "{name}". This plan does not identify one of them.'
             self._report(change, "unknown-object-state", detail)
@@ -247,7 +247,7 @@ class _ChangedSite:
 
     # --- unknown values ---
 
-    def _is_placement_known(self, change: AzChange, *, exists: bool) -> bool:
+    def _has_known_placement_values(self, change: AzChange, *, exists: bool) -> bool:
         """Return True if every value relevant to placement is known; report the unknown ones."""
         decisive_paths = _PLACEMENT_FIELDS[change.kind] + (_RECREATION_FIELDS[change.kind] if exists else ())
         is_complete = True
@@ -267,7 +267,7 @@ class _ChangedSite:
             return False
         if exists:
             return True
-        missing = [path for path in _REQUIRED_FIELDS[change.kind] if get_value(properties, *path) is None]
+        missing = [path for path in _REQUIRED_FIELDS[change.kind] if get_value_at_path(properties, *path) is None]
         for path in missing:
             self._report(change, "missing-field", f'"{path[-1]}" is missing.', ("properties", *path))
         return not missing
@@ -275,7 +275,7 @@ class _ChangedSite:
     def _has_known_skus(self, change: AzChange) -> bool:
         """Return True if the catalogue or the site has all VM SKUs of the body; report the unknown ones."""
         properties = get_mapping(change.body, "properties")
-        unknown = [sku for sku in dict.fromkeys(_list_skus(properties)) if sku not in self.skus]
+        unknown = [sku for sku in dict.fromkeys(_list_vm_skus_of_body(properties)) if sku not in self.skus]
         for sku in unknown:
             suggestion = suggest_name(sku, self.skus)
             detail = f'neither the catalogue ({NEWEST}) nor the site has a VM SKU "{sku}".{suggestion}'
@@ -299,7 +299,7 @@ class _ChangedSite:
 
     def _set_location(self, change: AzChange, body: dict[str, Any]) -> None:
         """Set the location of a new object: its own, or that of the only site."""
-        location = _read_location(body)
+        location = _read_extended_location(body)
         if location in self.locations:
             return
         body.pop("extendedLocation", None)
@@ -321,10 +321,10 @@ class _ChangedSite:
         requested = dict(get_mapping(change.body, "properties"))
         initial = requested.pop(INITIAL_POOLS, None)
         if isinstance(initial, list):
-            self._compare_initial_pools(change, key, initial)
+            self._warn_changed_initial_pools(change, key, initial)
         return item.merge_properties(change.file, (change.address,), requested)
 
-    def _compare_initial_pools(self, change: AzChange, key: str, initial: list[Any]) -> None:
+    def _warn_changed_initial_pools(self, change: AzChange, key: str, initial: list[Any]) -> None:
         """Warn about differing initial pools: Azure reads them only on creation of the cluster."""
         self._add_initial_pools(key)
         for entry in list_mappings(initial):
@@ -341,7 +341,7 @@ class _ChangedSite:
 
     # --- agent pools ---
 
-    def _has_initial_pool(self, change: AzChange, key: str) -> bool:
+    def _is_only_initial_pool(self, change: AzChange, key: str) -> bool:
         """Return True if a pool exists only as an initial pool of its cluster."""
         if change.kind != POOLS:
             return False
@@ -373,13 +373,13 @@ class _ChangedSite:
         owner, name = key.rpartition("/agentpools/")[0], change.names[-1]
         body = {**change.body, "id": f"{owner}/agentPools/{name}", "name": name}
         item = ArmItem(change.file, (change.address,), body, self.findings)
-        for pool in read_pools([item]).get(owner, []):
-            self.pools.append(NewPool(owner, pool, change.address))
+        for pool in read_agent_pools_by_cluster([item]).get(owner, []):
+            self.pools.append(NewAgentPool(owner, pool, change.address))
             self.addresses[key] = change.address
 
     def _remove_object(self, change: AzChange, key: str) -> None:
         """Remove an object, and the nodes of a removed pool."""
-        self._has_initial_pool(change, key)
+        self._is_only_initial_pool(change, key)
         self.bodies[change.kind].pop(key, None)
         if change.kind == CLUSTERS:
             pools = self.bodies[POOLS]
@@ -402,11 +402,11 @@ class _ChangedSite:
         self.findings.append(Problem((change.address, *path), kind, detail, severity, file=change.file))
 
 
-def _list_skus(body: Mapping[str, Any]) -> Iterator[str]:
+def _list_vm_skus_of_body(body: Mapping[str, Any]) -> Iterator[str]:
     """List the VM SKUs in the body of a cluster or pool."""
     listed_parts = chain.from_iterable(list_mappings(body, name) for name in (INITIAL_POOLS, "nodes"))
     for part in (body, body.get("controlPlaneNodeConfiguration"), *listed_parts):
-        sku = get_value(part, "vmSkuName")
+        sku = get_value_at_path(part, "vmSkuName")
         if isinstance(sku, str):
             yield sku
 
@@ -416,7 +416,7 @@ def _list_current_skus(bodies: Mapping[str, Mapping[str, ArmItem]]) -> Iterator[
     names = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
     for kind in (CLUSTERS, POOLS):
         for item in bodies[kind].values():
-            yield from _list_skus({name: item.read_value(name) for name in names})
+            yield from _list_vm_skus_of_body({name: item.read_value(name) for name in names})
 
 
 def _is_prefix_of_other(path: Path, pattern: Path) -> bool:
@@ -425,12 +425,12 @@ def _is_prefix_of_other(path: Path, pattern: Path) -> bool:
 
 
 def _is_node_of_pool(node: Any, key: str) -> bool:
-    return normalize_id(str(get_value(node, "agentPoolId") or "")) == key
+    return normalize_id(str(get_value_at_path(node, "agentPoolId") or "")) == key
 
 
-def _read_location(body: Mapping[str, Any]) -> str:
+def _read_extended_location(body: Mapping[str, Any]) -> str:
     return normalize_id(get_text(body, "extendedLocation", "name"))
 
 
-def _read_resource_location(item: ArmItem) -> str:
-    return _read_location({"extendedLocation": item.read_value("extendedLocation")})
+def _read_extended_location_of_item(item: ArmItem) -> str:
+    return _read_extended_location({"extendedLocation": item.read_value("extendedLocation")})

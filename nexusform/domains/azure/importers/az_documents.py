@@ -20,7 +20,7 @@ from nexusform.domains.azure.importers.arm_resources import (
     extract_name,
     is_resource_list,
     normalize_id,
-    read_resources,
+    read_arm_resources,
 )
 from nexusform.domains.azure.importers.az_records import EXPORTED_AT
 from nexusform.json_data.json_errors import unify_json_error
@@ -88,7 +88,7 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
     sorter = _ResourceSorter(by_kind)
     for kind in (*KINDS, ANY):
         for name, content in documents.get(kind, ()):
-            data, problems = _parse_file(name, content)
+            data, problems = _parse_json_or_yaml_file(name, content)
             findings += problems
             if problems:
                 unreadable_kinds.add(kind)
@@ -100,13 +100,13 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
                 continue
             finding_count = len(findings)
             kinds = sorter.add_resources_by_kind(_read_document_items(name, data, kind, findings), kind)
-            unreadable_kinds |= _find_unreadable_kinds(kind, kinds, findings[finding_count:])
+            unreadable_kinds |= _find_kinds_with_only_errors(kind, kinds, findings[finding_count:])
             if kind != ANY:
                 kinds.add(kind)
-            if _is_list_incomplete(findings[finding_count:]):
+            if _has_incomplete_list_finding(findings[finding_count:]):
                 incomplete_kinds |= kinds
                 if not kinds.isdisjoint(_BASE_KINDS):  # everything else depends on these
-                    findings[finding_count:] = map(_raise_incomplete_severity, findings[finding_count:])
+                    findings[finding_count:] = map(_mark_truncated_list_as_error, findings[finding_count:])
             elif is_resource_list(data):
                 listed_kinds |= kinds
     sorter.report_repeated()
@@ -117,21 +117,21 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
         export_times=export_times,
         unreadable_kinds=frozenset(unreadable_kinds),
         listed_kinds=frozenset(
-            listed_kinds - incomplete_kinds - unreadable_kinds - _find_incomplete_kinds(unlisted_clusters)
+            listed_kinds - incomplete_kinds - unreadable_kinds - _find_kinds_with_missing_resources(unlisted_clusters)
         ),
         incomplete_kinds=frozenset(incomplete_kinds),
-        clusters_with_pool_files=frozenset(map(_parse_cluster_from_file, pool_files)),
+        clusters_with_pool_files=frozenset(map(_parse_cluster_from_file_name, pool_files)),
         unlisted_clusters=unlisted_clusters,
     )
 
 
-def _find_unreadable_kinds(kind: str, kinds: Collection[str], findings: Iterable[Problem]) -> set[str]:
+def _find_kinds_with_only_errors(kind: str, kinds: Collection[str], findings: Iterable[Problem]) -> set[str]:
     """Return the kind of a document with errors and without resources."""
     has_errors = any(finding.severity is Severity.ERROR for finding in findings)
     return {kind} if has_errors and not kinds and kind != ANY else set()
 
 
-def _is_list_incomplete(findings: Iterable[Problem]) -> bool:
+def _has_incomplete_list_finding(findings: Iterable[Problem]) -> bool:
     return any(finding.id == INCOMPLETE for finding in findings)
 
 
@@ -144,7 +144,7 @@ def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: 
     return tuple(sorted(name for name in owners if name.lower() not in clusters))
 
 
-def _find_incomplete_kinds(unlisted_clusters: Collection[str]) -> frozenset[str]:
+def _find_kinds_with_missing_resources(unlisted_clusters: Collection[str]) -> frozenset[str]:
     """Return the kinds with an incomplete list according to other kinds."""
     return frozenset({"kubernetes_clusters"} if unlisted_clusters else ())
 
@@ -154,12 +154,12 @@ def _extract_cluster_name(pool: ArmItem) -> str:
     return extract_name((pool.read_text("id") or "").strip().rstrip("/").rpartition("/")[0].rpartition("/")[0])
 
 
-def _raise_incomplete_severity(finding: Problem) -> Problem:
+def _mark_truncated_list_as_error(finding: Problem) -> Problem:
     """Return a finding about a truncated list as an error, others unchanged."""
     return replace(finding, severity=Severity.ERROR) if finding.id == INCOMPLETE else finding
 
 
-def _parse_cluster_from_file(name: str) -> str:
+def _parse_cluster_from_file_name(name: str) -> str:
     """Return the cluster in a file name such as `export/agent_pools.core.json`, in lower case."""
     return name.rpartition("/")[2].rpartition(".")[0].partition(".")[2].lower()
 
@@ -167,13 +167,13 @@ def _parse_cluster_from_file(name: str) -> str:
 def _read_document_items(name: str, data: Any, kind: str, findings: list[Problem]) -> list[ArmItem]:
     """Read the resources of a document; in a file of kind ANY, problems are warnings."""
     finding_count = len(findings)
-    items = read_resources(name, _resolve_arm_template(data), findings)
+    items = read_arm_resources(name, _resolve_arm_template(data), findings)
     if kind == ANY:
         findings[finding_count:] = [replace(problem, severity=_WARNING) for problem in findings[finding_count:]]
     return items
 
 
-def _parse_file(name: str, content: bytes) -> tuple[Any, list[Problem]]:
+def _parse_json_or_yaml_file(name: str, content: bytes) -> tuple[Any, list[Problem]]:
     """Parse a file: JSON (also several documents, or one per line), or YAML by its suffix."""
     if not name.lower().endswith(_YAML):
         data, problem = parse_json(name, content)
@@ -210,7 +210,7 @@ class _ResourceSorter:
             added_kinds.add(item_kind or kind)
             if not self._is_repeated(item, item_kind or kind):
                 self._by_kind[item_kind or kind].append(item)
-        _report_unread_types(unread)
+        _report_unsupported_resource_types(unread)
         return added_kinds
 
     def _is_repeated(self, item: ArmItem, kind: str) -> bool:
@@ -235,7 +235,7 @@ class _ResourceSorter:
             self._repeated[0].report("id", "duplicate-inventory-resources", f"{detail} Each is read once.", _WARNING)
 
 
-def _report_unread_types(unread: Mapping[str, ArmItem]) -> None:
+def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
     """Add a warning about each type of resource that is not read."""
     kubernetes_objects = {name: item for name, item in unread.items() if name and not _has_type(item)}
     for type_name, item in unread.items():
@@ -318,7 +318,7 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
     if not text.strip():
         return None, _build_invalid_json_problem(file, 1, 1, "the file is empty. Capture it again.")
     try:
-        return json.loads(text, parse_constant=_reject_constant), None
+        return json.loads(text, parse_constant=_reject_nonstandard_json_number), None
     except json.JSONDecodeError as problem:
         documents = _parse_concatenated(text)
         if documents is not None:
@@ -336,7 +336,7 @@ def _parse_concatenated(text: str) -> list[Any] | None:
     """Parse documents written one after another (lines, or pages joined with `cat`); return None if the text
     is anything else.
     """
-    decoder = json.JSONDecoder(parse_constant=_reject_constant)
+    decoder = json.JSONDecoder(parse_constant=_reject_nonstandard_json_number)
     documents: list[Any] = []
     position = 0
     while True:
@@ -353,7 +353,7 @@ def _parse_concatenated(text: str) -> list[Any] | None:
         documents.append(document)
 
 
-def _reject_constant(name: str) -> NoReturn:
+def _reject_nonstandard_json_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 

@@ -21,7 +21,7 @@ from nexusform.domains.azure.importers.arm_resources import extract_name
 from nexusform.domains.azure.importers.az_recorded_nodes import (
     NO_NODES,
     RecordedNodes,
-    RecordedPool,
+    RecordedPoolNodes,
     assign_node_numbers,
 )
 from nexusform.domains.azure.importers.az_records import (
@@ -29,11 +29,11 @@ from nexusform.domains.azure.importers.az_records import (
     AzInventory,
     AzMachine,
     AzNode,
-    AzPlacement,
     AzPool,
     AzRack,
     AzSite,
     AzVirtualMachine,
+    AzVmLocation,
     AzVmSize,
 )
 from nexusform.domains.azure.importers.az_supplies import build_site_supplies
@@ -138,7 +138,7 @@ class _SiteImport:
         strategy = self.site.update_strategy
         site_attributes = {"id": self.name, "name": self.name, "scheduler": None, "update_strategy": strategy}
         objects = [
-            ImportedSiteObject("nexus_site", self.name, site_attributes, note=self._build_supplies_note()),
+            ImportedSiteObject("nexus_site", self.name, site_attributes, note=self._build_network_and_version_note()),
             *(_build_vm_sku(self.own_skus[name]) for name in sorted(self.declared_skus)),
             *(self._build_rack(rack) for rack in self.site.racks),
             *self._build_machines(),
@@ -153,7 +153,7 @@ class _SiteImport:
             findings=tuple(self.findings),
         )
 
-    def _build_supplies_note(self) -> Mapping[str, Any]:
+    def _build_network_and_version_note(self) -> Mapping[str, Any]:
         """Build the record of addresses, storage and versions for the site's note."""
         return build_supplies_note(build_site_supplies(self.site.supplies))
 
@@ -228,7 +228,7 @@ class _SiteImport:
             self._skip_cluster(cluster, missing)
             return None
         for duplicate in cluster.duplicate_nodes:
-            self._add_occupied_capacity(duplicate.name, duplicate.placement, duplicate.shape)
+            self._count_unmanaged_vm_as_occupied(duplicate.name, duplicate.placement, duplicate.shape)
         plane_count = cluster.control_plane_count or max(len(plane), 1)
         nodes = self._build_nodes(cluster, CONTROL_PLANE, plane_count, plane_sku, plane)
         for name, pool in pools.items():
@@ -275,7 +275,7 @@ class _SiteImport:
             "not-imported", f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.'
         )
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
-            self._add_occupied_capacity(node.name, node.placement, node.shape)
+            self._count_unmanaged_vm_as_occupied(node.name, node.placement, node.shape)
 
     def _build_nodes(
         self, cluster: AzCluster, pool: str, count: int, sku_name: str, existing_nodes: Sequence[AzNode]
@@ -283,12 +283,12 @@ class _SiteImport:
         """Build the node records of a pool by nexusform name. Nodes beyond the count (an upgrade in progress)
         count as occupied capacity. Missing nodes get a record without a machine.
         """
-        recorded_pool = self.recorded_nodes.pools.get((f"{self.name}/{cluster.name}", pool), RecordedPool())
+        recorded_pool = self.recorded_nodes.pools.get((f"{self.name}/{cluster.name}", pool), RecordedPoolNodes())
         by_number = assign_node_numbers(existing_nodes, count, recorded_pool)
         names = {node.name for node in by_number.values()}
         for node in existing_nodes:
             if node.name not in names:
-                self._add_occupied_capacity(node.name, node.placement, node.shape)
+                self._count_unmanaged_vm_as_occupied(node.name, node.placement, node.shape)
         records: dict[str, dict[str, Any]] = {}
         for number in range(count):
             record = self._build_node(pool, number, sku_name, by_number.get(number))
@@ -311,19 +311,19 @@ class _SiteImport:
                 sku.numa_cells,
             )
             if excess.cpu_cores or excess.memory_gib or excess.disk_gib:
-                self._record_occupied_capacity(f"{node.name} beyond {sku.name}", placement.machine, excess)
+                self._add_occupied_machine_capacity(f"{node.name} beyond {sku.name}", placement.machine, excess)
         return {
             "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
             "pool": pool,
             "number": number,
             "vm_sku_name": own_sku,
-            **self._build_location(placement),
+            **self._build_location_attributes(placement),
             "numa_cells": None,
             "platform_name": node.name if node is not None else None,
             "provenance": OBSERVED,
         }
 
-    def _build_location(self, placement: AzPlacement | None) -> dict[str, Any]:
+    def _build_location_attributes(self, placement: AzVmLocation | None) -> dict[str, Any]:
         if placement is None:
             return {"machine": None, "rack": None, "availability_zone": None}
         zone = self.zones.get(placement.rack)
@@ -377,7 +377,7 @@ class _SiteImport:
             "disk_gib": vm.shape.disk_gib,
             "numa_cells": max(vm.shape.numa_cells, 1),
             "placement_hint": hints,
-            **self._build_location(vm.placement),
+            **self._build_location_attributes(vm.placement),
             "cells": None,
             "provenance": OBSERVED,
         }
@@ -388,15 +388,15 @@ class _SiteImport:
 
     # --- occupied capacity ---
 
-    def _add_occupied_capacity(self, name: str, placement: AzPlacement | None, shape: AzVmSize) -> None:
+    def _count_unmanaged_vm_as_occupied(self, name: str, placement: AzVmLocation | None, shape: AzVmSize) -> None:
         """Count a VM without an object as occupied capacity of its machine."""
         if placement is None:
             self.counts["unplaced"] += 1
             return
         self.counts["occupied"] += 1
-        self._record_occupied_capacity(name, placement.machine, shape)
+        self._add_occupied_machine_capacity(name, placement.machine, shape)
 
-    def _record_occupied_capacity(self, name: str, machine: str, shape: AzVmSize) -> None:
+    def _add_occupied_machine_capacity(self, name: str, machine: str, shape: AzVmSize) -> None:
         """Record occupied capacity on a machine."""
         entries = self.occupied.setdefault(machine, [])
         entries.append(

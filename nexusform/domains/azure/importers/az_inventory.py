@@ -36,22 +36,22 @@ from nexusform.domains.azure.importers.az_records import (
     AzInventory,
     AzMachine,
     AzNode,
-    AzPlacement,
     AzRack,
     AzSite,
     AzVirtualMachine,
+    AzVmLocation,
     AzVmSize,
 )
 from nexusform.domains.azure.importers.az_supplies import read_site_supplies
 from nexusform.domains.azure.importers.az_workloads import (
+    AgentPoolsByCluster,
     ListedVm,
-    PoolLists,
+    read_agent_pools_by_cluster,
     read_clusters,
     read_node_creation_times,
-    read_pools,
     read_virtual_machines,
 )
-from nexusform.domains.azure.importers.site_separation import BASE_KINDS, select_site, split_by_site
+from nexusform.domains.azure.importers.site_separation import BASE_KINDS, select_site_resources, split_by_site
 from nexusform.scheduling.racks.vms import MachineSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, SkuCatalogue
 
@@ -79,12 +79,12 @@ def read_inventory(
     precedence over the rack's SKU.
     """
     findings: list[Problem] = []
-    items, options = _read_documents(documents, machine_sku_by_id, catalogue, findings)
-    site_items, problems = select_site(items, site)
+    items, options = _read_exported_resources(documents, machine_sku_by_id, catalogue, findings)
+    site_items, problems = select_site_resources(items, site)
     findings += problems
     inventory = _build_inventory(site_items, options)
     _report_uncaptured_kinds(items, [inventory], findings, numbers_nodes=False)
-    return inventory, _limit_findings(findings)
+    return inventory, _sort_and_limit_findings(findings)
 
 
 def read_sites(
@@ -92,14 +92,14 @@ def read_sites(
 ) -> tuple[tuple[AzSite, ...], tuple[Problem, ...]]:
     """Read all sites of the documents, sorted by name, separated by extended location. Findings list errors first."""
     findings: list[Problem] = []
-    items, options = _read_documents(documents, machine_sku_by_id, catalogue, findings)
+    items, options = _read_exported_resources(documents, machine_sku_by_id, catalogue, findings)
     sites = [
         AzSite(name, _build_inventory(site_items, options)) for name, site_items in sorted(split_by_site(items).items())
     ]
     _report_uncaptured_kinds(items, [site.inventory for site in sites], findings)
     for site in sites:
         findings += build_failure_findings(site.inventory.failures, site.name)
-    return tuple(sites), _limit_findings(findings)
+    return tuple(sites), _sort_and_limit_findings(findings)
 
 
 def _report_uncaptured_kinds(
@@ -116,15 +116,15 @@ def read_changed_sites(
 ) -> tuple[tuple[AzSite, ...], ChangedResources, tuple[Problem, ...]]:
     """Read the sites of an export with another tool's changes applied. VMs without machine are not reported."""
     findings: list[Problem] = []
-    items, options = _read_documents(documents, machine_sku_by_id, None, findings)
+    items, options = _read_exported_resources(documents, machine_sku_by_id, None, findings)
     changed = apply_changes(items, changes, findings)
     changed_items = split_by_site(changed.items, before=items)
     sites = [AzSite(name, _build_inventory(site_items, options)) for name, site_items in sorted(changed_items.items())]
     findings = [finding for finding in findings if finding.id != WITHOUT_A_MACHINE]
-    return tuple(sites), changed, _limit_findings(findings)
+    return tuple(sites), changed, _sort_and_limit_findings(findings)
 
 
-def _read_documents(
+def _read_exported_resources(
     documents: Documents,
     machine_sku_by_id: Mapping[str, str] | None,
     catalogue: SkuCatalogue | None,
@@ -151,8 +151,8 @@ def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzIn
     machines = read_machines(items.list_resources("bare_metal_machines"), machine_reading)
     if not racks and not machines and unreadable.isdisjoint(_BASE_KINDS):
         racks, machines = read_planned_site(items.list_resources("clusters"), machine_reading)
-    pools = read_pools(items.list_resources("agent_pools"))
-    pool_lists = PoolLists(pools, items.clusters_with_pool_files)
+    pools = read_agent_pools_by_cluster(items.list_resources("agent_pools"))
+    pool_lists = AgentPoolsByCluster(pools, items.clusters_with_pool_files)
     clusters, nodes, skus = read_clusters(items.list_resources("kubernetes_clusters"), pool_lists, catalogue.vm_skus)
     placed = resolve_vm_placements(
         [*nodes, *read_virtual_machines(items.list_resources("virtual_machines"))],
@@ -167,7 +167,7 @@ def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzIn
     timed_nodes = [
         replace(vm, created_at=node_times.get(vm.name, vm.created_at)) for vm in placed if isinstance(vm, AzNode)
     ]
-    filled_clusters = _add_nodes(clusters, timed_nodes)
+    filled_clusters = _attach_nodes_to_clusters(clusters, timed_nodes)
     age = options.exported_at or find_newest_change_time(chain.from_iterable(items.by_kind.values()))
     return AzInventory(
         racks=select_compute_racks(racks, machines.values()),
@@ -235,7 +235,7 @@ def _find_export_time(
     return min(moments, default=None)
 
 
-def _add_nodes(clusters: Iterable[AzCluster], nodes: Iterable[AzNode]) -> tuple[AzCluster, ...]:
+def _attach_nodes_to_clusters(clusters: Iterable[AzCluster], nodes: Iterable[AzNode]) -> tuple[AzCluster, ...]:
     """Return the clusters with their nodes and duplicate node records, sorted by name."""
     by_cluster: dict[tuple[str, bool], list[AzNode]] = {}
     for node in nodes:
@@ -251,7 +251,7 @@ def _add_nodes(clusters: Iterable[AzCluster], nodes: Iterable[AzNode]) -> tuple[
     return tuple(sorted(filled, key=lambda cluster: cluster.name))
 
 
-def _limit_findings(findings: list[Problem]) -> tuple[Problem, ...]:
+def _sort_and_limit_findings(findings: list[Problem]) -> tuple[Problem, ...]:
     """Return distinct findings, errors first, at most MAX_FINDINGS."""
     ordered = sorted(dict.fromkeys(findings), key=lambda finding: finding.severity is not Severity.ERROR)
     if len(ordered) <= MAX_FINDINGS:
@@ -293,14 +293,14 @@ def resolve_vm_placements(
             if not listed_vm.machine_id:
                 unplaced.append(listed_vm)
             elif has_machine_list:
-                _report_unknown_machine(listed_vm)
-            placed.append(replace(listed_vm.vm, shape=_compute_numa_cell_count(listed_vm.vm.shape, largest)))
+                _report_vm_on_unknown_machine(listed_vm)
+            placed.append(replace(listed_vm.vm, shape=_fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, largest)))
             continue
         hardware = machine_skus.get(machine.machine_sku or "", machine.hardware)
-        shape = _compute_numa_cell_count(listed_vm.vm.shape, hardware)
+        shape = _fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, hardware)
         if hardware is not None:
             _add_vm_to_machine_load(loads, listed_vm, shape, machine.name, hardware)
-        placement = AzPlacement(machine.name, machine.rack, zones.get(machine.rack))
+        placement = AzVmLocation(machine.name, machine.rack, zones.get(machine.rack))
         placed.append(replace(listed_vm.vm, shape=shape, placement=placement))
     _report_vms_without_machine(unplaced)
     return placed
@@ -320,7 +320,7 @@ def _build_vm_sort_key(listed_vm: ListedVm) -> tuple[str, str, str]:
     return (listed_vm.vm.name, owner, listed_vm.machine_id)
 
 
-def _report_unknown_machine(listed_vm: ListedVm) -> None:
+def _report_vm_on_unknown_machine(listed_vm: ListedVm) -> None:
     listed_vm.item.report(
         "bareMetalMachineId",
         "unknown-machine",
@@ -344,7 +344,7 @@ def _report_vms_without_machine(vms: Sequence[ListedVm]) -> None:
     )
 
 
-def _compute_numa_cell_count(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
+def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
     """Return the shape with the minimum number of NUMA cells that holds it."""
     if hardware is None:
         return shape

@@ -137,7 +137,7 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
     by_sku_id = {key.strip().lower(): sku for key, sku in options.by_sku_id.items()}
     options = replace(options, by_sku_id=by_sku_id)
     item_list = list(items)
-    if _is_truncated_list(item_list):
+    if _report_truncated_machine_list(item_list):
         return {}
     machines: dict[str, AzMachine] = {}
     names: set[str] = set()
@@ -157,7 +157,7 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
     return machines
 
 
-def _is_truncated_list(items: Sequence[ArmItem]) -> bool:
+def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
     """Return True, with one finding, if all of several machines lack a required field."""
     missing_fields = [name for name in _REQUIRED_MACHINE_FIELDS if all(item.read_value(name) is None for item in items)]
     if len(items) < 2 or not missing_fields:

@@ -46,7 +46,7 @@ class NodeReading:
         self.name = name
         self.machine = normalize_id(item.read_text("bareMetalMachineId") or "")
         pool_id = item.read_text("agentPoolId")
-        self.pool = _match_pool_name(extract_name(pool_id), (*cluster.pools, *initial)) if pool_id else ""
+        self.pool = _normalize_pool_name_case(extract_name(pool_id), (*cluster.pools, *initial)) if pool_id else ""
         self.is_pool_derived = False
         if not self.pool:
             self.pool = CONTROL_PLANE if _is_control_plane(item, name) else _parse_pool(name, cluster, initial)
@@ -148,7 +148,7 @@ def _parse_pool(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> str
     return _HASH.sub("", infix).strip("-") or _UNKNOWN_POOL
 
 
-def _match_pool_name(name: str, pools: Iterable[AzPool]) -> str:
+def _normalize_pool_name_case(name: str, pools: Iterable[AzPool]) -> str:
     """Return the name of a pool as in its body; ids ignore case."""
     return next((pool.name for pool in pools if pool.name.lower() == name.lower()), name)
 
@@ -162,7 +162,7 @@ def _find_pool_sku(pool: str, cluster: AzCluster) -> str:
 # --- pools known only from nodes ------------------------------------------------------------------
 
 
-class DerivedPool(Struct, frozen=True):
+class DerivedAgentPool(Struct, frozen=True):
     """Pool of a cluster known only from its nodes, with one node as `item`, and the reason for mode System
     ("" for User).
     """
@@ -173,7 +173,7 @@ class DerivedPool(Struct, frozen=True):
     system_reason: str = ""
 
 
-def add_pools_of_nodes(reading: ClusterNodes, derived: list[DerivedPool]) -> tuple[AzPool, ...]:
+def add_pools_of_nodes(reading: ClusterNodes, derived: list[DerivedAgentPool]) -> tuple[AzPool, ...]:
     """Return the cluster's pools, then pools known only from nodes; the latter are added to `derived`.
     Uncaptured pools get the observed number of nodes, since initial counts may be outdated.
     """
@@ -202,10 +202,10 @@ def add_pools_of_nodes(reading: ClusterNodes, derived: list[DerivedPool]) -> tup
     return (*pools.values(), *(derived_pool.pool for derived_pool in derived_pools))
 
 
-def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> DerivedPool:
+def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> DerivedAgentPool:
     """Derive a pool from its nodes; labels and taints are those common to all nodes."""
     node = nodes[0]
-    labels = set.intersection(*(set(read_labels(derived_pool.item)) for derived_pool in nodes))
+    labels = set.intersection(*(set(read_agent_pool_labels(derived_pool.item)) for derived_pool in nodes))
     taints = [read_taint(part) for part in node.item.read_objects("taints")]
     other_taints = [
         {read_taint(part) for part in derived_pool.item.read_objects("taints")} for derived_pool in nodes[1:]
@@ -219,11 +219,11 @@ def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> Deriv
         labels=tuple(sorted(label for label in labels if not _is_platform_label(label[0]))),
         taints=tuple(taint for taint in taints if all(taint in other for other in other_taints)),
     )
-    derived_pool = DerivedPool(cluster, pool, node.item)
+    derived_pool = DerivedAgentPool(cluster, pool, node.item)
     return _mark_as_system_pool(derived_pool, _REASON_LABEL) if _MODE_LABEL in labels else derived_pool
 
 
-def _mark_as_system_pool(derived_pool: DerivedPool, reason: str) -> DerivedPool:
+def _mark_as_system_pool(derived_pool: DerivedAgentPool, reason: str) -> DerivedAgentPool:
     return replace(derived_pool, pool=replace(derived_pool.pool, mode=_SYSTEM), system_reason=reason)
 
 
@@ -233,7 +233,7 @@ def _is_platform_label(key: str) -> bool:
     return domain.endswith(_KUBERNETES_DOMAINS)
 
 
-def read_labels(item: ArmItem) -> Iterator[tuple[str, str]]:
+def read_agent_pool_labels(item: ArmItem) -> Iterator[tuple[str, str]]:
     """Read the labels of a body, [{"key": "k", "value": "v"}]."""
     for part in item.read_objects("labels"):
         yield part.read_required_text("key") or "", part.read_text("value") or ""
@@ -245,7 +245,7 @@ def read_taint(item: ArmItem) -> AzTaint:
     return AzTaint(item.read_required_text("key") or "", value, effect)
 
 
-def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[DerivedPool]) -> None:
+def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[DerivedAgentPool]) -> None:
     """Add one warning about pools derived from node names, and one about pools known only from nodes."""
     derived_nodes = [node for reading in readings for node in reading.nodes if node.is_pool_derived]
     if derived_nodes:
@@ -298,7 +298,7 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
         for name in _list_skus(reading.cluster):
             items.setdefault(name, reading.item)
     uncatalogued = sorted(name for name in items if name not in catalogue)
-    skus = [sku for name in uncatalogued if (sku := _build_vm_sku(name, figures.get(name))) is not None]
+    skus = [sku for name in uncatalogued if (sku := _infer_vm_sku(name, figures.get(name))) is not None]
     if skus:
         names = format_first_items([sku.name for sku in skus], 6)
         note = (
@@ -322,7 +322,7 @@ def _list_skus(cluster: AzCluster) -> Iterable[str]:
         yield pool.vm_sku_name
 
 
-def _build_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
+def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
     """Build a VM SKU from the given size, else from its name; None if neither is known."""
     published = _PUBLISHED_SKU.fullmatch(name)
     kind = published[1] if published else name[3:4] if name.startswith("NC_") else ""

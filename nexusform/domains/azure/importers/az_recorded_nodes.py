@@ -10,33 +10,33 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.documents.field_validation import get_mapping
-from nexusform.domains.azure.importers.az_records import AzNode, AzPlacement
+from nexusform.domains.azure.importers.az_records import AzNode, AzVmLocation
 
 # Arguments of an agent pool in Azure besides name and count.
 POOL_ARGUMENTS: Final = ("vm_sku_name", "availability_zones", "mode", "labels", "taint", "upgrade_settings")
 
 
-class NodeLocation(NamedTuple):
+class PredictedNodeLocation(NamedTuple):
     """Predicted location of a node."""
 
     machine: str
     rack: str
 
 
-class RecordedPool(Struct, frozen=True):
+class RecordedPoolNodes(Struct, frozen=True):
     """Recorded nodes of a pool: numbers by platform name, and predicted locations by number for nodes without
     a platform name. `arguments`: those of the pool's block, for sites that do not list them; None if unknown.
     """
 
     numbers: dict[str, int] = field(default_factory=dict)
-    predicted_locations: dict[int, NodeLocation] = field(default_factory=dict)
+    predicted_locations: dict[int, PredictedNodeLocation] = field(default_factory=dict)
     arguments: Mapping[str, Any] | None = None
 
 
 class RecordedNodes(Struct, frozen=True):
     """Recorded pools by cluster id and pool name."""
 
-    pools: Mapping[tuple[str, str], RecordedPool] = field(default_factory=dict)
+    pools: Mapping[tuple[str, str], RecordedPoolNodes] = field(default_factory=dict)
 
     def list_pool_arguments(self, cluster_id: str) -> dict[str, Mapping[str, Any]]:
         """Return the arguments of a cluster's pools by name."""
@@ -52,17 +52,17 @@ NO_NODES: Final = RecordedNodes()
 
 def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
     """Collect the nodes and pools from attributes of objects in state."""
-    pools: dict[tuple[str, str], RecordedPool] = {}
+    pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for attributes in objects:
         cluster_id = str(attributes.get("kubernetes_cluster_id") or attributes.get("id"))
         for name, arguments in _read_pool_arguments(attributes).items():
-            pools[cluster_id, name] = RecordedPool(arguments=arguments)
+            pools[cluster_id, name] = RecordedPoolNodes(arguments=arguments)
         for node in get_mapping(attributes, "nodes").values():
-            pool = pools.setdefault((cluster_id, str(node.get("pool"))), RecordedPool())
+            pool = pools.setdefault((cluster_id, str(node.get("pool"))), RecordedPoolNodes())
             if node.get("platform_name"):
                 pool.numbers[str(node["platform_name"])] = int(node["number"])
             elif node.get("machine"):
-                pool.predicted_locations[int(node["number"])] = NodeLocation(
+                pool.predicted_locations[int(node["number"])] = PredictedNodeLocation(
                     str(node["machine"]), str(node.get("rack"))
                 )
     return RecordedNodes(pools)
@@ -71,13 +71,13 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
 def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
     """Return the recorded nodes with the pool arguments of these objects, only those that Azure has, without counts."""
     arguments = collect_recorded_nodes(objects).pools
-    pools: dict[tuple[str, str], RecordedPool] = {}
+    pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for key in dict.fromkeys([*recorded_nodes.pools, *arguments]):
         pool_arguments = arguments[key].arguments if key in arguments else None
         azure_arguments = pool_arguments and {
             name: pool_arguments[name] for name in POOL_ARGUMENTS if name in pool_arguments
         }
-        pools[key] = replace(recorded_nodes.pools.get(key, RecordedPool()), arguments=azure_arguments)
+        pools[key] = replace(recorded_nodes.pools.get(key, RecordedPoolNodes()), arguments=azure_arguments)
     return RecordedNodes(pools)
 
 
@@ -89,7 +89,7 @@ def _read_pool_arguments(attributes: Mapping[str, Any]) -> Mapping[str, Mapping[
     return get_mapping(attributes, "agent_pool")
 
 
-def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPool) -> dict[int, AzNode]:
+def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPoolNodes) -> dict[int, AzNode]:
     """Assign a number to each node. Recorded numbers stay. A node at a predicted location, by machine first
     and then by rack, takes that number. The remaining nodes take free numbers by creation time, then name,
     those with a machine first.
@@ -109,9 +109,9 @@ def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: Reco
 def _assign_predicted_numbers(
     nodes: Sequence[AzNode],
     assigned: dict[int, AzNode],
-    predicted_locations: Mapping[int, NodeLocation],
+    predicted_locations: Mapping[int, PredictedNodeLocation],
     count: int,
-    level: Callable[[NodeLocation | AzPlacement], str],
+    level: Callable[[PredictedNodeLocation | AzVmLocation], str],
 ) -> list[AzNode]:
     """Assign numbers to nodes at their predicted location; return the other nodes. `level` selects machine or rack."""
     numbers_by_location: dict[str, list[int]] = {}

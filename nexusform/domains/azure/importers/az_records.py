@@ -46,7 +46,7 @@ class AzMachine(Struct, frozen=True):
         return tuple(self.facts["roles"])
 
 
-class AzPlacement(Struct, frozen=True):
+class AzVmLocation(Struct, frozen=True):
     """Location of a VM. Azure does not report NUMA cells."""
 
     machine: str
@@ -75,7 +75,7 @@ class AzNode(Struct, frozen=True):
     role: str
     vm_sku_name: str | None
     shape: AzVmSize
-    placement: AzPlacement | None
+    placement: AzVmLocation | None
     detailed_status: str | None = None
     created_at: str | None = None
     is_duplicate: bool = False
@@ -96,7 +96,7 @@ class AzVirtualMachine(Struct, frozen=True):
     name: str
     id: str
     shape: AzVmSize
-    placement: AzPlacement | None
+    placement: AzVmLocation | None
     hints: tuple[AzHint, ...] = ()
     created_at: str | None = None
 
@@ -158,7 +158,7 @@ class AzFailure(Struct, frozen=True):
     reason: str = ""
 
 
-class AzNetwork(Struct, frozen=True):
+class AzL3Network(Struct, frozen=True):
     """L3 network: id key, and host addresses in its IPv4 prefix (None without one); the platform reserves some."""
 
     name: str
@@ -186,7 +186,7 @@ class AzClusterNetwork(Struct, frozen=True):
     nodes: int
 
 
-class AzSupplies(Struct, frozen=True):
+class AzSiteResources(Struct, frozen=True):
     """Supplies of a site besides machines; None for a kind that was not captured. `volumes`: count and total
     MiB. `volume_sizes`: count by MiB. `versions`: available Kubernetes versions with ends of
     support and availability ("" if unknown). `attached`: number of VMs by network id key.
@@ -194,7 +194,7 @@ class AzSupplies(Struct, frozen=True):
     `attachable`: networks to attach to pools.
     """
 
-    networks: tuple[AzNetwork, ...] | None = None
+    networks: tuple[AzL3Network, ...] | None = None
     appliances: tuple[AzAppliance, ...] | None = None
     volumes: tuple[int, int] | None = None
     versions: tuple[tuple[str, str, str], ...] | None = None
@@ -223,7 +223,7 @@ class AzInventory(Struct, frozen=True):
     listed_kinds: frozenset[str] = frozenset()
     unlisted_clusters: tuple[str, ...] = ()
     failures: tuple[AzFailure, ...] = ()
-    supplies: AzSupplies = AzSupplies()
+    supplies: AzSiteResources = AzSiteResources()
     update_strategy: Mapping[str, Any] | None = None
 
 
@@ -234,7 +234,7 @@ class AzSite(Struct, frozen=True):
     inventory: AzInventory
 
 
-class StandardFile(Struct, frozen=True):
+class ExportFileKind(Struct, frozen=True):
     """One kind of document. `several`: files with an infix are read too (`agent_pools.core.json`, one per
     cluster). `command` captures it; words in capitals are placeholders.
     """
@@ -248,42 +248,42 @@ class StandardFile(Struct, frozen=True):
 
 EXPORTED_AT: Final = "exported_at"
 
-STANDARD_FILES: Final[tuple[StandardFile, ...]] = (
-    StandardFile(
+STANDARD_FILES: Final[tuple[ExportFileKind, ...]] = (
+    ExportFileKind(
         "racks",
         "racks.json",
         "az networkcloud rack list --resource-group MANAGED_RESOURCE_GROUP --output json",
         is_required=True,
     ),
-    StandardFile(
+    ExportFileKind(
         "bare_metal_machines",
         "bare_metal_machines.json",
         "az networkcloud baremetalmachine list --resource-group MANAGED_RESOURCE_GROUP --output json",
         is_required=True,
     ),
-    StandardFile("virtual_machines", "virtual_machines.json", "az networkcloud virtualmachine list --output json"),
-    StandardFile(
+    ExportFileKind("virtual_machines", "virtual_machines.json", "az networkcloud virtualmachine list --output json"),
+    ExportFileKind(
         "kubernetes_clusters", "kubernetes_clusters.json", "az networkcloud kubernetescluster list --output json"
     ),
-    StandardFile(
+    ExportFileKind(
         "agent_pools",
         "agent_pools.json",
         "az networkcloud kubernetescluster agentpool list --kubernetes-cluster-name CLUSTER "
         "--resource-group RESOURCE_GROUP --output json",
         has_several_files=True,
     ),
-    StandardFile("clusters", "clusters.json", "az networkcloud cluster list --output json"),
-    StandardFile("rack_skus", "rack_skus.json", "az networkcloud racksku list --output json"),
-    StandardFile("l3_networks", "l3_networks.json", "az networkcloud l3network list --output json"),
-    StandardFile("l2_networks", "l2_networks.json", "az networkcloud l2network list --output json"),
-    StandardFile("trunked_networks", "trunked_networks.json", "az networkcloud trunkednetwork list --output json"),
-    StandardFile(
+    ExportFileKind("clusters", "clusters.json", "az networkcloud cluster list --output json"),
+    ExportFileKind("rack_skus", "rack_skus.json", "az networkcloud racksku list --output json"),
+    ExportFileKind("l3_networks", "l3_networks.json", "az networkcloud l3network list --output json"),
+    ExportFileKind("l2_networks", "l2_networks.json", "az networkcloud l2network list --output json"),
+    ExportFileKind("trunked_networks", "trunked_networks.json", "az networkcloud trunkednetwork list --output json"),
+    ExportFileKind(
         "storage_appliances", "storage_appliances.json", "az networkcloud storageappliance list --output json"
     ),
-    StandardFile("volumes", "volumes.json", "az networkcloud volume list --output json"),
-    StandardFile(
+    ExportFileKind("volumes", "volumes.json", "az networkcloud volume list --output json"),
+    ExportFileKind(
         "kubernetes_versions", "kubernetes_versions.json", "az networkcloud kubernetesversion list --output json"
     ),
-    StandardFile("nodes", "nodes.json", "kubectl get nodes --output json", has_several_files=True),
-    StandardFile(EXPORTED_AT, "exported_at", "date -u +%Y-%m-%dT%H:%M:%SZ"),
+    ExportFileKind("nodes", "nodes.json", "kubectl get nodes --output json", has_several_files=True),
+    ExportFileKind(EXPORTED_AT, "exported_at", "date -u +%Y-%m-%dT%H:%M:%SZ"),
 )

@@ -14,7 +14,7 @@ from typing import Final
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, normalize_id
 from nexusform.domains.azure.importers.az_documents import AzResources
-from nexusform.domains.azure.importers.az_records import AzAppliance, AzClusterNetwork, AzNetwork, AzSupplies
+from nexusform.domains.azure.importers.az_records import AzAppliance, AzClusterNetwork, AzL3Network, AzSiteResources
 from nexusform.plans.site_capacity.other_capacity import (
     AttachableNetworks,
     ClusterNetworks,
@@ -41,7 +41,7 @@ _AVAILABILITY_END: Final = re.compile(r"endOfExtendedAvailabilityDate:\s*(20\d\d
 _SUPPORT_END: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
 
 
-def read_site_supplies(items: AzResources) -> AzSupplies:
+def read_site_supplies(items: AzResources) -> AzSiteResources:
     """Read the supplies of a site; kinds without a complete list are unknown (None)."""
     networks = tuple(_read_networks(items.list_resources(NETWORKS))) if _is_listed(items, NETWORKS) else None
     appliances = tuple(_read_appliances(items.list_resources(APPLIANCES))) if _is_listed(items, APPLIANCES) else None
@@ -53,16 +53,16 @@ def read_site_supplies(items: AzResources) -> AzSupplies:
     if _is_listed(items, VERSIONS):
         minors = chain.from_iterable(item.read_objects("values") for item in items.list_resources(VERSIONS))
         versions = tuple({entry[0]: entry for entry in chain.from_iterable(map(_parse_versions, minors))}.values())
-    return AzSupplies(
+    return AzSiteResources(
         networks=networks,
         appliances=appliances,
         volumes=volumes,
         volume_sizes=tuple(sorted(Counter(sizes).items())),
         versions=versions,
         clusters=tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"))),
-        attachments=tuple(sorted(_count_attached_vms(items.list_resources("virtual_machines")).items())),
+        attachments=tuple(sorted(_count_vms_by_network(items.list_resources("virtual_machines")).items())),
         runtime=_read_runtime(items.list_resources("clusters")),
-        upgrades=tuple(_read_upgrades(items.list_resources("kubernetes_clusters"))),
+        upgrades=tuple(_read_available_cluster_upgrades(items.list_resources("kubernetes_clusters"))),
         attachable=_read_attachable_networks(items),
     )
 
@@ -105,7 +105,7 @@ def _is_listed(items: AzResources, kind: str) -> bool:
     return kind in items.listed_kinds
 
 
-def _read_networks(items: Iterable[ArmItem]) -> Iterator[AzNetwork]:
+def _read_networks(items: Iterable[ArmItem]) -> Iterator[AzL3Network]:
     """Read the networks by name with their IPv4 host addresses, None without a valid prefix."""
     for item in items:
         name = item.read_required_text("name")
@@ -114,7 +114,7 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[AzNetwork]:
         prefix = item.read_text("ipv4ConnectedPrefix")
         size = _count_addresses(item, "ipv4ConnectedPrefix", prefix) if prefix else None
         usable = None if size is None else max(size - 2, 1) if size > 1 else size
-        yield AzNetwork(name, normalize_id(item.read_text("id") or name), usable)
+        yield AzL3Network(name, normalize_id(item.read_text("id") or name), usable)
 
 
 def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
@@ -167,7 +167,7 @@ def _read_address_pools(network: ArmItem) -> Iterator[tuple[str, int]]:
             yield pool.read_text("name") or "", sum(size for size in sizes if size is not None)
 
 
-def _read_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _read_available_cluster_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Read the versions offered to each cluster; skip clusters without any."""
     for item in items:
         offers = (upgrade.read_text("version") for upgrade in item.read_objects("availableUpgrades"))
@@ -176,7 +176,7 @@ def _read_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple[str, tuple[str, .
             yield name, versions
 
 
-def _count_attached_vms(items: Iterable[ArmItem]) -> Counter[str]:
+def _count_vms_by_network(items: Iterable[ArmItem]) -> Counter[str]:
     """Count the attached VMs of each network by id key."""
     return Counter(
         normalize_id(network)
@@ -208,7 +208,7 @@ def _count_addresses(item: ArmItem, field: str, text: str) -> int | None:
 # --- records for plans and questions --------------------------------------------------------------
 
 
-def build_site_supplies(supplies: AzSupplies) -> SiteSupplies:
+def build_site_supplies(supplies: AzSiteResources) -> SiteSupplies:
     """Build the supplies with unique network names instead of ids."""
     networks = supplies.networks or ()
     names = {network.key: _build_network_name(network, networks) for network in networks}
@@ -243,7 +243,7 @@ def build_site_supplies(supplies: AzSupplies) -> SiteSupplies:
     )
 
 
-def _build_network_name(network: AzNetwork, networks: Iterable[AzNetwork]) -> str:
+def _build_network_name(network: AzL3Network, networks: Iterable[AzL3Network]) -> str:
     """Return the name of a network, with its resource group if it is not unique."""
     if sum(other.name == network.name for other in networks) == 1:
         return network.name

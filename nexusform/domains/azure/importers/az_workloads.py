@@ -15,12 +15,12 @@ from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.azure.importers.arm_resources import SHAPE, ArmItem, normalize_id
 from nexusform.domains.azure.importers.az_pools import (
     ClusterNodes,
-    DerivedPool,
+    DerivedAgentPool,
     NodeReading,
     add_pools_of_nodes,
     find_uncatalogued_vm_skus,
     has_worker_pool,
-    read_labels,
+    read_agent_pool_labels,
     read_taint,
     report_derived_pools,
     report_unlisted_pools,
@@ -58,7 +58,7 @@ def read_node_creation_times(items: Iterable[ArmItem]) -> dict[str, str]:
     return times
 
 
-def read_pools(items: Iterable[ArmItem]) -> dict[str, list[AzPool]]:
+def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPool]]:
     """Read the agent pools by cluster id key, each list sorted by creation time, then name."""
     by_cluster: dict[str, list[AzPool]] = {}
     for item in items:
@@ -86,7 +86,7 @@ def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) ->
         vm_sku_name=sku,
         mode=item.read_text("mode") or "User",
         availability_zones=tuple(sorted(set(item.read_texts("availabilityZones")))),
-        labels=tuple(sorted(read_labels(item))),
+        labels=tuple(sorted(read_agent_pool_labels(item))),
         taints=tuple(read_taint(part) for part in item.read_objects("taints")),
         max_surge=upgrade.read_text("maxSurge") if upgrade else None,
         max_unavailable=upgrade.read_text("maxUnavailable") if upgrade else None,
@@ -105,7 +105,7 @@ def _read_hugepages(options: ArmItem) -> tuple[int, str]:
     return count, size
 
 
-class PoolLists(Struct, frozen=True):
+class AgentPoolsByCluster(Struct, frozen=True):
     """Captured agent pools by cluster id key. `captured_clusters`: names, in lower case, of clusters with a
     file of pools; without entries they have no pools.
     """
@@ -122,16 +122,16 @@ class PoolLists(Struct, frozen=True):
 
 
 def read_clusters(
-    items: Iterable[ArmItem], pools: PoolLists, catalogue: Mapping[str, VmSku]
+    items: Iterable[ArmItem], pools: AgentPoolsByCluster, catalogue: Mapping[str, VmSku]
 ) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
     """Read the clusters without nodes, all their nodes, and the VM SKUs absent in the catalogue."""
-    cluster_readings = list(_read_distinct_clusters(items, pools))
+    cluster_readings = list(_read_clusters_with_agent_pools(items, pools))
     readings = [reading for reading, _ in cluster_readings]
     skus = find_uncatalogued_vm_skus(readings, catalogue)
     known_skus = {**catalogue, **{sku.name: sku for sku in skus}}
     clusters: list[AzCluster] = []
     nodes: list[ListedVm] = []
-    derived: list[DerivedPool] = []
+    derived: list[DerivedAgentPool] = []
     for reading in readings:
         cluster = reading.cluster
         nodes += [_build_node(node, cluster.name, known_skus) for node in reading.nodes]
@@ -148,8 +148,8 @@ def read_clusters(
     return clusters, nodes, skus
 
 
-def _read_distinct_clusters(
-    items: Iterable[ArmItem], pools: PoolLists
+def _read_clusters_with_agent_pools(
+    items: Iterable[ArmItem], pools: AgentPoolsByCluster
 ) -> Iterator[tuple[ClusterNodes, tuple[AzPool, ...] | None]]:
     """Read every distinct cluster with its captured agent pools (None without a list)."""
     names: set[str] = set()

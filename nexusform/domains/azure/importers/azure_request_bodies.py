@@ -139,12 +139,12 @@ def has_requested_values(observed: Any, requested: Any) -> bool:
         return (
             isinstance(observed, list)
             and len(observed) == len(requested)
-            and all(_contains_requested_value(observed, element) for element in requested)
+            and all(_contains_matching_element(observed, element) for element in requested)
         )
     if not requested and not observed:
         return requested == observed or requested is None or observed is None
     return bool(observed == requested)
 
 
-def _contains_requested_value(observed: list[Any], requested: Any) -> bool:
+def _contains_matching_element(observed: list[Any], requested: Any) -> bool:
     return any(has_requested_values(element, requested) for element in observed)

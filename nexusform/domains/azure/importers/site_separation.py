@@ -28,10 +28,10 @@ _PARENTS: Final = (("bare_metal_machines", "rackId", "racks"),)
 
 def split_by_site(items: AzResources, before: AzResources | None = None) -> dict[str, AzResources]:
     """Split resources by site name. Resources without a site belong to the only one. Names are those of `before`."""
-    names = _collect_location_names(items)
+    names = _map_locations_to_site_names(items)
     default_name = DEFAULT_NAME
     if before is not None:
-        names |= _collect_location_names(before)
+        names |= _map_locations_to_site_names(before)
         default_name, *further_names = split_by_site(before) or (DEFAULT_NAME,)
         default_name = DEFAULT_NAME if further_names else default_name
     racks = _find_rack_sites(items, names)
@@ -47,12 +47,12 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
         arm_id = item.read_value("id")
         if isinstance(arm_id, str):
             site_of[normalize_id(arm_id)] = site
-    _assign_resources_without_site(unassigned, sites, default_name)
+    _assign_resources_to_only_site(unassigned, sites, default_name)
     shared = {kind: items.list_resources(kind) for kind in _SHARED_KINDS}
     return {name: replace(items, by_kind={**site_resources, **shared}) for name, site_resources in sites.items()}
 
 
-def select_site(items: AzResources, name: str | None) -> tuple[AzResources, list[Problem]]:
+def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResources, list[Problem]]:
     """Select the resources of the named site or the only one; return a problem if the choice is open. Lists
     of workloads and Nexus clusters cover a whole subscription, so sites without racks and machines do not
     count if others have some.
@@ -77,7 +77,7 @@ def select_site(items: AzResources, name: str | None) -> tuple[AzResources, list
     return replace(items, by_kind={}), [Problem(("site",), "ambiguous-site", detail)]
 
 
-def _assign_resources_without_site(
+def _assign_resources_to_only_site(
     unassigned: list[tuple[str, ArmItem]], sites: dict[str, dict[str, list[ArmItem]]], default: str
 ) -> None:
     """Assign resources without a site to the only one; with several sites, skip and report them."""
@@ -109,7 +109,7 @@ def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_of: Mapp
     """Find the site of a resource by its location, cluster, parent or owning cluster."""
     if kind == "clusters":
         return item.read_text("name")
-    location = _read_location(item)
+    location = _read_extended_location_key(item)
     if location:
         return names[location]
     cluster = item.read_text("clusterId")
@@ -134,12 +134,12 @@ def _find_rack_sites(items: AzResources, names: Mapping[str, str]) -> dict[str, 
     return sites
 
 
-def _read_location(item: ArmItem, field: str = "extendedLocation") -> str:
+def _read_extended_location_key(item: ArmItem, field: str = "extendedLocation") -> str:
     """Return the id key of a resource's extended location, "" without one."""
     return normalize_id(get_text(item.read_value(field), "name"))
 
 
-def _collect_location_names(items: AzResources) -> dict[str, str]:
+def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
     """Collect the site name of each extended location: that of its Nexus cluster, else its own."""
     clusters: dict[str, str] = {}
     own_names: dict[str, str] = {}
@@ -148,9 +148,9 @@ def _collect_location_names(items: AzResources) -> dict[str, str]:
             name, cluster = item.read_value("name"), item.read_value("clusterId")
             if kind == "clusters":
                 # A Nexus cluster's own location is the manager's; its tenants' is the other one.
-                clusters[_read_location(item, "clusterExtendedLocation")] = str(name)
+                clusters[_read_extended_location_key(item, "clusterExtendedLocation")] = str(name)
                 continue
-            location = _read_location(item)
+            location = _read_extended_location_key(item)
             own_names[location] = extract_name(location)
             if isinstance(cluster, str) and cluster:
                 clusters.setdefault(location, extract_name(cluster))

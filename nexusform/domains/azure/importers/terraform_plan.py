@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.documents.field_validation import get_mapping, get_text, get_value, list_mappings, list_texts
+from nexusform.documents.field_validation import get_mapping, get_text, get_value_at_path, list_mappings, list_texts
 from nexusform.documents.scalars import list_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, TYPE_OF_KIND, AzAction, AzChange
@@ -151,10 +151,10 @@ class _PlanReader:
             self._report("configuration", SHAPE, "its resources refer to each other in a cycle.")
             return ()
         changes = tuple(by_address[address] for address in sort_topologically(dependencies, position))
-        self._report_open_order([change for change in changes if change.action in _CREATING_ACTIONS])
+        self._warn_undefined_creation_order([change for change in changes if change.action in _CREATING_ACTIONS])
         return changes
 
-    def _report_open_order(self, created: Sequence[AzChange]) -> None:
+    def _warn_undefined_creation_order(self, created: Sequence[AzChange]) -> None:
         """Warn once if Terraform leaves the creation order open: an earlier object may get the better location."""
         pairs = [
             f"{change.address} and {next_change.address}"
@@ -213,7 +213,7 @@ class _PlanReader:
 
     def _read_body(self, entry: _ResourceChange) -> tuple[Mapping[str, Any], Mapping[Path, str]]:
         """Return the body, and the reason of each unknown value by path."""
-        body, unknown = entry.values.get("body"), get_value(entry.change, "after_unknown", "body")
+        body, unknown = entry.values.get("body"), get_value_at_path(entry.change, "after_unknown", "body")
         if isinstance(body, str):
             try:
                 body = json.loads(body)
@@ -236,14 +236,14 @@ class _PlanReader:
     def _find_cluster_name(self, entry: _ResourceChange, arm_id: str) -> str:
         """Find the name of a pool's cluster; report and return "" if it is unknown."""
         if not arm_id:
-            return self._resolve_parent_cluster(entry)
+            return self._resolve_cluster_from_parent_id(entry)
         segments = arm_id.split("/")
         if len(segments) > 2 and segments[-3]:
             return segments[-3]
         self._report(entry.address, SHAPE, f'its id "{arm_id}" is not that of an agent pool.')
         return ""
 
-    def _resolve_parent_cluster(self, entry: _ResourceChange) -> str:
+    def _resolve_cluster_from_parent_id(self, entry: _ResourceChange) -> str:
         """Resolve the cluster name from the references of a pool's `parent_id`, "" if it is ambiguous."""
         blocks = self.references.find_blocks(entry.block, "parent_id")
         clusters = [candidate for candidate in self.entries if candidate.kind == CLUSTERS and candidate.block in blocks]
@@ -309,7 +309,7 @@ def _explain_malformed(value: Any) -> str:
     if not isinstance(change, Mapping):
         return _describe_wrong_field("change", "an object", change)
     actions = change.get("actions")
-    if _find_change_action(actions) is None:
+    if _parse_change_action(actions) is None:
         excerpt = json.dumps(actions) if isinstance(actions, list) and actions else ""
         return _describe_wrong_field("change.actions", 'the actions, such as ["create"],', actions, excerpt)
     return _explain_malformed_values(change, is_deletion=actions in (["delete"], ["forget"]))
@@ -336,7 +336,7 @@ def _describe_wrong_field(name: str, expected: str, value: Any, excerpt: str = "
     )
 
 
-def _find_change_action(actions: Any) -> AzAction | None:
+def _parse_change_action(actions: Any) -> AzAction | None:
     """Find the action of a resource change, None if invalid."""
     if not isinstance(actions, list) or not all(isinstance(name, str) for name in actions):
         return None
@@ -349,7 +349,7 @@ def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
     change = value["change"]
     type_name = (change.get("after") or change["before"])["type"]
     kind = KIND_OF.get(type_name.partition("@")[0].lower())
-    action = _find_change_action(change["actions"])
+    action = _parse_change_action(change["actions"])
     if kind is None or action is None:
         return None
     modules = tuple(_MODULE_STEP.findall(value.get("module_address") or ""))
@@ -396,7 +396,7 @@ class _ReferenceIndex:
 
     def __init__(self, configuration: Any) -> None:
         self.malformed: list[tuple[str, str]] = []
-        root = get_value(configuration, "root_module")
+        root = get_value_at_path(configuration, "root_module")
         self._modules: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._index_module((), self._read_typed_part("root_module", root, Mapping, {}))
@@ -436,9 +436,9 @@ class _ReferenceIndex:
     def find_blocks(self, block: Block, argument: str) -> set[Block]:
         """Find the blocks referenced by an argument of a block."""
         resource = self._blocks.get(block, {})
-        expression = get_value(resource, "expressions", argument)
+        expression = get_value_at_path(resource, "expressions", argument)
         names = [*_list_references(expression), *_list_references(resource.get("for_each_expression"))]
-        return self._resolve_references(block[0], names)
+        return self._resolve_references_to_blocks(block[0], names)
 
     def find_dependencies(self, block: Block) -> frozenset[Block]:
         """Find all direct and indirect dependencies of a block."""
@@ -454,13 +454,13 @@ class _ReferenceIndex:
         resource = self._blocks.get(block, {})
         parts = [resource.get(name) for name in ("expressions", "for_each_expression", "count_expression")]
         names = [name for part in parts for name in _list_references(part)]
-        blocks = self._resolve_references(path, [*names, *list_texts(resource, "depends_on")])
+        blocks = self._resolve_references_to_blocks(path, [*names, *list_texts(resource, "depends_on")])
         for depth in range(len(path), 0, -1):
             call = self._calls.get(path[:depth], {})
-            blocks |= self._resolve_references(path[: depth - 1], list_texts(call, "depends_on"))
+            blocks |= self._resolve_references_to_blocks(path[: depth - 1], list_texts(call, "depends_on"))
         return blocks
 
-    def _resolve_references(self, path: tuple[str, ...], names: Iterable[str]) -> set[Block]:
+    def _resolve_references_to_blocks(self, path: tuple[str, ...], names: Iterable[str]) -> set[Block]:
         """Resolve references, seen from a module, to blocks."""
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()
@@ -473,7 +473,7 @@ class _ReferenceIndex:
             module_path, name = position
             steps = _INDEX.sub("", name).split(".")
             if steps[0] == "var" and module_path and len(steps) > 1:
-                expression = get_value(self._calls.get(module_path), "expressions", steps[1])
+                expression = get_value_at_path(self._calls.get(module_path), "expressions", steps[1])
                 stack += [(module_path[:-1], reference) for reference in _list_references(expression)]
             elif steps[0] == "module" and len(steps) > 1:
                 stack += self._list_output_references((*module_path, steps[1]), steps[2] if len(steps) > 2 else "")

@@ -68,17 +68,17 @@ def make_provider(
 ) -> ObservedSites:
     """Create the provider for evaluated settings; no request is sent before the first read. Raises ProviderProblem."""
     # The Azure modules are loaded only if a configuration names this provider.
-    from nexusform.domains.azure.providers.azure_site import AzureSites
+    from nexusform.domains.azure.providers.azure_site import AzureSiteProvider
     from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
 
-    subscription = AzureSubscription(_add_subscription(settings), exit_stack)
+    subscription = AzureSubscription(_resolve_subscription_setting(settings), exit_stack)
     source = f"subscription {subscription.id}"
     if settings.get("read_only"):
         return ObservedSites(
             NAME, source, "wait until it is done", subscription.read_sites, identity=subscription.identity
         )
     acts_on_machines = bool(settings.get("act_on_machines"))
-    return AzureSites(
+    return AzureSiteProvider(
         NAME, source, subscription, acts_on_machines=acts_on_machines, kubeconfig_trust=KubeconfigTrust(confinement)
     )
 
@@ -88,7 +88,7 @@ def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Pr
     from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
 
     with ExitStack() as exit_stack:
-        return AzureSubscription(_add_subscription(settings), exit_stack).read_sites()
+        return AzureSubscription(_resolve_subscription_setting(settings), exit_stack).read_sites()
 
 
 def read_documents(settings: Mapping[str, Any]) -> Mapping[str, Sequence[tuple[str, bytes]]]:
@@ -96,7 +96,7 @@ def read_documents(settings: Mapping[str, Any]) -> Mapping[str, Sequence[tuple[s
     from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
 
     with ExitStack() as exit_stack:
-        return AzureSubscription(_add_subscription(settings), exit_stack).read_documents()
+        return AzureSubscription(_resolve_subscription_setting(settings), exit_stack).read_documents()
 
 
 def list_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ def resolve_subscription(settings: Mapping[str, Any]) -> str:
     return subscription
 
 
-def _add_subscription(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve_subscription_setting(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**settings, "subscription_id": resolve_subscription(settings)}
 
 

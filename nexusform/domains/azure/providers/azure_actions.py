@@ -81,15 +81,15 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
 def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: str) -> Mapping[str, Any] | None:
     """Find the newest run of an action in a body, if it started after the run of the marker."""
     runs = ((body or {}).get("properties") or {}).get("actionStates") or ()
-    matching = [run for run in runs if _is_of_verb(run, verb)]
-    newest = max(matching, key=_read_start, default=None)
+    matching = [run for run in runs if _is_run_of_action(run, verb)]
+    newest = max(matching, key=_parse_action_start_time, default=None)
     if newest is None or str(newest.get("startTime")) == marker:
         return None
     before = parse_time(marker) if marker not in {"", _NO_RUN} else None
-    return newest if before is None or _read_start(newest) > before else None
+    return newest if before is None or _parse_action_start_time(newest) > before else None
 
 
-def _is_of_verb(run: Any, verb: ArmOperation) -> bool:
+def _is_run_of_action(run: Any, verb: ArmOperation) -> bool:
     """Return True if a run is of an action: `Microsoft.NetworkCloud/bareMetalMachines/powerOff/action`."""
     if not isinstance(run, Mapping):
         return False
@@ -97,11 +97,11 @@ def _is_of_verb(run: Any, verb: ArmOperation) -> bool:
     return parts[2] == verb.value.replace("_", "")
 
 
-def _read_start(run: Mapping[str, Any]) -> datetime:
+def _parse_action_start_time(run: Mapping[str, Any]) -> datetime:
     return parse_time(str(run.get("startTime") or "")) or datetime.min.replace(tzinfo=UTC)
 
 
-class ActionClient(ArmClient):
+class MachineActionClient(ArmClient):
     """Run actions without a lasting effect on the properties of their machine: their runs are compared."""
 
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:

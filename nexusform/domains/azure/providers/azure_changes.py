@@ -65,7 +65,7 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
     else:
         target = ArmTarget("kubernetes_clusters" if kind == CLUSTER else "virtual_machines", context.group, (name,))
     if request.is_release:
-        return list(_build_vm_releasing_changes(request, context))
+        return list(_build_capacity_releasing_changes(request, context))
     if planned is None:
         return [ArmChange(ArmOperation.DELETE, target)]
     if prior is None:
@@ -79,11 +79,11 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
     return (
         changes
         if request.unfinished_change is None
-        else _add_pending_change(changes, request.unfinished_change, target, planned)
+        else _add_previously_failed_change(changes, request.unfinished_change, target, planned)
     )
 
 
-def _add_pending_change(
+def _add_previously_failed_change(
     changes: list[ArmChange], failed_change: Values, target: ArmTarget, planned: Values
 ) -> list[ArmChange]:
     """Add the earlier failed change, with current values, unless its resource is deleted or re-created."""
@@ -137,7 +137,7 @@ def _build_updatable_properties(target: ArmTarget, values: Values) -> tuple[dict
     return {}, values
 
 
-def _build_vm_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
+def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
     """Build the deletions and size reductions of the final target, which release VMs."""
     update = replace(request, planned=request.final_attributes, is_release=False)
     for change in build_azure_changes(update, context):
@@ -260,16 +260,16 @@ def _build_update(
     recorded = read_opaque_body(prior)
     extra = diff_request_bodies(recorded, read_opaque_body(planned))
     if recorded:
-        _check_members_outside_patch(target, extra)
+        _reject_unpatchable_azure_block_changes(target, extra)
     extra = _select_updatable_members(target, extra)  # a body added to an imported object may describe what exists
     if expected or extra:
         body = merge_bodies(extra, {"properties": expected}) if expected else extra
         yield ArmChange(ArmOperation.UPDATE, target, body, expected, reduction=reduction)
 
 
-def _check_members_outside_patch(target: ArmTarget, body: Values) -> None:
+def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> None:
     """Raise ProviderProblem for changed members of an azure block outside of a PATCH."""
-    fixed = [".".join(path) for path in _list_scalar_paths(_select_members_outside_patch(target, body))]
+    fixed = [".".join(path) for path in _list_scalar_paths(_select_unpatchable_body_fields(target, body))]
     if fixed:
         names = format_first_items(fixed, _MAX_FIXED)
         raise ProviderProblem(
@@ -278,7 +278,7 @@ def _check_members_outside_patch(target: ArmTarget, body: Values) -> None:
         )
 
 
-def _select_members_outside_patch(target: ArmTarget, body: Values) -> dict[str, Any]:
+def _select_unpatchable_body_fields(target: ArmTarget, body: Values) -> dict[str, Any]:
     """Select the members of a body outside of a PATCH."""
     fixed = {name: part for name, part in body.items() if name not in {"properties", "tags"}}
     properties = body.get("properties")

@@ -38,7 +38,7 @@ def build_cordon_result(request: ChangeRequest) -> ChangeResult:
     records = dict(request.private_note.get(OBSERVED_KEY) or {})
     for cordon_request in find_cordon_requests(request):
         before = find_machine_record(request, cordon_request.id)
-        change = _build_machine_fact_changes(cordon_request.action, before)
+        change = _predict_machine_facts_after_action(cordon_request.action, before)
         if request.key.type == MACHINE:
             planned |= {"cordon_status": change["cordon_status"]} if change else {}
             records |= change
@@ -47,7 +47,7 @@ def build_cordon_result(request: ChangeRequest) -> ChangeResult:
     return ChangeResult(planned, note={OBSERVED_KEY: records})
 
 
-def _build_machine_fact_changes(action: CordonAction, before: Mapping[str, Any]) -> dict[str, Any]:
+def _predict_machine_facts_after_action(action: CordonAction, before: Mapping[str, Any]) -> dict[str, Any]:
     """Build the changed facts of a machine after an action. An earlier cordon keeps its owner."""
     if action is CordonAction.UNCORDON:
         return {"cordon_status": UNCORDONED, "cordoned_by": None}

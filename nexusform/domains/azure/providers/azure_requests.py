@@ -133,7 +133,7 @@ class PollTiming(Struct, frozen=True):
     read_time: Callable[[], float] = time.monotonic
 
 
-class _ChangeProgress(StrEnum):
+class _ChangeStatus(StrEnum):
     """Progress of a change."""
 
     DONE = "done"
@@ -210,13 +210,13 @@ class ArmClient:
             except _RequestRejected as rejection:
                 raise ProviderProblem(f"Azure rejects {change.target.title}: {rejection}") from None
             except AzureChangeFailed as failure:
-                raise self._record_failure(failure, step) from None
+                raise self._build_recorded_failure(failure, step) from None
             except AzureError as problem:
                 raise self._build_problem(
                     change, problem, was_sent=was_sent or change.target in self._possibly_sent
                 ) from None
 
-    def _record_failure(self, failure: AzureChangeFailed, step: ChangeRequest) -> ProviderProblem:
+    def _build_recorded_failure(self, failure: AzureChangeFailed, step: ChangeRequest) -> ProviderProblem:
         """Return a failure with its record for state, so that the change stays pending."""
         change = failure.change
         if step.prior is None or change.verb is ArmOperation.DELETE or change.verb in _ACTION_VERBS:
@@ -252,10 +252,10 @@ class ArmClient:
         for number, change in enumerate(changes):
             if (change.verb.value, change.target.build_path(self._subscription)) == (verb, path):
                 changes[number] = replace(change, marker=marker) if marker else change
-                return number, url if self._is_own_endpoint(url) else ""
+                return number, url if self._is_url_of_arm_endpoint(url) else ""
         return -1, ""
 
-    def _is_own_endpoint(self, url: str) -> bool:
+    def _is_url_of_arm_endpoint(self, url: str) -> bool:
         """Return True if a URL is at the endpoint; no other server receives the token."""
         parts = urlsplit(url)
         return (parts.scheme, parts.netloc) == (self._endpoint.scheme, self._endpoint.netloc)
@@ -266,9 +266,9 @@ class ArmClient:
         while True:
             observed = self.get_body(change.target)
             progress = _determine_progress(change, observed, was_sent=was_sent)
-            if progress is _ChangeProgress.DONE:
+            if progress is _ChangeStatus.DONE:
                 return
-            if progress is _ChangeProgress.IN_PROGRESS:
+            if progress is _ChangeStatus.IN_PROGRESS:
                 if observed is None and is_missing_too_long():
                     raise ProviderProblem(_describe_deleted_resource(change))
                 if is_overdue():
@@ -300,7 +300,7 @@ class ArmClient:
         while True:
             observed = self.get_body(change.target)
             is_stale = bool(etag_before) and observed is not None and observed.get("etag") == etag_before
-            if not is_stale and _determine_progress(change, observed, was_sent=True) is _ChangeProgress.DONE:
+            if not is_stale and _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
                 return
             is_conclusive = bool(etag_before) or not succeeded
             # Azure reverted the change
@@ -351,7 +351,7 @@ class ArmClient:
                 **conditions,
             )
         except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as problem:
-            message = f"The connection to Azure failed ({_extract_cause(problem)})"
+            message = f"The connection to Azure failed ({_extract_connection_error_cause(problem)})"
             self._possibly_sent.add(target)
             raise RetryLater(message, None, may_be_sent=True) from None
         except HttpResponseError as problem:
@@ -370,7 +370,7 @@ class ArmClient:
         """Record the operation URL of a response and return it, "" for none."""
         self._possibly_sent.add(target)
         url = _read_operation_url(response) if response is not None else ""
-        if not self._is_own_endpoint(url):
+        if not self._is_url_of_arm_endpoint(url):
             return ""
         step.report_progress(StepProgress(operation=f"{operation} {url}"))
         return url
@@ -389,7 +389,7 @@ class ArmClient:
                 return False
             if response.status_code >= 400:
                 response.raise_for_status()
-            body = _read_json(response)
+            body = _parse_response_object(response)
             if body is None:
                 return False
             # Without one in the body, the HTTP status decides.
@@ -402,7 +402,7 @@ class ArmClient:
                 return True
             if status in FAILED_STATES:
                 raise AzureChangeFailed(change, status, body.get("error"))
-            url = self._find_next_url(response, url, change, step)
+            url = self._find_next_polling_url(response, url, change, step)
             if status != last_status:
                 step.report_progress(StepProgress(message=f"Azure says: {status}"))
                 last_status = status
@@ -411,10 +411,10 @@ class ArmClient:
                 raise StepPending(f"The change of {change.target.title} is still in progress after {limit}.")
             self.wait(_read_retry_after(response), step, (f"Azure continues the change of {change.target.title}"))
 
-    def _find_next_url(self, response: Any, url: str, change: ArmChange, step: ChangeRequest) -> str:
+    def _find_next_polling_url(self, response: Any, url: str, change: ArmChange, step: ChangeRequest) -> str:
         """Find the URL of the next read: a response 202 may contain a new address."""
         location = str(response.headers.get("Location") or "") if response.status_code == 202 else ""
-        if location in {"", url} or not self._is_own_endpoint(location):
+        if location in {"", url} or not self._is_url_of_arm_endpoint(location):
             return url
         step.report_progress(
             StepProgress(operation=f"{change.operation_name} {change.target.build_path(self._subscription)} {location}")
@@ -438,14 +438,14 @@ class ArmClient:
         )
 
 
-def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _ChangeProgress:
+def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _ChangeStatus:
     """Determine the progress of a change. Raises ProviderProblem if it is impossible."""
     state = read_provisioning_state(observed)
     properties = (observed or {}).get("properties") or {}
     if change.verb is ArmOperation.DELETE:
         if observed is None or (change.skip_if is not None and has_requested_values(properties, change.skip_if)):
-            return _ChangeProgress.DONE
-        return _ChangeProgress.NOT_SENT if state in FINAL_STATES else _ChangeProgress.IN_PROGRESS
+            return _ChangeStatus.DONE
+        return _ChangeStatus.NOT_SENT if state in FINAL_STATES else _ChangeStatus.IN_PROGRESS
     if observed is None:
         return _determine_absent_progress(change, was_sent=was_sent)
     if change.verb is ArmOperation.CREATE and not was_sent:
@@ -454,27 +454,27 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
             "in the state. Import it with an import block, or use another name."
         )
     if state not in FINAL_STATES:
-        return _ChangeProgress.IN_PROGRESS
+        return _ChangeStatus.IN_PROGRESS
     # Values of the azure block are not always returned after they were sent, for example keys.
     is_action = change.verb in _ACTION_VERBS
     requested = {"properties": change.expected or {}} if was_sent or is_action else change.body or {}
     is_visible = change.verb is ArmOperation.CREATE or has_requested_values(observed, requested)
     if not is_visible or (change.is_retry and not was_sent):
-        return _ChangeProgress.NOT_SENT
+        return _ChangeStatus.NOT_SENT
     # a machine can be in this state and still perform the action
     if state in FAILED_STATES and not is_action:
         if was_sent:
             raise AzureChangeFailed(change, state, _build_state_reason(observed))
-        return _ChangeProgress.NOT_SENT
-    return _ChangeProgress.DONE
+        return _ChangeStatus.NOT_SENT
+    return _ChangeStatus.DONE
 
 
-def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _ChangeProgress:
+def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _ChangeStatus:
     """Determine the progress of a change of an absent resource. Raises ProviderProblem if it was removed."""
     if change.verb is ArmOperation.CREATE:
-        return _ChangeProgress.NOT_SENT
+        return _ChangeStatus.NOT_SENT
     if was_sent:  # the read may be stale
-        return _ChangeProgress.IN_PROGRESS
+        return _ChangeStatus.IN_PROGRESS
     raise ProviderProblem(_describe_deleted_resource(change))
 
 
@@ -532,7 +532,7 @@ def _read_operation_url(response: Any) -> str:
     return str(headers.get("Azure-AsyncOperation") or headers.get("Location") or "")
 
 
-def _read_json(response: Any) -> Mapping[str, Any] | None:
+def _parse_response_object(response: Any) -> Mapping[str, Any] | None:
     """Return the JSON object of a response, {} if empty, None for anything else."""
     if not response.content.strip():
         return {}
@@ -566,7 +566,7 @@ def _format_error(problem: Any) -> str:
     return f"{code}: {message}" if code and message else _extract_first_line(problem)
 
 
-def _extract_cause(problem: Exception) -> str:
+def _extract_connection_error_cause(problem: Exception) -> str:
     """Return the cause of a broken connection; libraries quote the messages of lower layers."""
     line = _extract_first_line(problem)
     quoted = re.findall(r"'([^']+)'", line)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.domains.azure.providers.azure_actions import ActionClient, build_action_change, run_action
+from nexusform.domains.azure.providers.azure_actions import MachineActionClient, build_action_change, run_action
 from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM, SiteContext, build_azure_changes
 from nexusform.domains.azure.providers.azure_cordons import build_cordon_change, build_cordon_result, is_cordon_only
 from nexusform.domains.azure.providers.azure_requests import (
@@ -100,7 +100,7 @@ _COMMON_FIELDS: Final = ("location", "extendedLocation")
 Values: TypeAlias = Mapping[str, Any]
 
 
-class AzureSites(ObservedSites):
+class AzureSiteProvider(ObservedSites):
     """Sites of a subscription, read and changed through Azure."""
 
     sends_changes = True
@@ -153,13 +153,13 @@ class AzureSites(ObservedSites):
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the current objects and the progress of their changes."""
         answers = super().read(requests)
-        progress_list = map(self._find_change_progress, requests, answers)
+        progress_list = map(self._find_progress_of_begun_change, requests, answers)
         return [
             replace(answer, is_settled=progress.is_settled, note={**answer.note, **progress.note})
             for answer, progress in zip(answers, progress_list, strict=True)
         ]
 
-    def _find_change_progress(self, request: ReadRequest, answer: ReadResult) -> ChangeProgress:
+    def _find_progress_of_begun_change(self, request: ReadRequest, answer: ReadResult) -> ChangeProgress:
         """Find the progress of an object's change begun by an earlier apply, if any."""
         was_begun = request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
         if not was_begun or request.key.type not in _MANAGED_TYPES or answer.attributes is None:
@@ -278,7 +278,7 @@ class AzureSites(ObservedSites):
         change = build_action_change(planned, self._find_machine_id(str(planned["machine_id"])))
         try:
             with convert_azure_errors():
-                return run_action(self._subscription.make_arm_client(ActionClient), change, request)
+                return run_action(self._subscription.make_arm_client(MachineActionClient), change, request)
         finally:
             self._discard_cache()
 
@@ -312,7 +312,7 @@ class AzureSites(ObservedSites):
             arm.apply_changes(changes, request)
         except AzureChangeFailed as failure:  # the predicted hosts of its VMs no longer apply
             raise ProviderProblem(
-                str(failure), object_exists=failure.object_exists, attributes=_remove_placements(request.planned)
+                str(failure), object_exists=failure.object_exists, attributes=_remove_vm_locations(request.planned)
             ) from None
         if request.key.type != VM and request.prior is not None:
             cluster = _build_cluster_target(request, group)
@@ -378,7 +378,7 @@ class AzureSites(ObservedSites):
         while True:
             try:
                 with convert_azure_errors():
-                    observation = self._read_observation(request, arm, group)
+                    observation = self._read_single_object(request, arm, group)
             except ProviderProblem as problem:  # the change is done even if this read fails
                 raise StepPending(f"{problem} `nexusform apply -resume` checks again.") from None
             is_complete = observation is not None and not observation.differing and _has_machines(observation, request)
@@ -420,7 +420,7 @@ class AzureSites(ObservedSites):
         record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)
 
-    def _read_observation(self, request: ChangeRequest, arm: ArmClient, group: str) -> ObservedObject | None:
+    def _read_single_object(self, request: ChangeRequest, arm: ArmClient, group: str) -> ObservedObject | None:
         """Read the current state of one object without reading the whole site."""
         from nexusform.domains.azure.importers.az_import import build_imported_sites
         from nexusform.domains.azure.importers.az_ownership import extract_pools
@@ -528,7 +528,7 @@ def _build_cluster_target(request: ChangeRequest, group: str) -> ArmTarget:
     return ArmTarget(CLUSTERS, group, (owner.rpartition("/")[2],))
 
 
-def _remove_placements(planned: Values | None) -> dict[str, Any]:
+def _remove_vm_locations(planned: Values | None) -> dict[str, Any]:
     """Return the planned attributes without VMs and their locations."""
     values = dict(planned or {})
     if "nodes" in values:

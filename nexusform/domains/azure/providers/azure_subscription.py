@@ -129,7 +129,7 @@ class AzureSubscription:
                 if self.default_group and kind in _WORKLOAD_KINDS
                 else _read_pages(listing.list_by_subscription)
             )
-        documents |= self._read_supplies(client)
+        documents |= self._read_networks_storage_and_versions(client)
         owners = [
             (extract_resource_group(str(cluster.get("id"))), str(cluster.get("name")))
             for cluster in documents[CLUSTERS]
@@ -139,7 +139,7 @@ class AzureSubscription:
             documents[POOLS] = list(chain.from_iterable(pools))
         return documents
 
-    def _read_supplies(self, client: Any) -> dict[str, list[dict[str, Any]]]:
+    def _read_networks_storage_and_versions(self, client: Any) -> dict[str, list[dict[str, Any]]]:
         """Read networks, storage and versions as far as permitted."""
         from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
@@ -173,7 +173,7 @@ def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
         try:
             page = list(next(pages, ()))
         except (ValueError, LookupError, RecursionError) as problem:  # of the SDK
-            raise _build_content_problem(str(problem)) from None
+            raise _build_unreadable_response_problem(str(problem)) from None
         yield from page
         token = str(pages.continuation_token or "")
         exceeded = budget.add_page(0, token)
@@ -191,13 +191,13 @@ def _check_list_page(response: Any) -> None:
     try:
         document = parse_json(answer.body())
     except ValueError as problem:
-        raise _build_content_problem(str(problem)) from None
+        raise _build_unreadable_response_problem(str(problem)) from None
     items = document.get("value") if isinstance(document, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise _build_content_problem("it is not a list of resources")
+        raise _build_unreadable_response_problem("it is not a list of resources")
 
 
-def _build_content_problem(reason: str) -> ProviderProblem:
+def _build_unreadable_response_problem(reason: str) -> ProviderProblem:
     return ProviderProblem(f"Azure cannot be read: {reason.splitlines()[0][:200]}. A proxy may answer in its place.")
 
 

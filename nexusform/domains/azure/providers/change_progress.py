@@ -36,7 +36,7 @@ def determine_progress(
     request: ReadRequest, observed: Mapping[str, Any], bodies: Sequence[Body], subscription_id: str
 ) -> ChangeProgress:
     """Determine the progress of an earlier apply's changes of an object. `bodies`: its own and those of its parts."""
-    missing_counts = _count_missing_nodes(request.key.type, observed)
+    missing_counts = _describe_incomplete_pools(request.key.type, observed)
     busy = [body for body in bodies if read_provisioning_state(body) not in FINAL_STATES]
     if request.planned is None and not request.is_being_deleted:
         return ChangeProgress(not busy, _update_record(request.unfinished_change or {}, bodies, busy, missing_counts))
@@ -55,7 +55,7 @@ def _update_record(
 ) -> Mapping[str, Any]:
     """Return the update of a recorded change, {} if the record stays."""
     arm_id = str(record.get("id"))
-    body = next((body for body in bodies if _build_id_key(str(body.get("id"))) == _build_id_key(arm_id)), None)
+    body = next((body for body in bodies if _normalize_arm_id(str(body.get("id"))) == _normalize_arm_id(arm_id)), None)
     if busy and record.get("in_progress"):
         return {}
     if body is None:  # a deleted pool is removed; a missing new pool is visible as drift
@@ -80,7 +80,7 @@ def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str
     return (NODES_MISSING, (f"{subject} has ended, and Azure shows {node_count_text}.")) if node_count_text else None
 
 
-def _count_missing_nodes(kind: str, observed: Mapping[str, Any]) -> dict[str, str]:
+def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[str, str]:
     """Describe by pool the present nodes if some are missing: "2 of 4 nodes"."""
     nodes = observed.get("nodes") or {}
     present = Counter(str(node["pool"]) for node in nodes.values() if node.get("platform_name"))
@@ -111,7 +111,7 @@ def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscript
         changes = build_azure_changes(step, context)
     except ProviderProblem:
         return {}
-    return {_build_id_key(change.target.build_path(subscription_id)): change for change in changes}
+    return {_normalize_arm_id(change.target.build_path(subscription_id)): change for change in changes}
 
 
 def _build_step(request: ReadRequest) -> ChangeRequest:
@@ -128,9 +128,9 @@ def _build_progress_record(
     request: ReadRequest, busy: Sequence[Body], changes: Mapping[str, ArmChange]
 ) -> dict[str, Any]:
     """Build the record of a change in progress."""
-    body = next((candidate for candidate in busy if _build_id_key(str(candidate.get("id"))) in changes), busy[0])
+    body = next((candidate for candidate in busy if _normalize_arm_id(str(candidate.get("id"))) in changes), busy[0])
     arm_id = str(body.get("id"))
-    change = changes.get(_build_id_key(arm_id))
+    change = changes.get(_normalize_arm_id(arm_id))
     verb = "delete" if request.is_being_deleted else "make" if not request.attributes else "change"
     status = f"{'/'.join(_extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
     message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
@@ -149,7 +149,7 @@ def _find_failure_record(
 
     for body in bodies:
         arm_id, failure = str(body.get("id")), _explain_failure(body, missing_counts)
-        change = changes.get(_build_id_key(arm_id))
+        change = changes.get(_normalize_arm_id(arm_id))
         if failure is None or change is None or change.verb is ArmOperation.DELETE:
             continue
         if change.verb is ArmOperation.CREATE or has_requested_values(body.get("properties"), change.expected or {}):
@@ -157,7 +157,7 @@ def _find_failure_record(
     return None
 
 
-def _build_id_key(arm_id: str) -> str:
+def _normalize_arm_id(arm_id: str) -> str:
     from nexusform.domains.azure.importers.arm_resources import normalize_id
 
     return normalize_id(arm_id)

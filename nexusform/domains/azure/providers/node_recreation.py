@@ -23,10 +23,10 @@ from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmClien
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest
+from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse
 from nexusform.network.json_answers import parse_json
 from nexusform.network.web_errors import WebError
-from nexusform.providers.exec_credential_plugin import PluginProblem
+from nexusform.providers.exec_credential_plugin import ExecPluginProblem
 from nexusform.providers.kubeconfig import TRUSTED, KubeconfigProblem, KubeconfigTrust, build_api_client, read_account
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
@@ -111,7 +111,7 @@ def recreate_nodes(
     """
     for recreation in recreations:
         requested: frozenset[str] = frozenset()
-        while remaining := _list_remaining_nodes(
+        while remaining := _list_nodes_still_to_delete(
             recreation, existing := _read_pool_nodes(arm, cluster, recreation.pool)
         ):
             other_count = sum(
@@ -125,7 +125,7 @@ def recreate_nodes(
             arm.wait(None, step, f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to re-create")
 
 
-def _list_remaining_nodes(recreation: NodeRecreation, existing: Sequence[Mapping[str, Any]]) -> list[str]:
+def _list_nodes_still_to_delete(recreation: NodeRecreation, existing: Sequence[Mapping[str, Any]]) -> list[str]:
     names = {_read_name(node) for node in existing}
     return [name for name in recreation.names if name in names]
 
@@ -136,14 +136,14 @@ def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapp
     if body is None:
         raise ProviderProblem(f"{cluster.title} was deleted: Azure does not show it.")
     nodes = (body.get("properties") or {}).get("nodes") or ()
-    return [node for node in nodes if _read_pool(node) == pool]
+    return [node for node in nodes if _extract_pool_name_of_node(node) == pool]
 
 
 def _read_name(node: Mapping[str, Any]) -> str:
     return str(node.get("name"))
 
 
-def _read_pool(node: Mapping[str, Any]) -> str:
+def _extract_pool_name_of_node(node: Mapping[str, Any]) -> str:
     pool_id = str(node.get("agentPoolId") or "")
     return pool_id.rpartition("/")[2] if pool_id else CONTROL_PLANE
 
@@ -207,15 +207,15 @@ def _delete_node(client: ApiClient, name: str) -> None:
     cordon = json.dumps({"spec": {"unschedulable": True}}).encode()
     try:
         answer = client.send(ApiRequest("PATCH", path, content=cordon, headers={"Content-Type": _MERGE_PATCH}))
-        if answer.is_success and _is_node_answer(answer):
+        if answer.is_success and _is_api_server_response(answer):
             answer = client.send(ApiRequest("DELETE", path))
-    except (WebError, PluginProblem) as problem:
+    except (WebError, ExecPluginProblem) as problem:
         raise ProviderProblem(f"{name} cannot be deleted: {problem}.") from None
-    if answer.status != _NOT_FOUND and not (answer.is_success and _is_node_answer(answer)):
+    if answer.status != _NOT_FOUND and not (answer.is_success and _is_api_server_response(answer)):
         raise ProviderProblem(f"{name} cannot be deleted ({answer.status}): {_read_api_error_message(answer)}")
 
 
-def _is_node_answer(answer: ApiAnswer) -> bool:
+def _is_api_server_response(answer: ApiResponse) -> bool:
     """Return whether an answer is of the API server, and not of a proxy."""
     try:
         document = parse_json(answer.content)
@@ -224,7 +224,7 @@ def _is_node_answer(answer: ApiAnswer) -> bool:
     return isinstance(document, dict) and document.get("kind") in ("Node", "Status")
 
 
-def _read_api_error_message(answer: ApiAnswer) -> str:
+def _read_api_error_message(answer: ApiResponse) -> str:
     """Read the error message of an API server."""
     try:
         document = parse_json(answer.content)

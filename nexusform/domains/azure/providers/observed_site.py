@@ -117,11 +117,11 @@ class ObservedSites(FixedIdentity):
         """Verify that the object was created. Raises ProviderProblem until it exists."""
         if request.key.type == MACHINE_ACTION_TYPE:
             raise ProviderProblem(explain_unsupported_action(request.planned or {}))
-        return self._verify_change(request, "made")
+        return self._verify_change_is_visible(request, "made")
 
     def update(self, request: ChangeRequest) -> ChangeResult:
         """Verify that the change is done. Raises ProviderProblem until it is visible."""
-        return self._verify_change(request, "changed")
+        return self._verify_change_is_visible(request, "changed")
 
     def delete(self, request: ChangeRequest) -> None:
         """Verify that the object was deleted. Raises ProviderProblem while it exists."""
@@ -130,7 +130,7 @@ class ObservedSites(FixedIdentity):
         if key.type in _STATE_ONLY_TYPES:
             return
         exists = (key.type, key.id) in self._build_objects([request.prior or {}])
-        if exists or not self._is_listed(key):
+        if exists or not self._has_complete_list_for_object(key):
             raise ManualStepPending(self._describe_not_done(request, "removed"))
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
@@ -177,29 +177,29 @@ class ObservedSites(FixedIdentity):
         """Read one object from the site, or from state if the site does not list it."""
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
-            note = self._build_supplies_note(key.id) if key.type == _SITE and request.attributes else {}
+            note = self._build_network_and_version_note(key.id) if key.type == _SITE and request.attributes else {}
             return ReadResult(self._add_update_strategy(key, request.attributes) or None, note=note)
         item = objects.get((key.type, key.id))
-        if item is None and self._is_listed(key):
+        if item is None and self._has_complete_list_for_object(key):
             return ReadResult(None, is_observed=True)
-        if item is None and self._is_missing_nodes(key):  # the sizes of its VM SKUs are unknown
+        if item is None and self._is_node_list_missing(key):  # the sizes of its VM SKUs are unknown
             return ReadResult(request.attributes or None)
         if item is None:
             self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadResult(request.attributes or None)
         attributes = _remove_generated_machines(_merge_observed(request.known_attributes, item), item, machine_names)
-        observation = self._build_observation_note(key, attributes, request.private_note)
-        if self._is_missing_nodes(key):
+        observation = self._build_machine_facts_note(key, attributes, request.private_note)
+        if self._is_node_list_missing(key):
             return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))
-        attributes = _remove_deleted_nodes(attributes, request.known_attributes)
-        note = {**_build_note(key, attributes, unmanaged_rows), **observation}
+        attributes = _remove_nodes_deleted_on_site(attributes, request.known_attributes)
+        note = {**_build_unmanaged_vms_note(key, attributes, unmanaged_rows), **observation}
         return ReadResult(attributes, is_observed=True, note=note)
 
-    def _build_observation_note(
+    def _build_machine_facts_note(
         self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """Build the note of the observed facts of a rack's machines or a machine."""
-        site = self._find_site(key.id) if key.type in {RACK, MACHINE} else None
+        site = self._find_site_of_object(key.id) if key.type in {RACK, MACHINE} else None
         if site is None:
             return {}
         if site.name not in self._machines:
@@ -212,7 +212,7 @@ class ObservedSites(FixedIdentity):
 
     def _find_update_strategy(self, key: ObjectKey) -> Mapping[str, Any] | None:
         """Find the update strategy of a site, None if unknown."""
-        site = self._find_site(key.id) if key.type == _SITE else None
+        site = self._find_site_of_object(key.id) if key.type == _SITE else None
         return site.inventory.update_strategy if site is not None else None
 
     def _add_update_strategy(self, key: ObjectKey, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -220,28 +220,28 @@ class ObservedSites(FixedIdentity):
         observed = self._find_update_strategy(key) if recorded.get(_STRATEGY) else None
         return recorded if observed is None else {**recorded, _STRATEGY: observed}
 
-    def _build_supplies_note(self, site_id: str) -> Mapping[str, Any]:
+    def _build_network_and_version_note(self, site_id: str) -> Mapping[str, Any]:
         """Build the note of a site's supplies; {} for an unlisted site, so that the recorded note stays."""
         from nexusform.domains.azure.importers.az_supplies import build_site_supplies
 
-        site = self._find_site(site_id)
+        site = self._find_site_of_object(site_id)
         return build_supplies_note(build_site_supplies(site.inventory.supplies)) if site is not None else {}
 
-    def _is_missing_nodes(self, key: ObjectKey) -> bool:
+    def _is_node_list_missing(self, key: ObjectKey) -> bool:
         """Return True for a cluster or pool without a list of nodes."""
-        site = self._find_site(key.id) if key.type in {_CLUSTER, _POOL} else None
+        site = self._find_site_of_object(key.id) if key.type in {_CLUSTER, _POOL} else None
         cluster = _find_cluster(site, key.id) if site is not None else None
         return cluster is not None and not cluster.has_node_list
 
-    def _is_listed(self, key: ObjectKey) -> bool:
+    def _has_complete_list_for_object(self, key: ObjectKey) -> bool:
         """Return True if the site lists all objects of its kind; then an unlisted object does not exist."""
-        site = self._find_site(key.id)
+        site = self._find_site_of_object(key.id)
         if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
             return False
         # a cluster that could not be imported
         return key.type != _CLUSTER or _find_cluster(site, key.id) is None
 
-    def _find_site(self, object_id: str) -> AzSite | None:
+    def _find_site_of_object(self, object_id: str) -> AzSite | None:
         name = object_id.partition("/")[0]
         return next((site for site in self._read_sites() if site.name == name), None)
 
@@ -255,7 +255,7 @@ class ObservedSites(FixedIdentity):
         for site in self._read_sites():
             for vm in find_unmanaged_vms(site, self._managed):
                 rows = rows_by_machine.setdefault((site.name, vm.machine), {})
-                rows[vm.name] = (vm.machine, vm.name, *_list_vm_size_figures(vm.shape))
+                rows[vm.name] = (vm.machine, vm.name, *_build_vm_size_sort_key(vm.shape))
         for item in objects:
             if item.type != MACHINE:
                 continue
@@ -270,9 +270,9 @@ class ObservedSites(FixedIdentity):
         """Collect warnings about requested but unobserved objects and unmanaged VMs."""
         if self._sites is None:
             return []
-        from nexusform.domains.azure.providers.site_warnings import SiteWarnings
+        from nexusform.domains.azure.providers.site_warnings import SiteWarningBuilder
 
-        return SiteWarnings(self.source, self._sites, self._unobserved, self._managed).build_warnings()
+        return SiteWarningBuilder(self.source, self._sites, self._unobserved, self._managed).build_warnings()
 
     def list_captures(self) -> list[tuple[str, str]]:
         """List the captured sites and their capture times (RFC 3339, "" if unknown)."""
@@ -293,7 +293,7 @@ class ObservedSites(FixedIdentity):
                 self._sites = apply_recorded_site_names(sites, self._recorded)
             return self._sites
 
-    def _verify_change(self, request: ChangeRequest, participle: str) -> ChangeResult:
+    def _verify_change_is_visible(self, request: ChangeRequest, participle: str) -> ChangeResult:
         """Return the observed object. Raises NotDoneYet while it differs from the plan."""
         planned = request.planned or {}
         key = request.key
@@ -317,15 +317,15 @@ class ObservedSites(FixedIdentity):
         )
         if observation.differing:
             raise ManualStepPending(self._describe_not_done(request, participle, observation.differing))
-        observed = _remove_unplanned_nodes(dict(observation.answer.attributes), planned)
-        missing_nodes = _find_missing_nodes(observed, planned)
+        observed = _remove_nodes_of_later_steps(dict(observation.answer.attributes), planned)
+        missing_nodes = _find_planned_nodes_missing_on_site(observed, planned)
         if missing_nodes:
             nodes = f"{select_word_form(len(missing_nodes), 'node')} {format_first_items(missing_nodes, _MAX_NAMES)}"
             raise ManualStepPending(self._describe_not_done(request, participle, (nodes,)))
         answer = replace(observation.answer, attributes=observed)
         if key.type not in {RACK, MACHINE}:
             return answer
-        return replace(answer, note=self._build_observation_note(key, observed, request.private_note))
+        return replace(answer, note=self._build_machine_facts_note(key, observed, request.private_note))
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Report machine actions, unless the provider runs them."""
@@ -338,7 +338,7 @@ class ObservedSites(FixedIdentity):
 
     def _describe_uncaptured_nodes(self, key: ObjectKey) -> str:
         """Describe nodes or agent pools of a cluster that were not captured."""
-        site = self._find_site(key.id) if key.type in {_CLUSTER, _POOL} else None
+        site = self._find_site_of_object(key.id) if key.type in {_CLUSTER, _POOL} else None
         cluster = _find_cluster(site, key.id) if site is not None else None
         if cluster is None or (cluster.has_pool_list and cluster.has_node_list):
             return ""
@@ -454,7 +454,7 @@ def _find_cluster(site: AzSite, object_id: str) -> AzCluster | None:
     return next((cluster for cluster in site.inventory.clusters if cluster.name == name), None)
 
 
-def _remove_unplanned_nodes(observed: dict[str, Any], planned: Mapping[str, Any]) -> dict[str, Any]:
+def _remove_nodes_of_later_steps(observed: dict[str, Any], planned: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes without missing nodes of a later step."""
     nodes, planned_nodes = observed.get("nodes"), planned.get("nodes")
     if not isinstance(nodes, Mapping) or not isinstance(planned_nodes, Mapping):
@@ -464,7 +464,7 @@ def _remove_unplanned_nodes(observed: dict[str, Any], planned: Mapping[str, Any]
     )
 
 
-def _find_missing_nodes(observed: Mapping[str, Any], planned: Mapping[str, Any]) -> list[str]:
+def _find_planned_nodes_missing_on_site(observed: Mapping[str, Any], planned: Mapping[str, Any]) -> list[str]:
     """Find the nodes planned on a machine but missing on the site."""
     planned_nodes = planned.get("nodes") or {}
     nodes = observed.get("nodes") or {}
@@ -477,7 +477,7 @@ def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict
     return {**attributes, "nodes": nodes, **count}
 
 
-def _remove_deleted_nodes(attributes: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+def _remove_nodes_deleted_on_site(attributes: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cluster or pool without nodes deleted since, if its count is unchanged: the platform creates
     replacements. A node that never had a machine is kept.
     """
@@ -503,11 +503,11 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
     return _replace_nodes(attributes, {name: before.get(name, node) for name, node in attributes["nodes"].items()})
 
 
-def _list_vm_size_figures(shape: AzVmSize) -> tuple[int, int, int, int]:
+def _build_vm_size_sort_key(shape: AzVmSize) -> tuple[int, int, int, int]:
     return shape.cpu_cores, shape.memory_gib, shape.disk_gib, max(shape.numa_cells, 1)
 
 
-def _build_note(
+def _build_unmanaged_vms_note(
     key: ObjectKey, attributes: Mapping[str, Any], unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]]
 ) -> Mapping[str, Any]:
     """Build the note of a rack or machine: unmanaged VMs except those in its occupied blocks."""
@@ -533,14 +533,14 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
         recorded, observed = attributes.get(name), item.attributes[name]
         if name in _LABELED_MAPS and isinstance(recorded, Mapping):
             recorded = {label: part for label, part in recorded.items() if label in observed}
-            observed = _remove_opaque_hugepages(recorded, observed) if name == "agent_pool" else observed
+            observed = _remove_hugepages_of_azure_block(recorded, observed) if name == "agent_pool" else observed
         merged[name] = _merge_value(recorded, observed)
     if item.type == MACHINE and attributes.get("cordoned"):
         merged["cordoned"] = merged["cordon_status"] == CORDONED_STATUS  # else it is to be cordoned again
     return {**attributes, **merged}
 
 
-def _remove_opaque_hugepages(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
+def _remove_hugepages_of_azure_block(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
     """Return pools without hugepages requested by their azure block; they are not arguments."""
     pools = dict(observed)
     for label, pool in recorded.items():

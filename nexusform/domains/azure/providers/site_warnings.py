@@ -37,7 +37,7 @@ _KINDS: Final = {
 }
 
 
-class SiteWarnings:
+class SiteWarningBuilder:
     """Source (display name) and its sites. `unobserved`: ids by site and type that are in state but not
     observed. `managed`: type and id of all objects in state.
     """
@@ -57,15 +57,15 @@ class SiteWarnings:
     def build_warnings(self) -> list[Problem]:
         """Build all warnings."""
         managed_sites = {object_id.partition("/")[0] for _, object_id in self.managed}
-        details = [*self._describe_missing_sites(), *self._describe_missing_kinds()]
+        details = [*self._describe_missing_sites(), *self._describe_uncaptured_managed_kinds()]
         pool_details: list[str] = []
         unlisted_clusters = {name for site in self.sites.values() for name in site.inventory.unlisted_clusters}
         if unlisted_clusters and any(site in managed_sites for site in self.sites):
             details.append(describe_missing_clusters(sorted(unlisted_clusters)))
         for site in self.sites.values():
             if site.name in managed_sites:
-                details += [*self._describe_unlisted_kinds(site), *self._describe_unlisted_nodes(site)]
-                pool_details += self._describe_unlisted_pools(site)
+                details += [*self._describe_uncaptured_unmanaged_kinds(site), *self._describe_unlisted_nodes(site)]
+                pool_details += self._describe_clusters_without_pool_list(site)
         failures = [
             problem
             for site in self.sites.values()
@@ -95,7 +95,7 @@ class SiteWarnings:
                 "unknown."
             )
 
-    def _describe_missing_kinds(self) -> Iterator[str]:
+    def _describe_uncaptured_managed_kinds(self) -> Iterator[str]:
         """Describe objects of kinds that were not captured."""
         for (site, type_name), ids in sorted(self.unobserved.items()):
             if site not in self.sites:
@@ -110,7 +110,7 @@ class SiteWarnings:
                 f"{build_capture_command(kind)}"
             )
 
-    def _describe_unlisted_kinds(self, site: AzSite) -> Iterator[str]:
+    def _describe_uncaptured_unmanaged_kinds(self, site: AzSite) -> Iterator[str]:
         """Describe kinds of workloads that were not captured and have no object in state."""
         recorded_kinds = {_KINDS[type_name][0] for of_site, type_name in self.unobserved if of_site == site.name}
         for kind, (plural, consequence) in WORKLOAD_KINDS.items():
@@ -122,7 +122,7 @@ class SiteWarnings:
                     "none, that is an empty list)."
                 )
 
-    def _describe_unlisted_pools(self, site: AzSite) -> Iterator[str]:
+    def _describe_clusters_without_pool_list(self, site: AzSite) -> Iterator[str]:
         """Describe clusters without a list of their pools."""
         clusters = [cluster for cluster in site.inventory.clusters if self._is_missing_pools(cluster, site)]
         if clusters:

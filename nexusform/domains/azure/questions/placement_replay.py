@@ -32,7 +32,7 @@ class ObservedVm(Struct, frozen=True):
     placement: Placement
 
 
-class CreationBatch(Struct, frozen=True):
+class VmCreationBatch(Struct, frozen=True):
     """VMs of one pool created at one time, in unknown order; or one VM. `skip_reason`: why the VMs cannot be
     checked, "" if they can.
     """
@@ -69,7 +69,7 @@ class SiteReplay(Struct, frozen=True):
 
 
 def run_replay(
-    site: str, machines: Sequence[Machine], batches: Iterable[CreationBatch], spread: RackSpread
+    site: str, machines: Sequence[Machine], batches: Iterable[VmCreationBatch], spread: RackSpread
 ) -> SiteReplay:
     """Place the VMs again, each on its real machine."""
     return _SiteReplayer(site, machines, spread).run(batches)
@@ -89,7 +89,7 @@ class _SiteReplayer:
         self.misses: list[MisplacedVm] = []
         self.unjudged: dict[str, int] = {}
 
-    def run(self, batches: Iterable[CreationBatch]) -> SiteReplay:
+    def run(self, batches: Iterable[VmCreationBatch]) -> SiteReplay:
         """Process the batches in order."""
         for batch in batches:
             if batch.skip_reason:

@@ -18,18 +18,18 @@ from nexusform.domains.azure.importers.az_records import (
     AzInventory,
     AzMachine,
     AzNode,
-    AzPlacement,
     AzSite,
     AzVirtualMachine,
+    AzVmLocation,
 )
 from nexusform.domains.azure.questions.placement_replay import (
     DELETED,
     LATER,
     NO_ORDER,
     NOT_ALL,
-    CreationBatch,
     ObservedVm,
     SiteReplay,
+    VmCreationBatch,
     run_replay,
 )
 from nexusform.placements.prediction_scores import PredictionRecord
@@ -154,12 +154,12 @@ def run_replays(site: AzSite, removed: Mapping[str, int], spreads: Iterable[Rack
     longer exist; after such a cluster the free capacity is unknown.
     """
     inventory = site.inventory
-    machines = list(_build_machines(inventory))
+    machines = list(_build_schedulable_machines(inventory))
     batches = list(_build_creation_batches(inventory, removed))
     return [run_replay(site.name, machines, batches, spread) for spread in spreads]
 
 
-def _build_machines(inventory: AzInventory) -> Iterator[Machine]:
+def _build_schedulable_machines(inventory: AzInventory) -> Iterator[Machine]:
     """Build the compute machines. A machine with VMs counts as schedulable, regardless of its current facts."""
     zones = {rack.name: rack.availability_zone or rack.name for rack in inventory.racks}
     occupied = {vm.placement.machine for vm in _list_vms(inventory) if vm.placement is not None}
@@ -188,14 +188,14 @@ def _list_vms(inventory: AzInventory) -> Iterator[AzNode | AzVirtualMachine]:
 _TimedVm: TypeAlias = tuple[tuple[str, str, int, str], ObservedVm]
 
 
-def _build_creation_batches(inventory: AzInventory, removed: Mapping[str, int]) -> Iterator[CreationBatch]:
+def _build_creation_batches(inventory: AzInventory, removed: Mapping[str, int]) -> Iterator[VmCreationBatch]:
     """Build the batches of VMs in creation order as far as known: plain VMs by their own time, nodes by their
     own or their cluster's.
     """
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
     timed: list[_TimedVm] = []
     for cluster in inventory.clusters:
-        timed += _list_nodes_by_creation(cluster, skus)
+        timed += _list_nodes_with_creation_sort_key(cluster, skus)
     # The plain VMs on a machine, each with its sort key.
     for vm in inventory.virtual_machines:
         if vm.placement is not None:
@@ -216,7 +216,7 @@ def _build_creation_batches(inventory: AzInventory, removed: Mapping[str, int]) 
             if is_complete
             else NOT_ALL
         )
-        yield CreationBatch(vms, reason)
+        yield VmCreationBatch(vms, reason)
 
 
 def _explain_unknown_capacity(time: str, uncertain_period: tuple[str, str] | None, *, is_after_removal: bool) -> str:
@@ -246,7 +246,7 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] |
     return min(start for start, _ in spans), max(end for _, end in spans)
 
 
-def _list_nodes_by_creation(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:
+def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:
     """Return the nodes on a machine with a known SKU, each with its sort key."""
     order = {CONTROL_PLANE: 0, **{pool.name: number for number, pool in enumerate(cluster.pools, 1)}}
     zones = {pool.name: pool.availability_zones for pool in cluster.pools}
@@ -264,11 +264,11 @@ def _list_nodes_by_creation(cluster: AzCluster, skus: Mapping[str, VmSku]) -> It
         yield (node_made or cluster_made, cluster.name, pool_index, node_made), vm
 
 
-def _build_placement(location: AzPlacement) -> Placement:
+def _build_placement(location: AzVmLocation) -> Placement:
     return Placement(location.machine, location.rack, location.availability_zone or location.rack, ())
 
 
-class SiteCapture(Struct, frozen=True):
+class CapturedSite(Struct, frozen=True):
     """Contents of one site in an export. `closed`: unschedulable compute machines with the reason. `skus`:
     machine SKU ids with their catalogue hardware ("" = own size, or unknown) and number of machines.
     `unplaced`: names of VMs and nodes without a machine.
@@ -287,13 +287,13 @@ class SiteCapture(Struct, frozen=True):
     is_age_certain: bool
 
 
-def count_site_objects(site: AzSite) -> SiteCapture:
+def count_site_objects(site: AzSite) -> CapturedSite:
     """Count the contents of a site."""
     inventory = site.inventory
     compute = [machine for machine in inventory.machines if COMPUTE in machine.roles]
     rejections = [(machine.name, find_unschedulable_reasons(machine.facts)) for machine in compute]
     skus = Counter((m.machine_sku_id or "", m.machine_sku or "") for m in inventory.machines)
-    return SiteCapture(
+    return CapturedSite(
         name=site.name,
         racks=len(inventory.racks),
         machines=len(inventory.machines),
@@ -302,13 +302,13 @@ def count_site_objects(site: AzSite) -> SiteCapture:
         vms=sum(len(cluster.nodes) for cluster in inventory.clusters) + len(inventory.virtual_machines),
         closed=tuple((name, reason) for name, reason in rejections if reason),
         skus=tuple((sku_id, sku, count) for (sku_id, sku), count in sorted(skus.items())),
-        unplaced=tuple(_list_unplaced(inventory)),
+        unplaced=tuple(_list_vm_names_without_machine(inventory)),
         exported_at=inventory.exported_at,
         is_age_certain=inventory.is_age_certain,
     )
 
 
-def _list_unplaced(inventory: AzInventory) -> Iterator[str]:
+def _list_vm_names_without_machine(inventory: AzInventory) -> Iterator[str]:
     """List the names of nodes and VMs without machine."""
     for cluster in inventory.clusters:
         yield from (node.name for node in cluster.nodes if node.placement is None)

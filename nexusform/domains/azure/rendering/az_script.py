@@ -17,9 +17,9 @@ from nexusform.domains.azure.rendering.azure_objects import (
     LOCATION,
     POOL,
     VM,
-    AzureObject,
-    AzureObjects,
-    Cordon,
+    AzureResource,
+    MachineCordon,
+    PlannedAzureResources,
     ResourceAction,
     UserInput,
     group_inputs_by_name,
@@ -53,7 +53,7 @@ set -euo pipefail
 """
 
 
-def render_az_script(objects: AzureObjects) -> tuple[str, tuple[str, ...]]:
+def render_az_script(objects: PlannedAzureResources) -> tuple[str, tuple[str, ...]]:
     """Render the script; return it with descriptions of values without a command argument."""
     writer = _ScriptWriter(objects)
     steps = [writer.render_deletion(resource) for resource in objects.deleted]
@@ -67,7 +67,7 @@ def render_az_script(objects: AzureObjects) -> tuple[str, tuple[str, ...]]:
 class _ScriptWriter:
     """Writer of one script."""
 
-    def __init__(self, objects: AzureObjects) -> None:
+    def __init__(self, objects: PlannedAzureResources) -> None:
         self.objects = objects
         self.inputs: list[UserInput] = []
         self.unsupported: list[str] = []
@@ -80,7 +80,7 @@ class _ScriptWriter:
                 meaning = _UNSAFE.sub("", f"{variable.meaning[:-1]}{entry_suffix}")
                 yield f': "${{{variable.upper_case}:?{meaning}}}"'
 
-    def render_creation(self, resource: AzureObject) -> str:
+    def render_creation(self, resource: AzureResource) -> str:
         """Render the creation of a resource; a replaced one is deleted first."""
         site = self.objects.build_location(resource.site)
         location = f"name={self._render_variable(site)} type=CustomLocation"
@@ -92,18 +92,18 @@ class _ScriptWriter:
             return f"{self.render_deletion(resource)}\n{command}"
         return f"# {resource.address}: make {resource.title}\n{command}"
 
-    def render_update(self, resource: AzureObject) -> str:
+    def render_update(self, resource: AzureResource) -> str:
         """Render the update of an existing resource."""
         flags = self._render_flags(resource, "update", resource.update_properties)
         flags += [self._render_flag(_TAGS, resource.update_tags)] if resource.update_tags else []
         return f"# {resource.address}: change {resource.title}\n{self._render_command(resource, 'update', flags)}"
 
-    def render_deletion(self, resource: AzureObject) -> str:
+    def render_deletion(self, resource: AzureResource) -> str:
         """Render the deletion of a resource."""
         verb = "re-create" if resource.action is ResourceAction.REPLACE else "remove"
         return f"# {resource.address}: {verb} {resource.title}\n{self._render_command(resource, 'delete', ['--yes'])}"
 
-    def render_cordon(self, cordon: Cordon) -> str:
+    def render_cordon(self, cordon: MachineCordon) -> str:
         """Render the cordon or uncordon of a machine."""
         sites = {step.site for step in self.objects.cordons}
         group = UserInput(
@@ -115,7 +115,7 @@ class _ScriptWriter:
         command = " \\\n  ".join([f"az networkcloud baremetalmachine {verb}", *flags])
         return f"# {cordon.address}: {cordon.verb} {cordon.machine}\n{command}\n"
 
-    def _render_command(self, resource: AzureObject, verb: str, flags: list[str]) -> str:
+    def _render_command(self, resource: AzureResource, verb: str, flags: list[str]) -> str:
         """Render an `az` command with one flag per line."""
         group = shlex.quote(resource.group) if resource.group else self._render_variable(_GROUP)
         names = [f"--name {shlex.quote(resource.names[-1])}", f"--resource-group {group}"]
@@ -124,7 +124,7 @@ class _ScriptWriter:
         lines = [f"{_COMMANDS[resource.type]} {verb}", *names, *flags]
         return " \\\n  ".join(lines) + "\n"
 
-    def _render_flags(self, resource: AzureObject, verb: str, body: Mapping[str, Any]) -> list[str]:
+    def _render_flags(self, resource: AzureResource, verb: str, body: Mapping[str, Any]) -> list[str]:
         """Render a body as flags; record values without an argument."""
         arguments = convert_to_cli_arguments(body)
         flags = {_format_flag(name): part for name, part in arguments.items()}
@@ -139,20 +139,20 @@ class _ScriptWriter:
         if name == _TAGS and isinstance(value, Mapping):
             # Names of tags are user data, not arguments of the command.
             pairs = [
-                f"{_quote_shell_word(_quote_shorthand(key, _KEY))}={self._render_argument(inner)}"
+                f"{_quote_shell_word(_quote_shorthand(key, _KEY))}={self._render_value_as_shell_word(inner)}"
                 for key, inner in value.items()
             ]
             return " ".join([flag, *pairs])
         if isinstance(value, Mapping):
             if name == "storageProfile":
                 value = value["osDisk"]
-            pairs = [f"{_format_flag(key)}={self._render_argument(inner)}" for key, inner in value.items()]
+            pairs = [f"{_format_flag(key)}={self._render_value_as_shell_word(inner)}" for key, inner in value.items()]
             return " ".join([flag, *pairs])
         if name == "sshKeyValues" and isinstance(value, list):
-            return " ".join([flag, *map(self._render_argument, value)])
-        return f"{flag} {self._render_argument(value)}"
+            return " ".join([flag, *map(self._render_value_as_shell_word, value)])
+        return f"{flag} {self._render_value_as_shell_word(value)}"
 
-    def _render_argument(self, value: Any) -> str:
+    def _render_value_as_shell_word(self, value: Any) -> str:
         """Render a value as a shell word, lists and objects in the CLI's shorthand."""
         if isinstance(value, UserInput):
             return self._render_variable(value)
@@ -194,7 +194,7 @@ def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str
         if isinstance(value, int) or (is_top_level and text and text not in _SPECIAL_VALUES and text[0] != "'"):
             yield text
         else:
-            yield _quote_shorthand(text, None if is_top_level or _is_ambiguous_shorthand(text) else _PLAIN_TEXT)
+            yield _quote_shorthand(text, None if is_top_level or _needs_az_shorthand_quotes(text) else _PLAIN_TEXT)
 
 
 def _quote_shorthand(text: str, plain_pattern: re.Pattern[str] | None) -> str:
@@ -202,7 +202,7 @@ def _quote_shorthand(text: str, plain_pattern: re.Pattern[str] | None) -> str:
     return text if plain_pattern and plain_pattern.fullmatch(text) else "'" + text.replace("'", "'/") + "'"
 
 
-def _is_ambiguous_shorthand(text: str) -> bool:
+def _needs_az_shorthand_quotes(text: str) -> bool:
     """Return True if `az` reads an unquoted string as something else: 1.10 as 1.1, null as nothing."""
     try:
         float(text)

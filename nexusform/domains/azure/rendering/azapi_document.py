@@ -12,8 +12,8 @@ from nexusform.domains.azure.rendering.azure_objects import (
     POOL,
     RESOURCE_GROUP,
     SUBSCRIPTION,
-    AzureObject,
-    AzureObjects,
+    AzureResource,
+    PlannedAzureResources,
     ResourceAction,
     UserInput,
     describe_user_inputs,
@@ -23,7 +23,7 @@ from nexusform.domains.azure.rendering.azure_objects import (
 _HEADER: Final = "Written by nexusform from a plan. Resources are created one after another, in the predicted order."
 
 
-def build_azapi_document(objects: AzureObjects) -> dict[str, Any]:
+def build_azapi_document(objects: PlannedAzureResources) -> dict[str, Any]:
     """Build the content of a `.tf.json` file."""
     writer = _DocumentWriter(objects)
     resources: dict[str, Any] = {}
@@ -48,10 +48,10 @@ def build_azapi_document(objects: AzureObjects) -> dict[str, Any]:
 class _DocumentWriter:
     """Writer of one document. `labels`: created resources in order."""
 
-    def __init__(self, objects: AzureObjects) -> None:
+    def __init__(self, objects: PlannedAzureResources) -> None:
         self.objects = objects
         self.inputs: list[UserInput] = []
-        self.labels: dict[str, AzureObject] = {}
+        self.labels: dict[str, AzureResource] = {}
         for resource in objects.created:
             label, number = resource.label, 2
             while label in self.labels:
@@ -62,7 +62,7 @@ class _DocumentWriter:
         }
         self.previous = ""
 
-    def build_resource(self, label: str, resource: AzureObject) -> dict[str, Any]:
+    def build_resource(self, label: str, resource: AzureResource) -> dict[str, Any]:
         """Build a created resource, dependent on the previous one."""
         location = {"name": self._build_reference(self.objects.build_location(resource.site)), "type": "CustomLocation"}
         block: dict[str, Any] = {
@@ -73,9 +73,9 @@ class _DocumentWriter:
             **({"tags": self._convert_value(resource.tags)} if resource.tags else {}),
             "body": {"extendedLocation": location, "properties": self._convert_value(resource.properties)},
         }
-        return self._add_dependency(block, f"azapi_resource.{label}")
+        return self._add_dependency_on_previous_block(block, f"azapi_resource.{label}")
 
-    def build_update(self, resource: AzureObject) -> dict[str, Any]:
+    def build_update(self, resource: AzureResource) -> dict[str, Any]:
         """Build the update of an existing resource."""
         block = {
             "type": f"{resource.type}@{API_VERSION}",
@@ -90,9 +90,9 @@ class _DocumentWriter:
                 **({"tags": self._convert_value(resource.update_tags)} if resource.update_tags else {}),
             },
         }
-        return self._add_dependency(block, f"azapi_update_resource.{resource.label}")
+        return self._add_dependency_on_previous_block(block, f"azapi_update_resource.{resource.label}")
 
-    def _add_dependency(self, block: dict[str, Any], address: str) -> dict[str, Any]:
+    def _add_dependency_on_previous_block(self, block: dict[str, Any], address: str) -> dict[str, Any]:
         """Return the block with a dependency on the previous one."""
         if self.previous:
             block["depends_on"] = [self.previous]
@@ -106,7 +106,7 @@ class _DocumentWriter:
             kind = "map(string)" if variable.entry else "string"
             yield variable.snake_case, {"type": kind, "description": describe_user_inputs(inputs)}
 
-    def _build_parent(self, resource: AzureObject) -> str:
+    def _build_parent(self, resource: AzureResource) -> str:
         """Build the parent id: the cluster for a pool, else the resource group."""
         if resource.type != POOL:
             return self._build_group(resource)
@@ -114,7 +114,7 @@ class _DocumentWriter:
             return f"${{azapi_resource.{self.clusters[resource.names[0]]}.id}}"
         return f"{self._build_group(resource)}/providers/{CLUSTER}/{_escape_literal(resource.names[0])}"
 
-    def _build_group(self, resource: AzureObject) -> str:
+    def _build_group(self, resource: AzureResource) -> str:
         """Build the id of a resource group: the one of the azure block, else a variable."""
         if not resource.group:
             return self._build_reference(RESOURCE_GROUP)

@@ -25,7 +25,7 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
     merge_bodies,
     read_opaque_body,
 )
-from nexusform.json_data.plain_data import get_part, replace_part
+from nexusform.json_data.plain_data import get_part, replace_part_at_path
 from nexusform.plans.plan import Action, Change, Plan
 
 API_VERSION: Final = "2026-07-01"
@@ -78,7 +78,7 @@ class ResourceAction(StrEnum):
     REPLACE = "replace"
 
 
-class AzureObject(Struct, frozen=True):
+class AzureResource(Struct, frozen=True):
     """One resource with its parent's and its own name. `properties`: body, complete for a new resource.
     `update_properties` and `update_tags`: part sent by an update. `address`: address of the block. `tags` and
     `group` ("" if unset) are from its azure block. `unknown_properties`: properties in Azure absent in
@@ -111,7 +111,7 @@ class AzureObject(Struct, frozen=True):
         return "/".join(self.names)
 
 
-class Cordon(Struct, frozen=True):
+class MachineCordon(Struct, frozen=True):
     """Machine to cordon, evacuate or uncordon; `address` is that of the block."""
 
     machine: str
@@ -128,19 +128,19 @@ class Cordon(Struct, frozen=True):
 _GERUNDS: Final = {"cordon": "cordoning", "evacuate": "evacuating", "uncordon": "uncordoning"}
 
 
-class AzureObjects(Struct, frozen=True):
+class PlannedAzureResources(Struct, frozen=True):
     """Resources of a plan. `applied`: created and updated resources, in the order of VM placement, since
     locations depend on it. `deleted`: deleted resources. `skipped`: addresses of objects of kinds unknown to
     Azure. `cordons`: actions on machines.
     """
 
-    applied: tuple[AzureObject, ...] = ()
-    deleted: tuple[AzureObject, ...] = ()
+    applied: tuple[AzureResource, ...] = ()
+    deleted: tuple[AzureResource, ...] = ()
     skipped: tuple[str, ...] = ()
-    cordons: tuple[Cordon, ...] = ()
+    cordons: tuple[MachineCordon, ...] = ()
 
     @property
-    def created(self) -> tuple[AzureObject, ...]:
+    def created(self) -> tuple[AzureResource, ...]:
         """Created resources."""
         return tuple(resource for resource in self.applied if resource.action is not ResourceAction.UPDATE)
 
@@ -157,13 +157,13 @@ class AzureObjects(Struct, frozen=True):
         return UserInput(("extended", "location", "ids"), site, "Ids of the custom locations, by site.")
 
 
-def collect_azure_objects(plan: Plan) -> AzureObjects:
+def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
     """Collect the Azure resources of a plan."""
     clusters = {change.id: change for change in plan.changes if _TYPES.get(change.address.type) == CLUSTER}
     changes_by_age = sorted(
         plan.changes, key=lambda change: (change.creation or change.prior_creation, str(change.address))
     )
-    objects: list[AzureObject] = []
+    objects: list[AzureResource] = []
     for change in changes_by_age:
         if change.address.type in _TYPES and change.action is not Action.NO_OP:
             # Find the resource group in the azure block of a change; a pool uses its cluster's.
@@ -176,7 +176,7 @@ def collect_azure_objects(plan: Plan) -> AzureObjects:
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
     placed = [resource for resource in objects if resource.action is not ResourceAction.DELETE]
     vnfs = [change for change in plan.changes if change.address.type == "tacker_vnf"]
-    return AzureObjects(
+    return PlannedAzureResources(
         applied=tuple(sorted(placed, key=lambda resource: position[resource.address])),
         deleted=tuple(resource for resource in objects if resource.action is ResourceAction.DELETE),
         skipped=tuple(str(vnf.address) for vnf in vnfs if vnf.action in _CHANGING_ACTIONS),
@@ -184,7 +184,7 @@ def collect_azure_objects(plan: Plan) -> AzureObjects:
     )
 
 
-def _find_requested_cordons(change: Change) -> Iterator[Cordon]:
+def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
     """Find the machines of a rack or machine block to cordon, evacuate or uncordon."""
     if change.action not in _CHANGING_ACTIONS or change.after is None:
         return
@@ -192,7 +192,7 @@ def _find_requested_cordons(change: Change) -> Iterator[Cordon]:
     for machine in sorted(before.keys() | after.keys()):
         verb = after.get(machine, "uncordon")
         if verb != before.get(machine, "uncordon"):
-            yield Cordon(machine, verb, str(change.id).partition("/")[0], str(change.address))
+            yield MachineCordon(machine, verb, str(change.id).partition("/")[0], str(change.address))
 
 
 def _read_cordon_actions(kind: str, attributes: Mapping[str, Any]) -> dict[str, str]:
@@ -221,7 +221,7 @@ _RESOURCE_ACTIONS: Final = {
 }
 
 
-def _build_resources(change: Change, clusters: Mapping[str, Change]) -> Iterator[AzureObject]:
+def _build_resources(change: Change, clusters: Mapping[str, Change]) -> Iterator[AzureResource]:
     """Build the resources of one change; the pools of a cluster are separate resources."""
     action = _RESOURCE_ACTIONS.get(change.action)
     if action is None:
@@ -241,16 +241,16 @@ def _build_resources(change: Change, clusters: Mapping[str, Change]) -> Iterator
     before = _replace_unchanged_secrets(change)
     if kind == POOL:
         names, site = _resolve_pool_names(attributes, clusters)
-        pool = AzureObject(type=POOL, names=names, action=action, site=site, address=address)
+        pool = AzureResource(type=POOL, names=names, action=action, site=site, address=address)
         yield from _build_pool_change(pool, before, attributes, is_observed=_is_observed(change))
         return
-    resource = AzureObject(
+    resource = AzureResource(
         type=kind,
         names=(str(attributes["name"]),),
         action=action,
         site=str(attributes["site_id"]),
         address=address,
-        unknown_properties=_find_unknown_properties(kind, attributes) if _is_observed(change) else (),
+        unknown_properties=_find_properties_known_only_to_azure(kind, attributes) if _is_observed(change) else (),
     )
     if action is ResourceAction.DELETE:
         yield resource
@@ -285,7 +285,7 @@ def _is_observed(change: Change) -> bool:
     return change.before is not None and change.provider.partition(".")[0] in _OBSERVING_PROVIDERS
 
 
-class _ClusterFields(Struct, frozen=True):
+class _UpdatableClusterFields(Struct, frozen=True):
     """Updatable fields of a cluster; `pools` are the arguments of its pools by name."""
 
     version: str | None
@@ -293,16 +293,16 @@ class _ClusterFields(Struct, frozen=True):
     pools: Mapping[str, Mapping[str, Any]]
 
 
-def _read_cluster_fields(attributes: Mapping[str, Any]) -> _ClusterFields:
+def _read_cluster_fields(attributes: Mapping[str, Any]) -> _UpdatableClusterFields:
     """Read the updatable fields from a cluster's attributes."""
-    return _ClusterFields(
+    return _UpdatableClusterFields(
         attributes.get("kubernetes_version"), attributes["control_plane"]["count"], dict(list_pools(attributes))
     )
 
 
 def _build_cluster_update(
-    cluster: AzureObject, attributes_before: Mapping[str, Any], attributes: Mapping[str, Any], *, is_observed: bool
-) -> Iterator[AzureObject]:
+    cluster: AzureResource, attributes_before: Mapping[str, Any], attributes: Mapping[str, Any], *, is_observed: bool
+) -> Iterator[AzureResource]:
     """Build the update of the cluster itself, then its pools as separate resources."""
     before, after = _read_cluster_fields(attributes_before), _read_cluster_fields(attributes)
     changed: dict[str, Any] = {}
@@ -328,8 +328,8 @@ def _build_cluster_update(
 
 
 def _build_pool_change(
-    pool: AzureObject, before: Mapping[str, Any] | None, after: Mapping[str, Any], *, is_observed: bool
-) -> Iterator[AzureObject]:
+    pool: AzureResource, before: Mapping[str, Any] | None, after: Mapping[str, Any], *, is_observed: bool
+) -> Iterator[AzureResource]:
     """Return a pool with its body, replaced if Azure cannot update it in place; nothing if unchanged."""
     properties = build_pool_properties(after)
     action = pool.action
@@ -351,13 +351,13 @@ def _build_pool_change(
         action=action,
         properties=with_azure_block,
         tags=_read_tags(after),
-        unknown_properties=_find_unknown_properties(POOL, after)
+        unknown_properties=_find_properties_known_only_to_azure(POOL, after)
         if is_observed and action is not ResourceAction.CREATE
         else (),
     )
 
 
-def _build_block_update(resource: AzureObject, before: Mapping[str, Any], after: Mapping[str, Any]) -> AzureObject:
+def _build_block_update(resource: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any]) -> AzureResource:
     """Return an update with the changed part of the azure block."""
     extra = diff_request_bodies(read_opaque_body(before), read_opaque_body(after))
     changed = {**(extra.get("properties") or {}), **resource.update_properties}
@@ -396,7 +396,7 @@ _EXTRA_PROPERTIES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def _find_unknown_properties(kind: str, attributes: Mapping[str, Any]) -> tuple[str, ...]:
+def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any]) -> tuple[str, ...]:
     """Find the properties of an object known only to Azure and absent in its azure block."""
     body = read_opaque_body(attributes)
     configured = {_TAGS} & body.keys()
@@ -444,7 +444,7 @@ def _replace_secrets_by_inputs(attributes: Mapping[str, Any], change: Change) ->
             name_words = tuple(_WORD.findall(str(path[-1])))
             meaning = f"Sensitive value of {'.'.join(map(str, path))}, by resource."
             secret = UserInput(("secret", *(word.lower() for word in name_words)), str(change.id), meaning)
-            attributes = replace_part(attributes, path, secret)
+            attributes = replace_part_at_path(attributes, path, secret)
     return attributes
 
 

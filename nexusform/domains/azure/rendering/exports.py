@@ -10,8 +10,8 @@ from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.azure.rendering.az_script import render_az_script
 from nexusform.domains.azure.rendering.azapi_document import build_azapi_document
 from nexusform.domains.azure.rendering.azure_objects import (
-    AzureObject,
-    AzureObjects,
+    AzureResource,
+    PlannedAzureResources,
     ResourceAction,
     collect_azure_objects,
 )
@@ -21,7 +21,7 @@ from nexusform.plans.plan import Plan
 def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
     """Export Terraform JSON configuration; warn about parts of the plan it cannot contain."""
     objects = collect_azure_objects(plan)
-    errors = list(_reject_incomplete_recreations(objects))
+    errors = list(_reject_recreations_with_unknown_properties(objects))
     if errors:
         return "", errors
     missing_parts = [f"removing {item.title}" for item in objects.deleted]
@@ -42,7 +42,7 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
 def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     """Export a script of `az networkcloud` commands."""
     objects = collect_azure_objects(plan)
-    errors = list(_reject_incomplete_recreations(objects))
+    errors = list(_reject_recreations_with_unknown_properties(objects))
     script, unsupported = render_az_script(objects)
     if unsupported:
         detail = (
@@ -56,7 +56,7 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     return "" if is_empty else script, list(_report_objects_not_exported(plan, objects.skipped))
 
 
-def _reject_incomplete_recreations(objects: AzureObjects) -> Iterator[Diagnostic]:
+def _reject_recreations_with_unknown_properties(objects: PlannedAzureResources) -> Iterator[Diagnostic]:
     """Reject the re-creation of existing resources with unknown properties, since those would be lost."""
     incomplete = [item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties]
     if incomplete:
@@ -67,13 +67,13 @@ def _reject_incomplete_recreations(objects: AzureObjects) -> Iterator[Diagnostic
         yield build_error("incomplete-export", detail)
 
 
-def _join_titles(objects: Sequence[AzureObject]) -> str:
+def _join_titles(objects: Sequence[AzureResource]) -> str:
     return format_first_items([item.title for item in objects], 5)
 
 
-def _describe_missing_properties(incomplete: Sequence[AzureObject]) -> str:
+def _describe_missing_properties(incomplete: Sequence[AzureResource]) -> str:
     """Describe the properties to add to azure blocks for complete bodies."""
-    by_parts: dict[tuple[str, ...], list[AzureObject]] = {}
+    by_parts: dict[tuple[str, ...], list[AzureResource]] = {}
     for item in incomplete:
         by_parts.setdefault(item.unknown_properties, []).append(item)
     descriptions = [

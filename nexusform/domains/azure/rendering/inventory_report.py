@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.domains.azure.questions.reconciliation import SiteCapture
+from nexusform.domains.azure.questions.reconciliation import CapturedSite
 from nexusform.json_data.record_forms import RecordForm, build_row_form
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _MAX_NAMES = 8
 
 
-def build_inventory_report(origin: str, sites: Sequence[SiteCapture], findings: Sequence[Diagnostic]) -> Report:
+def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]) -> Report:
     """Build the report: figures of each site, then findings."""
     sections: list[Section] = []
     for site in sites:
@@ -27,9 +27,9 @@ def build_inventory_report(origin: str, sites: Sequence[SiteCapture], findings: 
     return Report(f"Inventory {origin}", names, has_findings, (), tuple(sections))
 
 
-def _build_sections(site: SiteCapture) -> Iterator[Section]:
+def _build_sections(site: CapturedSite) -> Iterator[Section]:
     """Build the sections of a site: contents, hardware, unschedulable machines."""
-    yield Section(site.name, tuple(_describe_contents(site)))
+    yield Section(site.name, tuple(_describe_inventory_counts_and_age(site)))
     rows = tuple(
         Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}")) for sku_id, sku, count in site.skus
     )
@@ -43,7 +43,7 @@ def _build_sections(site: SiteCapture) -> Iterator[Section]:
         )
 
 
-def _describe_contents(site: SiteCapture) -> Iterator[str]:
+def _describe_inventory_counts_and_age(site: CapturedSite) -> Iterator[str]:
     """Describe counts and age of the export, and VMs without machine."""
     age = "of unknown age"
     if site.exported_at:
@@ -58,7 +58,7 @@ def _describe_contents(site: SiteCapture) -> Iterator[str]:
 
 
 _SITE: Final = RecordForm(
-    SiteCapture,
+    CapturedSite,
     "name racks machines compute_machines=compute kubernetes_clusters=clusters vms closed machine_skus=skus "
     "without_machine=unplaced exported_at",
     closed=build_row_form("machine reason"),
@@ -67,6 +67,6 @@ _SITE: Final = RecordForm(
 _FINDING: Final = RecordForm(Diagnostic, "severity id detail")
 
 
-def build_inventory_document(sites: Sequence[SiteCapture], findings: Sequence[Diagnostic]) -> dict[str, Any]:
+def build_inventory_document(sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]) -> dict[str, Any]:
     """Build the contents of an export as JSON data."""
     return {"sites": [_SITE(site) for site in sites], "findings": [_FINDING(finding) for finding in findings]}

@@ -45,7 +45,7 @@ def build_reconciliation_report(
     """Build the report: locations, unobserved objects, unfinished changes, rules, replays and predictions."""
     misses = sum(len(check.misses) for check in checks)
     violated = [rule for rule in rules if rule.satisfied != "always"]
-    sections = [_build_cluster_section(checks)] if checks else []
+    sections = [_build_location_accuracy_section(checks)] if checks else []
     if misses:
         sections.append(_build_wrong_locations_section(checks))
     if absent:
@@ -91,7 +91,7 @@ def _build_summary(
     return f"{location_text}{rules_text}{uncaptured_text}{unfinished_text}."
 
 
-def _build_cluster_section(checks: Sequence[ClusterLocationCheck]) -> Section:
+def _build_location_accuracy_section(checks: Sequence[ClusterLocationCheck]) -> Section:
     """Build the section of VMs in their recorded location, by cluster."""
     rows = []
     for check in checks:

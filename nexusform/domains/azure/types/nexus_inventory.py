@@ -87,7 +87,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check the arguments: one way to name files, valid SKUs and max_age."""
-    problems = _check_sources(attributes)
+    problems = _validate_source_arguments(attributes)
     by_id = attributes.get("machine_sku_by_id")
     names = list_machine_sku_names()
     if isinstance(by_id, Mapping):
@@ -108,7 +108,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _check_sources(attributes: Mapping[str, Any]) -> list[Problem]:
+def _validate_source_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check the arguments naming directory or files."""
     files = [name for name in FILE_ARGUMENTS if attributes.get(name) is not None]
     if attributes.get("directory") is not None:
@@ -153,7 +153,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataResult({}, problems)
     managed = frozenset(attributes.get("managed") or ()) | context.managed_names
-    problems += _check_age(attributes, inventory, context.now)
+    problems += _warn_outdated_export(attributes, inventory, context.now)
     return DataResult({"id": build_id(attributes), **build_inventory_attributes(inventory, managed)}, problems)
 
 
@@ -184,7 +184,7 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
     return export
 
 
-def _check_age(attributes: Mapping[str, Any], inventory: AzInventory, now: str) -> Iterable[Problem]:
+def _warn_outdated_export(attributes: Mapping[str, Any], inventory: AzInventory, now: str) -> Iterable[Problem]:
     """Return a warning if the export is older than max_age or its age is unknown."""
     max_age = attributes.get("max_age")
     limit = parse_duration(max_age) if isinstance(max_age, str) else None

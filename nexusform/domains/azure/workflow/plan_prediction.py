@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from nexusform.backends.memory import MemoryBackend
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, SourceFile, build_error, convert_problem, has_errors
 from nexusform.domains.azure.importers.arm_resources import normalize_id
-from nexusform.domains.azure.importers.az_changes import AzChange, ChangedResources, NewPool
+from nexusform.domains.azure.importers.az_changes import AzChange, ChangedResources, NewAgentPool
 from nexusform.domains.azure.importers.az_documents import Documents
 from nexusform.domains.azure.importers.az_import import (
     ImportedSiteObject,
@@ -32,7 +32,7 @@ from nexusform.domains.azure.importers.az_records import AzSite
 from nexusform.domains.azure.providers import azure
 from nexusform.domains.azure.providers.azure_export import read_files
 from nexusform.domains.azure.workflow.site_import import (
-    assign_addresses,
+    assign_import_addresses,
     build_reference,
     find_azure_settings,
     is_azure_source,
@@ -49,7 +49,7 @@ from nexusform.state import state_codec
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import Project
-from nexusform.workflow.opening.system_io import RealFiles, read_file
+from nexusform.workflow.opening.system_io import ConfinedFileAccess, read_file
 from nexusform.workflow.runs.object_import import add_computed_attributes, render_resource_block
 from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
@@ -102,11 +102,11 @@ class _SiteComparison(Struct, frozen=True):
 
 
 @contextmanager
-def open_prediction(
+def open_plan_prediction(
     location: CommandContext, inventory: str, path: str, read_changes: ReadChanges, scheduler: SchedulerSettings
 ) -> Iterator[Prediction]:
     """Yield the prediction of another tool's plan on an inventory; it is valid inside the block."""
-    changes, problems = _read_plan_changes(path, read_changes, location.confinement)
+    changes, problems = _read_external_plan_changes(path, read_changes, location.confinement)
     if has_errors(problems):
         yield Prediction(None, diagnostics=tuple(problems))
         return
@@ -116,7 +116,7 @@ def open_prediction(
         yield Prediction(None, diagnostics=tuple(problems))
         return
     with tempfile.TemporaryDirectory(prefix="nexusform-") as directory:
-        yield _build_prediction(replace(location, directory=directory), site, changes, problems, scheduler)
+        yield _build_predicted_project(replace(location, directory=directory), site, changes, problems, scheduler)
 
 
 class _SiteInventory(Struct, frozen=True):
@@ -155,7 +155,7 @@ def _read_input() -> bytes:
     return content
 
 
-def _read_plan_changes(
+def _read_external_plan_changes(
     path: str, read_changes: ReadChanges, confinement: Confinement
 ) -> tuple[tuple[AzChange, ...], list[Diagnostic]]:
     """Read the changes of another tool's plan, with diagnostics."""
@@ -169,7 +169,7 @@ def _read_plan_changes(
     return changes, [convert_problem(finding) for finding in findings]
 
 
-def _build_prediction(
+def _build_predicted_project(
     location: CommandContext,
     inventory: _SiteInventory,
     changes: Sequence[AzChange],
@@ -187,7 +187,7 @@ def _build_prediction(
     # The temporary directory is trusted; confined files were read before.
     project, project_problems = _build_project(replace(location, confinement=UNCONFINED), comparison, inventory.name)
     problems += project_problems
-    by_key = _collect_references(changed_sites)
+    by_key = _index_references_by_arm_id(changed_sites)
     replaces = tuple(
         str(comparison.addresses[by_key[key]]) for key in sorted(changed_items.recreated_ids) if key in by_key
     )
@@ -212,7 +212,7 @@ def _compare_sites(
             after[reference] = item
         elif reference in changed:
             after[reference] = changed[reference]
-    by_key = _collect_references(changed_sites)
+    by_key = _index_references_by_arm_id(changed_sites)
     after |= {
         reference_key: item
         for reference_key, item in changed.items()
@@ -225,7 +225,7 @@ def _compare_sites(
         after[item.type, item.id] = item
         new_names[item.type, item.id] = pool.address
         by_key[f"{pool.cluster_id}/agentpools/{pool.pool.name.lower()}"] = (item.type, item.id)
-    addresses = assign_addresses({**before, **after}.values(), _assign_new_vm_names(new_names), EMPTY)
+    addresses = assign_import_addresses({**before, **after}.values(), _assign_new_vm_names(new_names), EMPTY)
     return _SiteComparison(
         before={addresses[reference]: item for reference, item in before.items()},
         after={addresses[reference]: item for reference, item in after.items()},
@@ -259,7 +259,7 @@ def _convert_for_simulation(item: ImportedSiteObject, scheduler: SchedulerSettin
     return item
 
 
-def _collect_references(sites: Sequence[AzSite]) -> dict[str, Reference]:
+def _index_references_by_arm_id(sites: Sequence[AzSite]) -> dict[str, Reference]:
     """Collect type and id of clusters and VMs by the id key of their ARM id."""
     references: dict[str, Reference] = {}
     for site in sites:
@@ -269,7 +269,7 @@ def _collect_references(sites: Sequence[AzSite]) -> dict[str, Reference]:
     return references
 
 
-def _build_pool(pool: NewPool, cluster: Reference) -> ImportedSiteObject:
+def _build_pool(pool: NewAgentPool, cluster: Reference) -> ImportedSiteObject:
     arguments = build_pool_arguments(pool.pool)
     attributes = {
         "id": f"{cluster[1]}/{pool.pool.name}",
@@ -300,7 +300,7 @@ def _build_project(
         variables={},
         sources=dict(configuration.files),
         registries=build_registries(),
-        files=RealFiles(location.confinement),
+        files=ConfinedFileAccess(location.confinement),
         backend=backend,
     )
     return project, problems
@@ -369,7 +369,7 @@ def open_run(project: Project, notices: RunCallbacks) -> Iterator[Run]:
         yield run
 
 
-def plan_prediction(run: Run, options: PlanOptions, prediction: Prediction) -> Plan:
+def plan_predicted_changes(run: Run, options: PlanOptions, prediction: Prediction) -> Plan:
     """Plan the other tool's changes; diagnostics of the prediction are part of the plan."""
     plan = run.plan(replace(options, refresh=False, replaces=prediction.recreated_addresses)).plan
     return replace(plan, diagnostics=(*prediction.diagnostics, *plan.diagnostics))

@@ -82,7 +82,7 @@ def reconcile_site(
     location: CommandContext, directory: str, locking: LockOptions, notices: RunCallbacks, *, replays: bool
 ) -> ReconcileResult:
     """Compare, check the separation rules on observed VMs, and write the observations to the state."""
-    observed, read_errors = _read_sites(location, directory)
+    observed, read_errors = _read_sites_and_build_provider(location, directory)
     if observed is None:
         return ReconcileResult(diagnostics=tuple(read_errors))
     opened = open_project(location)
@@ -100,7 +100,7 @@ def reconcile_site(
 
 def run_site_replays(run: Run, directory: str) -> ReconcileResult:
     """Run the replays of the sites in state against the observed VMs. Writes nothing."""
-    observed, read_errors = _read_sites(run.project.context, directory)
+    observed, read_errors = _read_sites_and_build_provider(run.project.context, directory)
     if observed is None:
         return ReconcileResult(diagnostics=tuple(read_errors))
     try:
@@ -109,7 +109,7 @@ def run_site_replays(run: Run, directory: str) -> ReconcileResult:
         return ReconcileResult(diagnostics=(build_error("refresh-failed", str(problem)),))
 
 
-def _read_sites(
+def _read_sites_and_build_provider(
     location: CommandContext, directory: str
 ) -> tuple[tuple[Sequence[AzSite], ObservedSites] | None, list[Diagnostic]]:
     """Read the sites and build their provider; None with diagnostics after errors."""
@@ -149,11 +149,11 @@ class _Reconciler:
     def build_result(self, *, with_replays: bool) -> ReconcileResult:
         """Build the result; write the state if anything changed."""
         try:
-            observed, absent, uncaptured = self._read_objects()
+            observed, absent, uncaptured = self._read_observed_vm_objects()
             unfinished = tuple(self._find_unfinished())
         except ProviderProblem as problem:
             return ReconcileResult(diagnostics=(build_error("refresh-failed", str(problem)),))
-        checks = tuple(self._build_checks(observed, absent, uncaptured))
+        checks = tuple(self._compare_recorded_vm_locations(observed, absent, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
         rules, problems = self._check_rules(observed)
         settlement = verify_object_predictions(observed, self.types, {})
@@ -184,8 +184,8 @@ class _Reconciler:
 
     def run_replays(self) -> ReconcileResult:
         """Run the replays of the sites in state. Raises ProviderProblem."""
-        observed, absent, uncaptured = self._read_objects()
-        checks = tuple(self._build_checks(observed, absent, uncaptured))
+        observed, absent, uncaptured = self._read_observed_vm_objects()
+        checks = tuple(self._compare_recorded_vm_locations(observed, absent, uncaptured))
         names = {
             str(item.current.attributes.get("name"))
             for address, item in self.state.instances.items()
@@ -201,7 +201,7 @@ class _Reconciler:
             if current is not None and kind is not None and kind.vms is not None and kind.name.startswith("nexus_"):
                 yield address, current, kind
 
-    def _read_objects(self) -> tuple[dict[Address, ObjectState], list[Address], list[Address]]:
+    def _read_observed_vm_objects(self) -> tuple[dict[Address, ObjectState], list[Address], list[Address]]:
         """Read the objects with VMs; return observed, absent and uncaptured ones."""
         objects = list(self._list_vm_objects())
         requests = [
@@ -244,7 +244,7 @@ class _Reconciler:
             if unfinished := get_failed_change(refreshed.get(address, pending[address].current)):
                 yield f"{address}: {unfinished['words']}"
 
-    def _build_checks(
+    def _compare_recorded_vm_locations(
         self, observed: Mapping[Address, ObjectState], absent: Sequence[Address], uncaptured: Sequence[Address]
     ) -> Iterator[ClusterLocationCheck]:
         """Compare observed and recorded locations of the VMs of every object."""

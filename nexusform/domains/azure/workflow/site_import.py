@@ -99,7 +99,7 @@ class SiteImportPlan(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def _read_sites(source: Source, state: State) -> tuple[tuple[ImportedSite, ...], list[Diagnostic]]:
+def _read_source_site_objects(source: Source, state: State) -> tuple[tuple[ImportedSite, ...], list[Diagnostic]]:
     """Read the sites of a source as objects, with diagnostics."""
     try:
         sites, problems = source.read()
@@ -124,11 +124,11 @@ def _list_attributes(state: State, provider: str = "") -> Iterator[Mapping[str, 
 def plan_site_import(source: Source, state: State) -> SiteImportPlan:
     """Plan the import of a source and its configuration. Objects in state stay unchanged."""
     existing = _index_addresses_by_identity(state)
-    sites, diagnostics = _read_sites(source, state)
+    sites, diagnostics = _read_source_site_objects(source, state)
     objects = [item for site in sites for item in site.objects]
-    addresses = assign_addresses(objects, existing, state)
+    addresses = assign_import_addresses(objects, existing, state)
     new_objects = {addresses[item.type, item.id]: item for item in objects if (item.type, item.id) not in existing}
-    diagnostics += _find_renamed_sites(new_objects, objects, state, source.provider)
+    diagnostics += _find_machines_of_renamed_sites(new_objects, objects, state, source.provider)
     text = _render_configuration(new_objects, addresses, source) if new_objects else ""
     return SiteImportPlan(
         objects=new_objects, text=text, provider=source.provider, sites=sites, diagnostics=tuple(diagnostics)
@@ -143,7 +143,7 @@ class _UnlistedMachine(NamedTuple):
     is_certain: bool
 
 
-def _find_renamed_sites(
+def _find_machines_of_renamed_sites(
     new_objects: Mapping[Address, ImportedSiteObject],
     objects: Iterable[ImportedSiteObject],
     state: State,
@@ -204,7 +204,7 @@ def _index_addresses_by_identity(state: State) -> dict[Reference, Address]:
 # --- addresses ---------------------------------------------------------------------------------
 
 
-def assign_addresses(
+def assign_import_addresses(
     objects: Iterable[ImportedSiteObject], existing: Mapping[Reference, Address], state: State
 ) -> dict[Reference, Address]:
     """Assign an address to each object: the one in `existing`, or one from its name. Objects of one type and
@@ -330,11 +330,11 @@ def _write_imported_state(
         return problems, opened.sources
     with begin_run(opened.project, "OperationTypeImport", locking, notices=notices) as run:
         if run.is_ready:
-            problems += _apply_import(run, site_import)
+            problems += _apply_import_without_changes(run, site_import)
     return [*problems, *run.diagnostics], opened.sources
 
 
-def _apply_import(run: Run, site_import: SiteImportPlan) -> list[Diagnostic]:
+def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list[Diagnostic]:
     """Write the objects to the state by a plan without changes. Report an error if configuration and objects differ."""
     state = run.stored.state
     existing = _index_addresses_by_identity(state)

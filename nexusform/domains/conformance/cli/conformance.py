@@ -7,14 +7,14 @@ from typing import Final
 import click
 from msgspec import Struct, json, to_builtins
 
-from nexusform.cli.arguments import declare_flag_group, declare_positional, declare_switch, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_positional, declare_switch_flag, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.report_flag import write_to_stdout
 from nexusform.cli.shared_flags import ViewFlags
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.domains.conformance.workflow.case_answers import build_program_answer, predict_decision
 from nexusform.domains.conformance.workflow.case_files import INVALID, read_cases
-from nexusform.domains.conformance.workflow.scores import ConformanceScore, WrongAnswer, score_cases
+from nexusform.domains.conformance.workflow.scores import ConformanceScore, WrongCaseAnswer, score_conformance_cases
 
 EXIT_WRONG: Final = 2
 _MAX_LISTED: Final = 20
@@ -24,8 +24,8 @@ class ConformanceArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `conformance`."""
 
     directory: str = declare_positional(metavar="DIR")
-    program: str = declare_text("Score this program instead of nexusform", metavar="CMD")
-    as_json: bool = declare_switch("Print a JSON document", flag="json")
+    program: str = declare_text_flag("Score this program instead of nexusform", metavar="CMD")
+    as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
@@ -43,7 +43,7 @@ def score_predictions(arguments: ConformanceArguments) -> int:
         answer = build_program_answer(arguments.program) if arguments.program else predict_decision
     except ValueError as problem:
         raise click.UsageError(f'-program: "{arguments.program}" is not a command: {problem}.') from None
-    score = score_cases(read_cases(arguments.directory, problems), answer)
+    score = score_conformance_cases(read_cases(arguments.directory, problems), answer)
     if not score.systems and not problems:
         problems.append(build_error(INVALID, f'The files of "{arguments.directory}" have no decision.'))
     screen.print_diagnostics(problems, {}, is_aside=arguments.as_json)
@@ -83,6 +83,6 @@ def _render_score(score: ConformanceScore) -> str:
     return "\n".join(lines)
 
 
-def _format_wrong_answers(item: WrongAnswer) -> str:
+def _format_wrong_answers(item: WrongCaseAnswer) -> str:
     predicted = item.reason or f"predicted {json.encode(item.predicted).decode()}"
     return f"  {item.place}: {predicted}; {item.system} decided {json.encode(item.actual).decode()}"

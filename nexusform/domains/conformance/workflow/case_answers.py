@@ -43,18 +43,18 @@ resource "fleet_hub_manifest" "request" {
 """
 
 
-class NoAnswer(Exception):
+class UnansweredCaseError(Exception):
     """A case without an answer; the message is the reason."""
 
 
 def predict_decision(case: ConformanceCase) -> Any:
     """Return the decision predicted by nexusform. Raises NoAnswer."""
     if case.system not in _OWN_ANSWERS:
-        raise NoAnswer(f"nexusform predicts no decisions of {case.system}")
+        raise UnansweredCaseError(f"nexusform predicts no decisions of {case.system}")
     try:
         return _OWN_ANSWERS[case.system](case)
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as problem:
-        raise NoAnswer(f"the case is incomplete ({type(problem).__name__}: {problem})") from None
+        raise UnansweredCaseError(f"the case is incomplete ({type(problem).__name__}: {problem})") from None
 
 
 def build_program_answer(command: str) -> Answer:
@@ -64,10 +64,10 @@ def build_program_answer(command: str) -> Answer:
     words = shlex.split(command)
     if not words:
         raise ValueError("no program")
-    return partial(_run_program, words)
+    return partial(_run_external_predictor, words)
 
 
-def _run_program(words: list[str], case: ConformanceCase) -> Any:
+def _run_external_predictor(words: list[str], case: ConformanceCase) -> Any:
     """Return the answer of a program. Raises NoAnswer."""
     question = {"system": case.system, "version": case.version, "snapshot": case.snapshot, "request": case.request}
     try:
@@ -75,19 +75,19 @@ def _run_program(words: list[str], case: ConformanceCase) -> Any:
             words, input=json.encode(question), capture_output=True, timeout=_PROGRAM_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise NoAnswer(f"no answer within {_PROGRAM_SECONDS:.0f} s") from None
+        raise UnansweredCaseError(f"no answer within {_PROGRAM_SECONDS:.0f} s") from None
     except OSError as problem:
-        raise NoAnswer(f"{words[0]} cannot be started: {problem.strerror}") from None
+        raise UnansweredCaseError(f"{words[0]} cannot be started: {problem.strerror}") from None
     if result.returncode:
         lines = result.stderr.decode(errors="replace").strip().splitlines()
-        raise NoAnswer(f"exit code {result.returncode}: {lines[-1][:200] if lines else 'no message'}")
+        raise UnansweredCaseError(f"exit code {result.returncode}: {lines[-1][:200] if lines else 'no message'}")
     try:
         return json.decode(result.stdout)
     except DecodeError as problem:
-        raise NoAnswer(f"the answer is not JSON: {problem}") from None
+        raise UnansweredCaseError(f"the answer is not JSON: {problem}") from None
 
 
-def _predict_node(case: ConformanceCase) -> dict[str, Any]:
+def _predict_kubernetes_node(case: ConformanceCase) -> dict[str, Any]:
     """Predict the node of a pod, as `plan` does for a manifest and a kubectl dump."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "main.nf.hcl").write_text(_POD_CONFIGURATION, "utf-8")
@@ -97,40 +97,40 @@ def _predict_node(case: ConformanceCase) -> dict[str, Any]:
         Path(directory, "request.json").write_text("\n---\n".join(texts), "utf-8")
         project = open_project(create_editor_context(directory, {})).project
         if project is None:
-            raise NoAnswer("the objects cannot be read")
+            raise UnansweredCaseError("the objects cannot be read")
         locking = LockOptions(enabled=False, is_exclusive=True)
         with begin_run(project, "OperationTypePlan", locking, records_recovery=False) as run:
             if not run.is_ready:
-                raise NoAnswer("the objects cannot be read")
+                raise UnansweredCaseError("the objects cannot be read")
             options = PlanOptions(mode=Mode.NORMAL, samples=0, includes_remedies=False, verifies_certainty=False)
             plan = run.plan(options).plan
     if plan.errored:
-        raise NoAnswer(next(item.detail for item in plan.diagnostics if item.severity is Severity.ERROR))
+        raise UnansweredCaseError(next(item.detail for item in plan.diagnostics if item.severity is Severity.ERROR))
     nodes = [
         getattr(row.target, "node", None) or None
         for row in plan.placements
         if row.kind == "pod" and row.action == "place"
     ]
     if len(nodes) != 1:
-        raise NoAnswer(f"{len(nodes)} pods are created; a request creates one")
+        raise UnansweredCaseError(f"{len(nodes)} pods are created; a request creates one")
     return {"node": nodes[0]}
 
 
-def _predict_clusters(case: ConformanceCase) -> dict[str, Any]:
+def _predict_kubefleet_clusters(case: ConformanceCase) -> dict[str, Any]:
     return decide_placement(case.snapshot, case.request)
 
 
-def _predict_operation(case: ConformanceCase) -> dict[str, Any]:
+def _predict_kubefleet_operation(case: ConformanceCase) -> dict[str, Any]:
     return decide_operation(case.snapshot, case.request)
 
 
-def _predict_host(case: ConformanceCase) -> dict[str, Any]:
+def _predict_nova_host(case: ConformanceCase) -> dict[str, Any]:
     return decide_host(case.snapshot, case.request)
 
 
 _OWN_ANSWERS: Final[dict[str, Answer]] = {
-    "kube-scheduler": _predict_node,
-    "kubefleet": _predict_clusters,
-    "nova": _predict_host,
-    "tacker": _predict_operation,
+    "kube-scheduler": _predict_kubernetes_node,
+    "kubefleet": _predict_kubefleet_clusters,
+    "nova": _predict_nova_host,
+    "tacker": _predict_kubefleet_operation,
 }

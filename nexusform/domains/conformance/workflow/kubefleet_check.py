@@ -26,7 +26,7 @@ from nexusform.network.loopback import find_free_port
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.resource_types.registry import build_registries
-from nexusform.workflow.program_checks import CheckOutcome, CheckProblem
+from nexusform.workflow.program_checks import ProgramCheckOutcome, ProgramCheckProblem
 
 PROGRAM: Final = "kubefleet"
 _AGENT: Final = "hubagent"
@@ -40,14 +40,14 @@ _MEMBER_SECONDS: Final = 120.0
 _MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\tv([\w.+-]{1,80})")
 
 
-def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> CheckOutcome:
+def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
     """Check the clusters of the new placements of a plan. Raises CheckProblem."""
     fleet = find_planned_fleet(result)
     placements = list(fleet.outcome.placements.values()) if fleet is not None else []
     members = fleet.outcome.member_list.members if fleet is not None else ()
     new_placements = [placement for placement in placements if _is_placement_checkable(placement)]
     if any(member.health not in _HEALTH for member in members):
-        raise CheckProblem("A member has not joined, or reports no health.")
+        raise ProgramCheckProblem("A member has not joined, or reports no health.")
     end, has_timed_out = time.monotonic() + seconds, False
     try:
         version = read_agent_version(Path(programs, _AGENT))
@@ -60,10 +60,10 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> C
                     break
                 check.check_placement(placement)
     except ProgramProblem as problem:
-        raise CheckProblem(str(problem)) from None
+        raise ProgramCheckProblem(str(problem)) from None
     total = sum(placement.needs_scheduling for placement in placements)
     summary = ProgramCheck(PROGRAM, version, check.checked, total, "placement", tuple(check.differences))
-    return CheckOutcome(summary, tuple(check.cases), has_timed_out)
+    return ProgramCheckOutcome(summary, tuple(check.cases), has_timed_out)
 
 
 def read_agent_version(program: Path) -> str:
@@ -103,7 +103,7 @@ def start_hub_agent(running: LoopbackPrograms, programs: Path) -> None:
         running.call("POST", _DEFINITIONS, body)
     running.call("POST", "/api/v1/namespaces", build_named_object("v1", "Namespace", "fleet-system"))
     for name in names:
-        running.wait_for("kube-apiserver", partial(_is_api_served, running, name))
+        running.wait_for("kube-apiserver", partial(_is_custom_resource_served, running, name))
     running.start(
         _AGENT,
         "--leader-elect=false",
@@ -145,7 +145,7 @@ class FleetCheck:
             name = member.name
             path = f"{_MEMBERS}/namespaces/fleet-member-{name}/internalmemberclusters/{name}"
             agent = self._running.wait_for(_AGENT, partial(self._running.call, "GET", path), _MEMBER_SECONDS)
-            status = _build_member_status(member, agent["metadata"]["generation"])
+            status = _build_member_agent_status(member, agent["metadata"]["generation"])
             self._running.call("PATCH", f"{path}/status", {"status": status}, _MERGE)
         for index, member in enumerate(members):
             path = f"{_MEMBERS}/memberclusters/{member.name}"
@@ -203,7 +203,7 @@ class FleetCheck:
         return sorted(bindings, key=lambda item: str(item["spec"]["targetCluster"]))
 
 
-def _build_member_status(member: Member, generation: int) -> Body:
+def _build_member_agent_status(member: Member, generation: int) -> Body:
     """Build the status reported by the agent of a member."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     conditions = [
@@ -234,7 +234,7 @@ def build_named_object(version: str, kind: str, name: str) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
 
 
-def _is_api_served(running: LoopbackPrograms, name: str) -> bool:
+def _is_custom_resource_served(running: LoopbackPrograms, name: str) -> bool:
     conditions = running.call("GET", f"{_DEFINITIONS}/{name}").get("status", {}).get("conditions", ())
     return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
 

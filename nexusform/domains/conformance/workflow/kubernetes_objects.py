@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec, PodTerm, SpreadConstraint
-from nexusform.kubernetes.matching import LabelSelector, NodeTerm, Requirement, Toleration
+from nexusform.kubernetes.matching import LabelSelector, NodeSelectorTerm, Requirement, Toleration
 
 Body = dict[str, Any]
 _CPU_DEFAULT: Final = 100  # thousandths of a CPU: the score of a container without a request
@@ -14,7 +14,7 @@ _MEMORY_DEFAULT: Final = 200 << 20  # bytes
 _IMAGE: Final = "none"
 
 
-class UnsupportedPod(Exception):
+class UnsupportedPodError(Exception):
     """Pod with rules beyond the check."""
 
 
@@ -59,7 +59,7 @@ _NODE_INFO: Final = dict.fromkeys(
 # --- pods ----------------------------------------------------------------------------------------
 
 
-def build_pod(spec: PodSpec, name: str, node: str = "", only_node: str = "") -> Body:
+def build_pod_manifest(spec: PodSpec, name: str, node: str = "", only_node: str = "") -> Body:
     """Build the object of a pod: on a node, or to be scheduled. `only_node`: the node of a DaemonSet's pod. Raises
     UnsupportedPod.
     """
@@ -91,7 +91,7 @@ def check_pod_support(spec: PodSpec) -> None:
     }
     for reason, applies in reasons.items():
         if applies:
-            raise UnsupportedPod(reason)
+            raise UnsupportedPodError(reason)
 
 
 def build_default_service(spec: PodSpec) -> Body | None:
@@ -99,7 +99,7 @@ def build_default_service(spec: PodSpec) -> Body | None:
     if spec.spread or spec.default_spread is None:
         return None
     if spec.default_spread.match_expressions or not spec.default_spread.match_labels:
-        raise UnsupportedPod("default spreading by expressions")
+        raise UnsupportedPodError("default spreading by expressions")
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -114,10 +114,10 @@ def _build_containers(spec: PodSpec) -> list[Body]:
     without_memory, memory_rest = divmod(spec.scored_requests.memory - spec.requests.memory, _MEMORY_DEFAULT)
     count = max(len(spec.images), without_cpu, without_memory, 1)
     if cpu_rest or memory_rest or without_cpu < 0 or without_memory < 0:
-        raise UnsupportedPod("overhead or requests of init containers")
+        raise UnsupportedPodError("overhead or requests of init containers")
     needs_first = (without_cpu == count and spec.requests.cpu) or (without_memory == count and spec.requests.memory)
     if needs_first and spec.images:
-        raise UnsupportedPod("overhead or requests of init containers")
+        raise UnsupportedPodError("overhead or requests of init containers")
     count += bool(needs_first)
     images = (*spec.images, *[_IMAGE] * count)
     containers: list[Body] = []
@@ -148,7 +148,7 @@ def _build_affinity(spec: PodSpec, only_node: str) -> Body:
     terms = spec.node_terms
     if only_node:
         own = Requirement("metadata.name", "In", (only_node,))
-        terms = tuple(NodeTerm(term.labels, (*term.fields, own)) for term in terms or (NodeTerm(),))
+        terms = tuple(NodeSelectorTerm(term.labels, (*term.fields, own)) for term in terms or (NodeSelectorTerm(),))
     node: Body = {}
     if terms is not None:
         node["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [_build_term(t) for t in terms]}
@@ -162,7 +162,7 @@ def _build_affinity(spec: PodSpec, only_node: str) -> Body:
     }
 
 
-def _build_term(term: NodeTerm) -> Body:
+def _build_term(term: NodeSelectorTerm) -> Body:
     return {"matchExpressions": _build_requirements(term.labels), "matchFields": _build_requirements(term.fields)}
 
 

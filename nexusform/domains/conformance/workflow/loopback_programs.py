@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import json
 
-from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest
+from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse
 from nexusform.network.loopback import find_free_port
 from nexusform.network.web_errors import WebError
 
@@ -159,20 +159,20 @@ class LoopbackPrograms:
                 process.kill()
                 process.wait()
 
-    def _read_success(self, method: str, path: str) -> ApiAnswer | None:
+    def _read_success(self, method: str, path: str) -> ApiResponse | None:
         """Return a successful answer; None without one."""
         with suppress(WebError):
             answer = self._send_once(method, path, None, "")
             return answer if answer.is_success else None
         return None
 
-    def _send(self, method: str, path: str, body: Mapping[str, Any] | None, patch: str) -> ApiAnswer:
+    def _send(self, method: str, path: str, body: Mapping[str, Any] | None, patch: str) -> ApiResponse:
         try:
             return self._send_once(method, path, body, patch)
         except WebError as problem:
             raise ProgramProblem(f"kube-apiserver does not answer: {problem}") from None
 
-    def _send_once(self, method: str, path: str, body: Mapping[str, Any] | None, patch: str) -> ApiAnswer:
+    def _send_once(self, method: str, path: str, body: Mapping[str, Any] | None, patch: str) -> ApiResponse:
         assert self._client is not None, "start_api_server was called"
         headers = {"Content-Type": f"application/{patch}+json"} if patch else {}
         path, _, query = path.partition("?")

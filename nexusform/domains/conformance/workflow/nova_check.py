@@ -16,7 +16,7 @@ from msgspec import Struct, json
 from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms, ProgramProblem, open_programs
 from nexusform.domains.openstack.scheduling.host_usage import SERVER_RECORD
 from nexusform.domains.openstack.scheduling.nova_hosts import build_sku_name
-from nexusform.domains.openstack.scheduling.nova_profile import DEFAULT_FILTERS, build_settings
+from nexusform.domains.openstack.scheduling.nova_profile import DEFAULT_FILTERS, build_nova_settings
 from nexusform.domains.openstack.scheduling.recorded_decisions import build_hosts_without_servers
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.conclusion.plan_result import PlanResult
@@ -24,7 +24,7 @@ from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.scheduling.racks.uncertainty.certainty import OccupyOperation, PlaceOperation, ReleaseOperation, Token
 from nexusform.scheduling.racks.vms import Hint, HintScope, VmSku
-from nexusform.workflow.program_checks import CheckOutcome, CheckProblem
+from nexusform.workflow.program_checks import ProgramCheckOutcome, ProgramCheckProblem
 
 Body = dict[str, Any]
 PROGRAM: Final = "nova"
@@ -34,7 +34,7 @@ _DRIVER: Final = "nova_driver.py"
 _MAX_DIFFERENCES: Final = 100
 
 
-class _NovaRequest(Struct):
+class _NovaDriverRequest(Struct):
     """Request of the driver, and the prediction for it: `predicted` is "" for a VM without a decision to check.
     `servers` run before it.
     """
@@ -46,18 +46,18 @@ class _NovaRequest(Struct):
     servers: dict[str, Body]
 
 
-def check_with_nova(result: PlanResult, python: str, seconds: float) -> CheckOutcome:
+def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramCheckOutcome:
     """Check the decisions on the VMs of all OpenStack sites. Raises CheckProblem."""
     on_nova = [site for site in result.sites.values() if site.scheduler.profile.platform == _PLATFORM]
     sites = [replay for site in on_nova if (replay := _NovaSiteReplay(result, site)).total]
     program = shutil.which(python)
     if program is None:
-        raise CheckProblem(f"{python} is no program.")
+        raise ProgramCheckProblem(f"{python} is no program.")
     try:
         with open_programs(str(Path(program).parent)) as running:
             answers, has_timed_out = _run_driver(running, Path(program).name, sites, seconds)
     except ProgramProblem as problem:
-        raise CheckProblem(str(problem)) from None
+        raise ProgramCheckProblem(str(problem)) from None
     version = str(answers[0]["nova"]) if answers else "of unknown version"
     checked = 0
     differences: list[DecisionDifference] = []
@@ -69,7 +69,7 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> CheckOut
             differences.append(DecisionDifference(request.address, request.name, request.predicted, actual))
             cases.append(site.build_case(request, hosts, version))
     total = sum(site.total for site in sites)
-    return CheckOutcome(
+    return ProgramCheckOutcome(
         ProgramCheck(PROGRAM, version, checked, total, "VM", tuple(differences)), tuple(cases), has_timed_out
     )
 
@@ -92,7 +92,7 @@ class _NovaSiteReplay:
 
     def __init__(self, result: PlanResult, site: SitePlan) -> None:
         self.total = 0
-        self.requests: list[_NovaRequest] = []
+        self.requests: list[_NovaDriverRequest] = []
         self._site = site
         self._attributes = next(
             dict(change.after)
@@ -110,7 +110,7 @@ class _NovaSiteReplay:
         self._servers = dict(self._first_servers)
         records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}
         self._hosts = build_hosts_without_servers(
-            self._attributes["inventory"], build_settings(self._attributes), records
+            self._attributes["inventory"], build_nova_settings(self._attributes), records
         )
         # Convert the operations of the plan to requests.
         released: list[str] = []
@@ -127,7 +127,7 @@ class _NovaSiteReplay:
         requests = [request.body for request in self.requests]
         return {**self._build_site(), "servers": self._first_servers, "requests": requests}
 
-    def build_case(self, request: _NovaRequest, hosts: list[str], version: str) -> Body:
+    def build_case(self, request: _NovaDriverRequest, hosts: list[str], version: str) -> Body:
         """Build the case of `nexusform conformance` with a decision of Nova."""
         servers, group = dict(request.servers), request.body["group"]
         for host in group["members"] if group else ():
@@ -152,10 +152,10 @@ class _NovaSiteReplay:
             figures = ("dedicated_vcpus", "emulator_vcpus")
             server |= {name: inventory["servers"][key].get(name) or 0 for name in figures}
         elif sku.record:
-            server["properties"], server["image"] = self._find_properties(sku.record)
+            server["properties"], server["image"] = self._build_flavor_and_image_properties(sku.record)
         return server
 
-    def _find_properties(self, sku_name: str) -> tuple[Body, Body]:
+    def _build_flavor_and_image_properties(self, sku_name: str) -> tuple[Body, Body]:
         """Return the properties of the flavor and of the image of a SKU."""
         inventory: Body = self._attributes["inventory"]
         flavors, images = inventory.get("flavors") or {}, inventory.get("images") or {}
@@ -194,7 +194,7 @@ class _NovaSiteReplay:
             sku = operation.sku
         inventory: Body = self._attributes["inventory"]
         size = {name: value for name, value in self._build_server(sku, host).items() if name != "host"}
-        properties, sku_image = self._find_properties(sku.name)
+        properties, sku_image = self._build_flavor_and_image_properties(sku.name)
         flavor = {**size, "properties": properties}
         image = (inventory.get("images") or {}).get(image_name)
         body = {
@@ -206,7 +206,7 @@ class _NovaSiteReplay:
             "name": name,
             "released": released,
         }
-        self.requests.append(_NovaRequest(address, vm.name, predicted, body, dict(self._servers)))
+        self.requests.append(_NovaDriverRequest(address, vm.name, predicted, body, dict(self._servers)))
         self._servers[name] = {**size, "host": host, "is_building": True}
 
 

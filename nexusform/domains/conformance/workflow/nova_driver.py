@@ -44,7 +44,7 @@ ZONES = uuid.UUID(int=0)
 NUMA = "NUMATopologyFilter"
 
 
-class PlacementService:
+class OpenstackPlacementService:
     """Placement on a SQLite database in memory, called through its WSGI application."""
 
     def __init__(self) -> None:
@@ -96,10 +96,10 @@ class PlacementService:
         return self.read_ids(models.Trait) if names - ids.keys() else ids
 
 
-class Site:
+class NovaSiteState:
     """Hosts and servers of one site, in Placement and as Nova's host states."""
 
-    def __init__(self, placement: PlacementService, document: dict[str, Any]) -> None:
+    def __init__(self, placement: OpenstackPlacementService, document: dict[str, Any]) -> None:
         self.placement = placement
         self.document = document
         self.states: dict[str, Any] = {}
@@ -188,8 +188,8 @@ class Site:
             free_disk_gb=disk["total"] - disk["reserved"],
             disk_available_least=None,
             updated_at=None,
-            numa_topology=build_topology(host.get("numa_cells") or []),
-            pci_device_pools=build_pools(host.get("device_pools") or []),
+            numa_topology=build_numa_topology(host.get("numa_cells") or []),
+            pci_device_pools=build_pci_device_pools(host.get("device_pools") or []),
             host_ip="10.0.0.1",
             hypervisor_type="QEMU",
             hypervisor_version=host.get("hypervisor_version", 0),
@@ -235,7 +235,7 @@ class Site:
     def compute_resources(self, server: dict[str, Any]) -> dict[str, int]:
         """Return the resources allocated by Placement for an existing server."""
         if has_properties(server):
-            spec = build_spec(server, str(uuid.uuid4()))
+            spec = build_request_spec(server, str(uuid.uuid4()))
             has_dedicated = "PCPU" in self.document["hosts"][server["host"]]["resources"]
             resources: dict[str, int] = ResourceRequest.from_request_spec(spec, has_dedicated).merged_resources()
             return resources
@@ -291,7 +291,7 @@ class Site:
         flavor, group = request["flavor"], request.get("group")
         instance_group = self.build_group(group) if group else None
         try:
-            spec = build_spec({**flavor, "image": request.get("image")}, str(uuid.uuid4()), instance_group)
+            spec = build_request_spec({**flavor, "image": request.get("image")}, str(uuid.uuid4()), instance_group)
         except (exception.NovaException, ValueError):
             return []  # Nova's API rejects the server
         candidates = self.list_candidates(spec, request.get("zones") or [])
@@ -345,11 +345,11 @@ def has_properties(server: dict[str, Any]) -> bool:
 def consume(state: Any, server: dict[str, Any]) -> None:
     """Subtract a server from the free capacity of a host state."""
     vcpus = server["vcpus"] + (server.get("dedicated_vcpus") or 0) - (server.get("emulator_vcpus") or 0)
-    state.consume_from_request(build_spec({**server, "vcpus": vcpus}, server["uuid"]))
+    state.consume_from_request(build_request_spec({**server, "vcpus": vcpus}, server["uuid"]))
     state.instances[server["uuid"]] = None
 
 
-def build_spec(flavor: dict[str, Any], instance: str, group: Any = None) -> Any:
+def build_request_spec(flavor: dict[str, Any], instance: str, group: Any = None) -> Any:
     """Build the request for a server, with the NUMA cells and PCI devices of its flavor and `image`."""
     size = objects.Flavor(
         vcpus=flavor["vcpus"],
@@ -375,7 +375,7 @@ def build_spec(flavor: dict[str, Any], instance: str, group: Any = None) -> Any:
     )
 
 
-def build_topology(cells: list[dict[str, Any]]) -> str | None:
+def build_numa_topology(cells: list[dict[str, Any]]) -> str | None:
     """Build the NUMA cells of a host as Nova stores them."""
     if not cells:
         return None
@@ -405,7 +405,7 @@ def build_topology(cells: list[dict[str, Any]]) -> str | None:
     return json.dumps(objects.NUMATopology(cells=numa_cells).obj_to_primitive())
 
 
-def build_pools(pools: list[dict[str, Any]]) -> Any:
+def build_pci_device_pools(pools: list[dict[str, Any]]) -> Any:
     """Build the free PCI devices of a host."""
     rows = [{**pool["properties"], "numa_node": pool["numa_node"], "count": pool["count"]} for pool in pools]
     return objects.PciDevicePoolList(objects=[objects.PciDevicePool.from_dict(row) for row in rows])
@@ -428,10 +428,10 @@ def decide_requests() -> None:
     answers = Path(sys.argv[2]).open("w") if len(sys.argv) > 2 else sys.stdout  # noqa: SIM115 - the same
     answers.write(json.dumps({name: version(name) for name in ("nova", "openstack-placement")}) + "\n")
     answers.flush()
-    placement = PlacementService()
+    placement = OpenstackPlacementService()
     for line in source:
         document = json.loads(line)
-        site = Site(placement, document)
+        site = NovaSiteState(placement, document)
         for number, request in enumerate(document["requests"]):
             answers.write(json.dumps(site.decide(request, number)) + "\n")
             answers.flush()

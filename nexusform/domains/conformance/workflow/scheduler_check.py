@@ -17,10 +17,10 @@ from msgspec import json
 
 from nexusform.domains.conformance.workflow.kubernetes_objects import (
     Body,
-    UnsupportedPod,
+    UnsupportedPodError,
     build_default_service,
     build_node,
-    build_pod,
+    build_pod_manifest,
     check_pod_support,
 )
 from nexusform.domains.conformance.workflow.loopback_programs import (
@@ -33,11 +33,11 @@ from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.planning.object_pods import PredictionInput
 from nexusform.domains.pods.scheduling.pod_explanation import run_prediction
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
-from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
+from nexusform.domains.pods.scheduling.spec_scheduler import PodSpecScheduler
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
-from nexusform.workflow.program_checks import CheckOutcome, CheckProblem
+from nexusform.workflow.program_checks import ProgramCheckOutcome, ProgramCheckProblem
 
 PROGRAM: Final = "kube-scheduler"
 _DECISION_SECONDS: Final = 20.0
@@ -53,7 +53,7 @@ class CheckTimeExceeded(Exception):
     """End of the time for the check."""
 
 
-def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> CheckOutcome:
+def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
     """Check the decisions on the pods of a plan. Raises CheckProblem."""
     fleet = find_planned_fleet(result)
     predictions = list(fleet.pods.list_predictions()) if fleet is not None else []
@@ -69,9 +69,9 @@ def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> C
     except CheckTimeExceeded:
         has_timed_out = True
     except ProgramProblem as problem:
-        raise CheckProblem(str(problem)) from None
+        raise ProgramCheckProblem(str(problem)) from None
     summary = ProgramCheck(PROGRAM, version, len(check.checked), total, "pod", tuple(check.differences))
-    return CheckOutcome(summary, tuple(check.cases), has_timed_out)
+    return ProgramCheckOutcome(summary, tuple(check.cases), has_timed_out)
 
 
 def start_scheduler(running: LoopbackPrograms, *flags: str) -> None:
@@ -116,15 +116,15 @@ class KubeSchedulerCheck:
             return
         self._replace_cluster(inputs.cluster)
 
-        def check_decision(workload: str, number: int, scheduler: SpecScheduler) -> None:
+        def check_decision(workload: str, number: int, scheduler: PodSpecScheduler) -> None:
             address, outcome = pods.get((workload, number), ("", None))
             if outcome is None or not outcome.trigger or outcome.victims or scheduler.volume_needs:
                 return
             try:
                 check_pod_support(scheduler.group.spec)
-                self._replace_running_pods(scheduler)
+                self._sync_running_pods_with_prediction(scheduler)
                 self._compare_decision(address, outcome, scheduler)
-            except UnsupportedPod:
+            except UnsupportedPodError:
                 return
             self.checked.add((self._prediction, (workload, number)))
 
@@ -172,14 +172,14 @@ class KubeSchedulerCheck:
             self._running.call("POST", "/api/v1/namespaces", body)
         self._namespaces.add(name)
 
-    def _replace_running_pods(self, scheduler: SpecScheduler) -> None:
+    def _sync_running_pods_with_prediction(self, scheduler: PodSpecScheduler) -> None:
         """Create and delete pods until the running ones are those of the prediction. Raises UnsupportedPod."""
         cache = scheduler.cache
         required: dict[tuple[PodSpec, str], int] = {}
         for group in cache.list_groups():
             required |= {(group.spec, cache.nodes[index].name): count for index, count in group.nodes.items()}
         if any(spec.is_terminating for spec, _ in required):
-            raise UnsupportedPod("terminating pods")
+            raise UnsupportedPodError("terminating pods")
         for key in self._pods.keys() - required.keys():
             required[key] = 0
         for (spec, node), count in required.items():
@@ -189,11 +189,11 @@ class KubeSchedulerCheck:
             while len(names) < count:
                 self._check_time_limit()
                 name = next(self._names)
-                self._create_pod(build_pod(spec, name, node))
+                self._create_pod(build_pod_manifest(spec, name, node))
                 names.append(name)
         self._pods = {key: names for key, names in self._pods.items() if names}
 
-    def _replace_service(self, service: Body | None) -> None:
+    def _replace_spreading_service(self, service: Body | None) -> None:
         """Replace the Service behind the default spreading of the last pod."""
         if service == self._service:
             return
@@ -220,14 +220,14 @@ class KubeSchedulerCheck:
 
     # --- the decision ----------------------------------------------------------------------------
 
-    def _compare_decision(self, address: str, outcome: PodOutcome, scheduler: SpecScheduler) -> None:
+    def _compare_decision(self, address: str, outcome: PodOutcome, scheduler: PodSpecScheduler) -> None:
         """Compare a decision, again if it differs: the scheduler draws among equal nodes, or missed an event."""
         spec, is_daemon = scheduler.group.spec, outcome.workload.split("/")[1] == "DaemonSet"
         if is_daemon and not outcome.node:
-            raise UnsupportedPod("a daemon without a node")
-        self._replace_service(build_default_service(spec))
-        expected = {outcome.node} if is_daemon else _list_best_nodes(scheduler)
-        body = build_pod(spec, next(self._names), only_node=outcome.node if is_daemon else "")
+            raise UnsupportedPodError("a daemon without a node")
+        self._replace_spreading_service(build_default_service(spec))
+        expected = {outcome.node} if is_daemon else _predict_best_nodes(scheduler)
+        body = build_pod_manifest(spec, next(self._names), only_node=outcome.node if is_daemon else "")
         answers = [self._decide(body)]
         while answers[-1] not in expected and len(answers) < _REPETITIONS:
             self._delete_pod(spec.namespace, body["metadata"]["name"])
@@ -262,7 +262,7 @@ class KubeSchedulerCheck:
 
     def _build_case(self, pod: Body, answers: list[str]) -> Body:
         """Build the case of `nexusform conformance` with the last of these decisions."""
-        pods = [build_pod(spec, name, node) for (spec, node), names in self._pods.items() for name in names]
+        pods = [build_pod_manifest(spec, name, node) for (spec, node), names in self._pods.items() for name in names]
         own_name = pod["metadata"]["name"]
         # A list without any pod could be a list without its pods.
         finished = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "finished", "namespace": "default"}}
@@ -278,7 +278,7 @@ class KubeSchedulerCheck:
         }
 
 
-def _list_best_nodes(scheduler: SpecScheduler) -> set[str]:
+def _predict_best_nodes(scheduler: PodSpecScheduler) -> set[str]:
     """Return the best nodes of the next pod by name; {""} if none is feasible."""
     choice = scheduler.choose_nodes()
     if choice is None:

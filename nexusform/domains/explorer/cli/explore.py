@@ -8,7 +8,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_number, declare_switch
+from nexusform.cli.arguments import declare_flag_group, declare_number, declare_switch_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 
@@ -19,7 +19,7 @@ class ExploreArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `explore`."""
 
     port: int | None = declare_number("Use this local port (default: a free one)", default=None)
-    open: bool = declare_switch("Do not open a browser", default=True)
+    open: bool = declare_switch_flag("Do not open a browser", default=True)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     state: str = declare_state_flag()
     view: ViewFlags = declare_flag_group(ViewFlags)

@@ -15,7 +15,7 @@ from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 Object = dict[str, Any]
 
 
-def add_defaults(body: Mapping[str, Any]) -> Object:
+def add_api_server_defaults(body: Mapping[str, Any]) -> Object:
     """Return a copy of an object with the API server's defaults, for the kinds in the table below."""
     result = copy.deepcopy(dict(body))
     fill = _FILLERS.get((str(result.get("apiVersion")), str(result.get("kind"))))
@@ -136,7 +136,7 @@ def _fill_autoscaler(body: Object) -> None:
     _fill_missing_fields(spec, {"minReplicas": 1, "metrics": [cpu]})
 
 
-def _fill_limit_range(body: Object) -> None:
+def _normalize_limit_range_quantities(body: Object) -> None:
     for limit in list_objects(_get_mapping(body, "spec"), "limits"):
         _normalize_quantities(limit, "max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
         if limit.get("type") == "Container":
@@ -148,7 +148,7 @@ def _fill_limit_range(body: Object) -> None:
 _LIMIT_DEFAULTS: Final = (("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min"))
 
 
-def _fill_resource_quota(body: Object) -> None:
+def _normalize_resource_quota_quantities(body: Object) -> None:
     _normalize_quantities(_get_mapping(body, "spec"), "hard")
 
 
@@ -192,8 +192,8 @@ def _fill_pod_template(spec: Object) -> None:
             _fill_container(container)
     for volume in list_objects(pods, "volumes"):
         for source in ("configMap", "secret", "projected", "downwardAPI"):
-            _fill_existing_mapping(volume, source, {"defaultMode": 420})
-        _fill_existing_mapping(volume, "hostPath", {"type": ""})
+            _fill_defaults_if_mapping_exists(volume, source, {"defaultMode": 420})
+        _fill_defaults_if_mapping_exists(volume, "hostPath", {"type": ""})
 
 
 def _fill_container(container: Object) -> None:
@@ -208,12 +208,12 @@ def _fill_container(container: Object) -> None:
     _fill_missing_fields(container, defaults)
     _normalize_quantities(_get_mapping(container, "resources"), "limits", "requests")
     for variable in list_objects(container, "env"):
-        _fill_existing_mapping(get_mapping(variable, "valueFrom"), "fieldRef", {"apiVersion": "v1"})
+        _fill_defaults_if_mapping_exists(get_mapping(variable, "valueFrom"), "fieldRef", {"apiVersion": "v1"})
     for port in list_objects(container, "ports"):
         _fill_missing_fields(port, {"protocol": "TCP"})
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        _fill_existing_mapping(container, name, _PROBE)
-        _fill_existing_mapping(get_mapping(container, name), "httpGet", {"scheme": "HTTP", "path": "/"})
+        _fill_defaults_if_mapping_exists(container, name, _PROBE)
+        _fill_defaults_if_mapping_exists(get_mapping(container, name), "httpGet", {"scheme": "HTTP", "path": "/"})
 
 
 _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
@@ -225,7 +225,7 @@ def _fill_missing_fields(target: Object, defaults: Mapping[str, Any]) -> None:
             target[name] = value
 
 
-def _fill_existing_mapping(target: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> None:
+def _fill_defaults_if_mapping_exists(target: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> None:
     inner = target.get(name)
     if isinstance(inner, dict):
         _fill_missing_fields(inner, defaults)
@@ -250,8 +250,8 @@ _FILLERS: Final[Mapping[tuple[str, str], Callable[[Object], None]]] = {
     ("batch/v1", "CronJob"): _fill_cron_job,
     ("v1", "PersistentVolumeClaim"): _fill_volume_claim,
     ("v1", "Secret"): _fill_secret,
-    ("v1", "LimitRange"): _fill_limit_range,
-    ("v1", "ResourceQuota"): _fill_resource_quota,
+    ("v1", "LimitRange"): _normalize_limit_range_quantities,
+    ("v1", "ResourceQuota"): _normalize_resource_quota_quantities,
     ("networking.k8s.io/v1", "NetworkPolicy"): _fill_network_policy,
     ("autoscaling/v2", "HorizontalPodAutoscaler"): _fill_autoscaler,
 }

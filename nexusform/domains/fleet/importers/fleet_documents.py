@@ -18,7 +18,7 @@ from nexusform.documents.field_validation import (
     FieldKind,
     FieldShape,
     RuleViolation,
-    ShapeViolation,
+    SchemaViolation,
     validate_value,
     validate_value_size,
 )
@@ -108,9 +108,9 @@ def read_fleet_object(
     if not isinstance(root.data, dict):
         notes.add_error(root, INVALID, f"this is not an object; expected a {api.kind}.")
         return FleetDocument(findings=(*earlier_findings, *notes.findings))
-    root = _normalize_keys(root, notes)
+    root = _fix_misspelled_keys(root, notes)
     version = _check_kind_and_version(root, api, notes)
-    reader = _ObjectReader(notes, ManifestCorrections(file, allowed=lenient), version)
+    reader = _FleetObjectReader(notes, ManifestCorrections(file, allowed=lenient), version)
     metadata = reader.read_metadata(root.get_node("metadata"))
     values: Mapping[str, Any] = {}
     if "spec" in root.data:
@@ -147,7 +147,7 @@ def _check_kind_and_version(root: Node, api: ApiKind, notes: DocumentFindings) -
     return version_name
 
 
-def _normalize_keys(root: Node, notes: DocumentFindings) -> Node:
+def _fix_misspelled_keys(root: Node, notes: DocumentFindings) -> Node:
     """Return the object with misspelled top-level keys corrected, so that each is reported once."""
     data: dict[str, Any] = {}
     locations: dict[str | int, TextPosition] = {}
@@ -183,7 +183,7 @@ class _DocumentPart(Struct, frozen=True):
         return _DocumentPart(self.node.get_node(index), (*self.path, position), f"{self.api_path}[{index}]")
 
 
-class _ObjectReader:
+class _FleetObjectReader:
     def __init__(self, notes: DocumentFindings, corrections: ManifestCorrections, version: str) -> None:
         self.notes = notes
         self.corrections = corrections
@@ -206,7 +206,7 @@ class _ObjectReader:
             if node.get_node(key).data is None:
                 self._reject(part, f"spec.{key} is required in {self.version}.")
         values = self._read_object(part, api.spec, schema)
-        return values if isinstance(values, dict) else _build_defaults(schema)
+        return values if isinstance(values, dict) else _build_empty_spec_arguments(schema)
 
     # --- findings ---
 
@@ -251,7 +251,7 @@ class _ObjectReader:
             case FieldKind.LIST:
                 return self._read_list(part, shape, schema)
             case FieldKind.TEXTS:
-                return self._read_texts(part)
+                return self._read_string_map(part)
         return self._read_scalar(part, shape)
 
     def _read_object(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None) -> Any:
@@ -273,7 +273,7 @@ class _ObjectReader:
     def _read_fields(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None) -> dict[str, Any]:
         """Return the values of a mapping by argument name; report unknown and missing keys and violated rules."""
         self.locations[part.path] = part.node.position
-        values = _build_defaults(schema) if schema is not None else {}
+        values = _build_empty_spec_arguments(schema) if schema is not None else {}
         found_fields: dict[str, Any] = {}
         for key, node in part.node.list_fields():
             field_name = self._find_field_of_key(key, _DocumentPart(node, part.path, part.api_path), shape)
@@ -364,7 +364,7 @@ class _ObjectReader:
             self._reject(part, f"{part.display_path} {size_error}")
         return items
 
-    def _read_texts(self, part: _DocumentPart) -> dict[str, str] | None:
+    def _read_string_map(self, part: _DocumentPart) -> dict[str, str] | None:
         """Return a mapping of texts, such as labels."""
         if not isinstance(part.node.data, dict):
             self._reject(part, f"{part.display_path} must be a mapping of strings.")
@@ -382,7 +382,7 @@ class _ObjectReader:
         """Return a flag, number or text by its shape; leniently, a number or boolean is read as its text."""
         data = part.node.data
         fault = validate_value(data, shape, part.node.position.source_text)
-        if fault is not None and fault.intended_text and self._accept_quoted_text(part, fault):
+        if fault is not None and fault.intended_text and self._accept_unquoted_text(part, fault):
             data = fault.intended_text
             fault = validate_value(data, shape)
         if fault is not None:
@@ -397,14 +397,14 @@ class _ObjectReader:
             self.corrections.made("old-property-name", part.node.position, notice)
         return str(data) if shape.kind is FieldKind.AMOUNT else data
 
-    def _accept_quoted_text(self, part: _DocumentPart, fault: ShapeViolation) -> bool:
+    def _accept_unquoted_text(self, part: _DocumentPart, fault: SchemaViolation) -> bool:
         """Return True if a lenient reading continues with the intended text; otherwise report an error."""
         source_text = part.node.position.source_text or fault.intended_text
         notice = f'{part.display_path}: {source_text} without quotes is read as "{fault.intended_text}".'
         return self._apply_correction("unquoted-text", part, f"{part.display_path} {fault.detail}", notice)
 
 
-def _build_defaults(schema: BlockSchema) -> dict[str, Any]:
+def _build_empty_spec_arguments(schema: BlockSchema) -> dict[str, Any]:
     """Return the arguments of an empty spec."""
     values: dict[str, Any] = {n: a.default for n, a in schema.attributes.items() if not a.computed}
     for name, block in schema.blocks.items():

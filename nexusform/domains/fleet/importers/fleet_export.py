@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
-from nexusform.documents.field_validation import get_list, get_mapping, get_text, get_value, list_mappings
+from nexusform.documents.field_validation import get_list, get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers.manifest_parser import INVALID, Manifest, build_manifest, is_fleet_group
 
@@ -76,7 +76,7 @@ class ObservedBinding(Struct, frozen=True):
     apply: Mapping[str, Any] | None = None
 
 
-class ObservedSnapshot(Struct, frozen=True):
+class ObservedResourceSnapshot(Struct, frozen=True):
     """Selected objects of a placement at one time, with the index of the resource snapshot."""
 
     index: int
@@ -95,7 +95,7 @@ class ObservedPlacement(Struct, frozen=True):
     policy_index: int | None = None
     policy: Mapping[str, Any] | None = None
     number_of_clusters: int | None = None
-    snapshots: tuple[ObservedSnapshot, ...] = ()
+    snapshots: tuple[ObservedResourceSnapshot, ...] = ()
     captured_count: int = 0
     rejections: Mapping[str, str] = field(default_factory=dict)
 
@@ -149,18 +149,18 @@ def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -
         policy_index=policies[policy.name],
         policy=_get_mapping(policy.body, "spec", "policy"),
         number_of_clusters=parse_integer(_read_annotations(policy).get(_NUMBER)),
-        rejections=dict(_read_rejections(policy)),
+        rejections=dict(_read_rejected_clusters(policy)),
     )
 
 
-def _read_rejections(policy: Manifest) -> Iterator[tuple[str, str]]:
+def _read_rejected_clusters(policy: Manifest) -> Iterator[tuple[str, str]]:
     """Yield the clusters not picked according to a policy snapshot, with reasons."""
     for decision in list_mappings(policy.body, "status", "targetClusters"):
         if decision.get("selected") is False:
             yield str(decision.get("clusterName") or ""), str(decision.get("reason") or "")
 
 
-def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[ObservedSnapshot, ...]:
+def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[ObservedResourceSnapshot, ...]:
     """Return the resource snapshots of a placement by index, the latest last; one may have several manifests."""
     numbers = {snapshot.name: _read_index(snapshot, _RESOURCE_INDEX, _RESOURCE_SUFFIX, owner) for snapshot in manifests}
     objects: dict[int, list[Manifest]] = {}
@@ -172,7 +172,7 @@ def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[Observed
     latest = _find_latest(manifests, numbers)
     newest = numbers[latest.name] if latest is not None else None
     ordered = sorted(objects, key=lambda number: (number == newest, number))
-    return tuple(ObservedSnapshot(number, tuple(objects[number])) for number in ordered)
+    return tuple(ObservedResourceSnapshot(number, tuple(objects[number])) for number in ordered)
 
 
 def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Manifest, ...]:
@@ -219,7 +219,7 @@ def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
 
 def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
     """Return the progress of a binding's cluster, and the message of a failure. Older generations are ignored."""
-    generation = get_value(binding.body, "metadata", "generation")
+    generation = get_value_at_path(binding.body, "metadata", "generation")
     conditions: dict[str, Mapping[str, Any]] = {}
     for condition in list_conditions(binding.body):
         if condition.get("observedGeneration", generation) == generation:
@@ -243,10 +243,10 @@ def list_conditions(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def is_deleting(body: Mapping[str, Any]) -> bool:
     """Return True if an object is in deletion."""
-    return bool(get_value(body, "metadata", "deletionTimestamp"))
+    return bool(get_value_at_path(body, "metadata", "deletionTimestamp"))
 
 
-def check_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
+def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
     """Yield the problems of observed bindings."""
     for binding in manifests:
         if binding.kind not in BINDING_KINDS or not is_fleet_group(binding.group):
@@ -368,7 +368,7 @@ def _read_annotations(manifest: Manifest) -> Mapping[str, str]:
 
 
 def _get_mapping(value: Any, *path: str) -> Mapping[str, Any] | None:
-    inner = get_value(value, *path)
+    inner = get_value_at_path(value, *path)
     return inner if isinstance(inner, Mapping) else None
 
 

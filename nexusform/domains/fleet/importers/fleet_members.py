@@ -46,7 +46,7 @@ def read_member_cluster(root: Node, now: datetime | None) -> ObservedMember:
     status = root.get_node("status")
     usage = status.get_node("resourceUsage")
     properties = {name: node.get_node("value") for name, node in status.get_node("properties").list_fields()}
-    labels = _read_texts(root.get_node("metadata", "labels"))
+    labels = _read_string_map(root.get_node("metadata", "labels"))
     labels.pop(_MEMBER_NAME_LABEL, None)
     collected = _find_condition(status, "NamespaceCollectionSucceeded")
     if collected is None:
@@ -56,14 +56,14 @@ def read_member_cluster(root: Node, now: datetime | None) -> ObservedMember:
     return ObservedMember(
         labels=labels,
         taints=tuple(
-            {"key": "", "value": "", "effect": "NoSchedule", **_read_texts(taint)}
+            {"key": "", "value": "", "effect": "NoSchedule", **_read_string_map(taint)}
             for taint in root.get_node("spec", "taints").list_items()
         ),
         health=_determine_member_health(root, now),
         properties={name: str(node.data) for name, node in properties.items() if not node.is_absent},
-        total=_read_texts(usage.get_node("capacity")),
-        allocatable=_read_texts(usage.get_node("allocatable")),
-        available=_read_texts(usage.get_node("available")),
+        total=_read_string_map(usage.get_node("capacity")),
+        allocatable=_read_string_map(usage.get_node("allocatable")),
+        available=_read_string_map(usage.get_node("available")),
         namespaces=namespaces,
         has_health=not status.is_absent,
     )
@@ -87,7 +87,7 @@ def check_member_times(root: Node) -> Iterator[tuple[TextPosition, str]]:
             yield node.position, text
 
 
-def _read_texts(node: Node) -> dict[str, str]:
+def _read_string_map(node: Node) -> dict[str, str]:
     return {name: str(value.data) for name, value in node.list_fields() if not value.is_absent}
 
 

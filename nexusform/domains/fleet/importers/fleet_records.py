@@ -246,7 +246,7 @@ class RunRecord(Struct, frozen=True):
         return {name: value for name, value in known_items if name not in defaults or value != defaults[name]}
 
 
-class FleetApproval(Struct, frozen=True):
+class FleetApprovalRequest(Struct, frozen=True):
     """Approval request for a stage of a run."""
 
     name: str
@@ -270,5 +270,5 @@ FleetObject: TypeAlias = (
     | FleetEviction
     | FleetStrategy
     | FleetRun
-    | FleetApproval
+    | FleetApprovalRequest
 )

@@ -265,7 +265,7 @@ _PLACEMENT_REFERENCE: Final = _make_object(
 )
 
 
-def _check_cluster_scope(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
+def _require_cluster_scope(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
     if get_text(spec, "placement", "scope") == "Namespaced":
         yield RuleViolation("placement", "clusterResourceOverride placement reference cannot be Namespaced scope.")
 
@@ -393,7 +393,7 @@ API_KINDS: Final[Mapping[str, ApiKind]] = {
                     "clusterResourceSelectors": _make_required(_make_object_list(_SELECTOR_FIELDS, 1, 20)),
                     "policy": _make_required(_OVERRIDE_POLICY),
                 },
-                _check_cluster_scope,
+                _require_cluster_scope,
             ),
         ),
         ApiKind(

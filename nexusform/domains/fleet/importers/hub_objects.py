@@ -9,7 +9,7 @@ import copy
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from nexusform.documents.field_validation import get_value, list_objects
+from nexusform.documents.field_validation import get_value_at_path, list_objects
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.pods.importers.manifest_parser import (
@@ -90,7 +90,7 @@ def _is_approval_granted(body: Mapping[str, Any]) -> bool:
     return any(condition.get("type") == "Approved" and condition.get("status") == "True" for condition in conditions)
 
 
-def _strip_service_assignments(body: dict[str, Any]) -> None:
+def _remove_assigned_service_fields(body: dict[str, Any]) -> None:
     """Remove the addresses and node ports assigned by the hub to a Service."""
     spec = body["spec"]
     if spec.get("clusterIP") != "None":
@@ -107,14 +107,14 @@ def _strip_job_assignments(body: dict[str, Any]) -> None:
     if spec.get("manualSelector"):
         return
     spec.pop("selector", None)
-    for metadata in list_objects([body.get("metadata"), get_value(spec, "template", "metadata")]):
+    for metadata in list_objects([body.get("metadata"), get_value_at_path(spec, "template", "metadata")]):
         metadata.pop("creationTimestamp", None)
         for labels in list_objects([metadata.get("labels")]):
             labels.pop("controller-uid", None)
             labels.pop("batch.kubernetes.io/controller-uid", None)
 
 
-_STRIPPERS: Final = {("v1", "Service"): _strip_service_assignments, ("batch/v1", "Job"): _strip_job_assignments}
+_STRIPPERS: Final = {("v1", "Service"): _remove_assigned_service_fields, ("batch/v1", "Job"): _strip_job_assignments}
 
 
 def _sort_mapping_keys(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.documents.field_validation import get_mapping, get_value, list_mappings
+from nexusform.documents.field_validation import get_mapping, get_value_at_path, list_mappings
 from nexusform.domains.fleet.importers.fleet_export import list_conditions, list_override_names
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
 
@@ -86,8 +86,8 @@ def read_runs(manifests: Iterable[Manifest]) -> Iterator[ObservedRun]:
     # The granted approval requests by namespace and name of their run.
     approvals: dict[tuple[str, str], list[str]] = {}
     for manifest in manifests:
-        if manifest.kind in APPROVAL_KINDS and _has_condition(get_mapping(manifest.body, "status"), "Approved"):
-            run = str(get_value(manifest.body, "spec", "parentStageRollout") or "")
+        if manifest.kind in APPROVAL_KINDS and _has_true_condition(get_mapping(manifest.body, "status"), "Approved"):
+            run = str(get_value_at_path(manifest.body, "spec", "parentStageRollout") or "")
             approvals.setdefault((manifest.namespace, run), []).append(manifest.name)
     for manifest in manifests:
         if manifest.kind in RUN_KINDS and is_fleet_group(manifest.group):
@@ -107,7 +107,7 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
     return ObservedRun(
         name=manifest.name,
         namespace=manifest.namespace,
-        placement=str(get_value(manifest.body, "spec", "placementName") or ""),
+        placement=str(get_value_at_path(manifest.body, "spec", "placementName") or ""),
         ended=is_init_failed or succeeded.get("status") in ("True", "False"),
         succeeded=succeeded.get("status") == "True",
         reason=str(final_condition.get("message") or ""),
@@ -115,20 +115,20 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
         cluster_count=_parse_integer(status.get("policyObservedClusterCount")),
         resource_snapshot=_parse_integer(status.get("resourceSnapshotIndexUsed")),
         stages=tuple((name, tuple(map(_get_cluster_name, item))) for name, item in clusters.items()),
-        done=tuple(_get_cluster_name(item) for item in all_clusters if _has_condition(item, "Succeeded")),
-        approved=tuple(sorted({*approvals, *_read_approved_requests(stages)})),
+        done=tuple(_get_cluster_name(item) for item in all_clusters if _has_true_condition(item, "Succeeded")),
+        approved=tuple(sorted({*approvals, *_list_approved_approval_requests(stages)})),
         overrides={_get_cluster_name(item): tuple(list_override_names(item)) for item in all_clusters},
         strategy=get_mapping(status, "stagedUpdateStrategySnapshot") or None,
         apply=get_mapping(status, "appliedStrategy") or None,
     )
 
 
-def _read_approved_requests(stages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _list_approved_approval_requests(stages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the approval requests granted in stage status."""
     for stage in stages:
         for key in ("beforeStageTaskStatus", "afterStageTaskStatus"):
             for task in list_mappings(stage, key):
-                if _has_condition(task, "ApprovalRequestApproved"):
+                if _has_true_condition(task, "ApprovalRequestApproved"):
                     yield str(task.get("approvalRequestName") or "")
 
 
@@ -136,7 +136,7 @@ def _get_cluster_name(cluster: Mapping[str, Any]) -> str:
     return str(cluster.get("clusterName") or "")
 
 
-def _has_condition(part: Mapping[str, Any], condition: str) -> bool:
+def _has_true_condition(part: Mapping[str, Any], condition: str) -> bool:
     return _index_conditions({"status": part}).get(condition, {}).get("status") == "True"
 
 

@@ -67,7 +67,7 @@ def build_binding_rows(
             yield _build_removed_row(placement.spec.instance.address, prior_bindings[cluster], trigger, step)
     for cluster in placement.clusters_moved_by_hub[1]:
         if cluster not in planned:
-            yield _build_departed_row(placement.spec.instance.address, cluster)
+            yield _build_externally_removed_binding_row(placement.spec.instance.address, cluster)
     kept_rows = []
     for cluster, binding in sorted(planned.items()):
         prior = prior_bindings.get(cluster) if cluster not in placement.released_clusters else None
@@ -88,7 +88,7 @@ def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
         yield row
 
 
-def _build_departed_row(address: Address, cluster: str) -> PlacementChange:
+def _build_externally_removed_binding_row(address: Address, cluster: str) -> PlacementChange:
     """Build the row of a cluster removed on the hub since the last apply: nothing is there to change."""
     return PlacementChange(
         address=address,

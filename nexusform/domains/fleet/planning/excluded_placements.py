@@ -79,7 +79,7 @@ def build_excluded_rows(
         if instance.current is not None and not blocks.selection.has(address)
     }
     context = _build_exclusion_context(blocks, vms, clusters, known_members)
-    yield from _build_object_rows(excluded, blocks.request.registries, context)
+    yield from _build_excluded_placement_rows(excluded, blocks.request.registries, context)
 
 
 def list_forgotten_object_losses(
@@ -94,7 +94,7 @@ def list_forgotten_object_losses(
     if not forgotten:
         return
     context = _build_exclusion_context(blocks, vms, clusters, None, _FORGOTTEN_REASON)
-    for row in _build_object_rows(forgotten, blocks.request.registries, context):
+    for row in _build_excluded_placement_rows(forgotten, blocks.request.registries, context):
         if row.action is PlacementAction.LOSE:
             yield row
 
@@ -173,27 +173,27 @@ def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[
     members = collect_prior_members(prior.instances, registries)
     missing_members = find_missing_members(prior, registries)
     context = _ExclusionContext({}, members, frozenset(), frozenset(), existing_nodes, missing_members.__contains__)
-    for row in _build_object_rows(objects, registries, context):
+    for row in _build_excluded_placement_rows(objects, registries, context):
         if row.action is PlacementAction.LOSE:
             yield row
 
 
-def _build_object_rows(
+def _build_excluded_placement_rows(
     objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries, context: _ExclusionContext
 ) -> Iterator[PlacementChange]:
     for address, attributes in objects.items():
         workloads = attributes.get("workloads")
         kind = registries.get_kind(address.type)
         if kind is PlanningKind.PLACEMENT:
-            yield from _build_binding_rows(address, attributes, context)
+            yield from _build_lost_binding_rows(address, attributes, context)
             for member, member_workloads in (workloads or {}).items():
                 cluster_id = context.members.get(member, member)
-                yield from _build_pod_rows(
+                yield from _build_lost_pod_rows(
                     address, cluster_id, member_workloads, context, context.explain_lost_member(member)
                 )
         elif kind is PlanningKind.MANIFEST and workloads:
             cluster_id = str(attributes.get("cluster_id") or "")
-            yield from _build_pod_rows(address, cluster_id, workloads, context)
+            yield from _build_lost_pod_rows(address, cluster_id, workloads, context)
 
 
 def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
@@ -257,7 +257,7 @@ def _find_removed_members(blocks: BlockPlanner) -> Iterator[str]:
             yield str((instance.before or {}).get("name"))
 
 
-def _build_binding_rows(
+def _build_lost_binding_rows(
     address: Address, attributes: Mapping[str, Any], context: _ExclusionContext
 ) -> Iterator[PlacementChange]:
     for binding in read_bindings(attributes):
@@ -275,7 +275,7 @@ def _build_binding_rows(
         )
 
 
-def _build_pod_rows(
+def _build_lost_pod_rows(
     address: Address,
     cluster_id: str,
     workloads: Mapping[str, Mapping[str, Mapping[str, Any]]],

@@ -26,7 +26,7 @@ _MAX_CLUSTERS: Final = 2  # other clusters tried per binding
 _MAX_EXTRA_NODES: Final = 2  # new nodes may be on other machines, racks and zones than the predicted ones
 
 
-def suggest_fixes(
+def suggest_feasibility_fixes(
     rows: Sequence[Feasibility], outcome: FleetOutcome, pods: PodPhase, vms: Iterable[VmObject], limit: int
 ) -> Iterator[ProposedFix]:
     """Yield the proposals for the waiting rows of a plan: first the pool counts, then other clusters for the first
@@ -35,13 +35,13 @@ def suggest_fixes(
     waiting = [row for row in rows if row.is_waiting]
     vms = tuple(vms)
     for extra in range(_MAX_EXTRA_NODES):
-        yield from _suggest_pool_counts(waiting, outcome, vms, extra)
+        yield from _suggest_larger_pool_counts(waiting, outcome, vms, extra)
         if not extra:
             yield from _suggest_clusters(waiting[:limit], outcome, pods)
             yield from _suggest_affinity_exclusions(rows, outcome)
 
 
-def _suggest_pool_counts(
+def _suggest_larger_pool_counts(
     rows: Iterable[Feasibility], outcome: FleetOutcome, vms: Sequence[VmObject], extra: int
 ) -> Iterator[ProposedFix]:
     """Yield a proposal per cluster and pools with missing nodes, for all its placements with these pools."""
@@ -83,10 +83,10 @@ def _suggest_clusters(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: 
     """Yield proposals with another cluster by name."""
     for row in rows:
         placement = outcome.placements[row.placement]
-        if not _can_name_clusters(placement):
+        if not _can_use_pick_fixed(placement):
             continue
         selected = [binding.cluster for binding in placement.bindings]
-        for cluster in _list_candidate_clusters(placement, outcome, pods):
+        for cluster in _list_clusters_with_capacity(placement, outcome, pods):
             names = sorted(cluster if name == row.cluster else name for name in selected)
             listed = ", ".join(f'"{name}"' for name in names)
             values: dict[str, Any] = {"cluster_names": names}
@@ -100,7 +100,7 @@ def _suggest_clusters(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: 
             yield ProposedFix("cluster", text, tuple(edits), solves, runs, change)
 
 
-def _can_name_clusters(placement: PlacementPlan) -> bool:
+def _can_use_pick_fixed(placement: PlacementPlan) -> bool:
     """Return whether the clusters may be given by name: of PickFixed, or of a new PickN. The type of an existing
     placement is immutable.
     """
@@ -110,7 +110,7 @@ def _can_name_clusters(placement: PlacementPlan) -> bool:
     return kind is PlacementType.PICK_FIXED or (kind is PlacementType.PICK_N and placement.spec.is_new)
 
 
-def _list_candidate_clusters(placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase) -> list[str]:
+def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase) -> list[str]:
     """Return the other clusters with capacity for the pods of a placement, the largest capacity first."""
     workloads = collect_workloads(placement.selection.manifests).workloads
     selected = {binding.cluster for binding in placement.bindings}

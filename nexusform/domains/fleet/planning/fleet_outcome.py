@@ -27,8 +27,8 @@ from nexusform.domains.fleet.planning.placement_records import (
     write_policy_snapshot,
 )
 from nexusform.domains.fleet.planning.placement_risks import find_placement_risks
-from nexusform.domains.fleet.planning.predicted_status import predict_status
-from nexusform.domains.fleet.planning.resource_selectors import SelectorProblem, write_selected_resources
+from nexusform.domains.fleet.planning.predicted_status import predict_placement_status
+from nexusform.domains.fleet.planning.resource_selectors import ResourceSelectorProblem, write_selected_resources
 from nexusform.domains.fleet.scheduling.bindings import BindingState, Condition
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import compute_policy_drift
@@ -127,8 +127,8 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     if placement.spec.is_being_deleted:
         return attributes | {name: prior.get(name) for name in _HUB_ATTRIBUTES}
     if placement.selection.selector_problem is not None:
-        return attributes | _build_invalid_attributes(placement)
-    return _keep_recorded_order(placement, attributes | predict_status(placement))
+        return attributes | _build_invalid_placement_attributes(placement)
+    return _keep_recorded_order(placement, attributes | predict_placement_status(placement))
 
 
 def _keep_recorded_order(placement: PlacementPlan, attributes: dict[str, Any]) -> dict[str, Any]:
@@ -136,12 +136,12 @@ def _keep_recorded_order(placement: PlacementPlan, attributes: dict[str, Any]) -
     before = placement.spec.instance.before or {}
     for name in ("placement_statuses", "selected_resources"):
         recorded, predicted = list(before.get(name) or ()), list(attributes.get(name) or ())
-        if recorded != predicted and _list_contents(recorded) == _list_contents(predicted):
+        if recorded != predicted and _sort_canonical_contents(recorded) == _sort_canonical_contents(predicted):
             attributes[name] = recorded
     return attributes
 
 
-def _list_contents(items: Iterable[Any]) -> list[bytes]:
+def _sort_canonical_contents(items: Iterable[Any]) -> list[bytes]:
     return sorted(map(format_canonical_json, items))
 
 
@@ -154,12 +154,12 @@ def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
     return placement.selection.manifests if snapshot is None else snapshot.objects
 
 
-def _build_invalid_attributes(placement: PlacementPlan) -> dict[str, Any]:
+def _build_invalid_placement_attributes(placement: PlacementPlan) -> dict[str, Any]:
     """Build the attributes of a placement with invalid selectors; the hub leaves it unchanged."""
     prior = placement.spec.prior_attributes
     assert placement.selection.selector_problem is not None
     prefix = NAMESPACED if placement.spec.configuration.namespace else CLUSTER_SCOPED
-    message = _format_invalid_message(placement.selection.selector_problem)
+    message = _format_invalid_selectors_message(placement.selection.selector_problem)
     invalid = Condition(f"{prefix}Scheduled", FALSE, "InvalidResourceSelectors", message)
     return {
         "policy_snapshot": prior.get("policy_snapshot"),
@@ -169,7 +169,7 @@ def _build_invalid_attributes(placement: PlacementPlan) -> dict[str, Any]:
     }
 
 
-def _format_invalid_message(problem: SelectorProblem) -> str:
+def _format_invalid_selectors_message(problem: ResourceSelectorProblem) -> str:
     """Return the message of the hub's condition."""
     return f"The resource selectors are invalid: failed to process the request due to a client error: {problem.message}"
 
@@ -195,7 +195,7 @@ def build_placement_warnings(
     observed: ObservedHub,
 ) -> Iterator[Diagnostic]:
     """Yield all warnings, placement by placement. An unread hub is an error already."""
-    namespaces = _collect_cluster_namespaces(placements, members, rounds)
+    namespaces = _collect_planned_namespaces_by_cluster(placements, members, rounds)
     if any(placement.spec.configuration.namespace for placement in placements):
         _add_observed_namespaces(namespaces, observed)
     members_change = any(member.previous != member.planned for member in members.values())
@@ -273,7 +273,7 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
     selector_problem = placement.selection.selector_problem
     if selector_problem is not None:
         text = (
-            f"{_format_invalid_message(selector_problem)}. {selector_problem.advice} The hub accepts "
+            f"{_format_invalid_selectors_message(selector_problem)}. {selector_problem.advice} The hub accepts "
             "the placement, but selects and schedules nothing."
         )
         path, summary = build_path(selector_problem.selector), selector_problem.message
@@ -288,7 +288,7 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
         yield _build_warning(placement, "empty-resource-selection", text, build_path(number), summary=summary)
 
 
-def _collect_cluster_namespaces(
+def _collect_planned_namespaces_by_cluster(
     placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], rounds: PlacementIterations
 ) -> dict[str, set[str]]:
     namespaces: dict[str, set[str]] = {}

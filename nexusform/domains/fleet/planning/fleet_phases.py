@@ -17,7 +17,7 @@ from nexusform.domains.fleet.planning.excluded_placements import (
     forget_on_forgotten_members,
     list_forgotten_object_losses,
 )
-from nexusform.domains.fleet.planning.feasibility_fixes import suggest_fixes
+from nexusform.domains.fleet.planning.feasibility_fixes import suggest_feasibility_fixes
 from nexusform.domains.fleet.planning.fleet_outcome import FleetOutcome, build_destroy_outcome
 from nexusform.domains.fleet.planning.placement_feasibility import list_binding_feasibility
 from nexusform.domains.fleet.planning.placement_phase import plan_placements
@@ -35,7 +35,7 @@ from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.phases import DomainContribution, DomainPhases, Instances
+from nexusform.planning.phases import DomainPhases, DomainPhasesResult, Instances
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import PlacementChange
@@ -54,7 +54,7 @@ def find_planned_fleet(result: PlanResult) -> PlannedFleet | None:
     return next((detail for detail in details if isinstance(detail, PlannedFleet)), None)
 
 
-def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation) -> DomainContribution:
+def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation) -> DomainPhasesResult:
     vms = tuple(vms)
     elsewhere = collect_external_clusters(blocks.request, evaluation)
     pods = create_pod_phase(blocks, vms, elsewhere)
@@ -67,7 +67,7 @@ def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evalu
     return _build_fleet_contribution(blocks, vms, PlannedFleet(outcome, pods), diagnostics)
 
 
-def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainContribution:
+def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainPhasesResult:
     vms = tuple(vms)
     outcome = build_destroy_outcome(blocks.instances.values())
     pods = create_pod_phase(blocks, vms, ExternalClusters())
@@ -76,7 +76,7 @@ def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainContri
 
 def _build_fleet_contribution(
     blocks: BlockPlanner, vms: Iterable[VmObject], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
-) -> DomainContribution:
+) -> DomainPhasesResult:
     pods, outcome = fleet.pods, fleet.outcome
     pod_rows = pods.rows
     if not blocks.request.includes_rejections:
@@ -96,7 +96,7 @@ def _build_fleet_contribution(
         return [*problems, *list_pod_risk_warnings(pods, instances)] if risks else problems
 
     feasibility = tuple(list_binding_feasibility(outcome, pods, vms, includes_losses=blocks.request.includes_losses))
-    return DomainContribution(
+    return DomainPhasesResult(
         rows=(*(lost_rows.get(_get_row_key(row), row) for row in rows), *outside_rows),
         rollouts=outcome.rollouts,
         rejected_clusters=outcome.rejected_clusters,
@@ -108,7 +108,7 @@ def _build_fleet_contribution(
         find_disruptions=pods.find_disruptions,
         collect_claims=pods.compute_storage_demand,
         collect_findings=collect_findings,
-        suggest_fixes=lambda limit: suggest_fixes(feasibility, outcome, pods, vms, limit),
+        suggest_fixes=lambda limit: suggest_feasibility_fixes(feasibility, outcome, pods, vms, limit),
         detail=fleet,
     )
 

@@ -46,7 +46,7 @@ UNPROCESSED: Final[Mapping[str, Any]] = {"seen": False}
 UNNOTIFIED_PLACEMENTS: Final = "left_without"
 
 
-class PodPredictor(Protocol):
+class FleetPodPredictor(Protocol):
     """Pod prediction during a fleet's plan. A cluster's name is its id, or a member's name."""
 
     def place_pods(
@@ -247,13 +247,13 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
     run_overrides: dict[str, Mapping[str, Sequence[str]]] = {}
     types = request.registries.resource_types
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
-        overrides |= _read_override_snapshots(attributes, types)
+        overrides |= _index_overrides_by_snapshot_name(attributes, types)
         budgets |= _read_budgets(attributes, types)
         for key, placement_attributes in (attributes.get("placements") or {}).items():
             namespace, _, name = key.rpartition("/")
             placement = {"name": name, "namespace": namespace or None, **placement_attributes}
             resource_type = placement.pop("type")
-            placement["override_snapshots"] = _read_override_snapshots(placement_attributes, types)
+            placement["override_snapshots"] = _index_overrides_by_snapshot_name(placement_attributes, types)
             placements[resource_type, key] = placement
         for name, member_attributes in (attributes.get("member_clusters") or {}).items():
             member = _read_object(
@@ -315,7 +315,7 @@ def _read_object(types: Mapping[str, ResourceType], name: str, attributes: Mappi
     )
 
 
-def _read_override_snapshots(
+def _index_overrides_by_snapshot_name(
     observed: Mapping[str, Any], types: Mapping[str, ResourceType]
 ) -> dict[str, FleetOverride]:
     """Return current and former overrides of a hub by the name of their snapshot."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.domains.fleet.importers.fleet_records import FleetApproval, FleetObject, FleetOverride, FleetRun
+from nexusform.domains.fleet.importers.fleet_records import FleetApprovalRequest, FleetObject, FleetOverride, FleetRun
 from nexusform.planning.instances.instance import Instance
 
 # Fields by record, each with its API name. Source: the CRDs' rules with oldSelf.
@@ -18,7 +18,7 @@ _IMMUTABLE_FIELDS: Final[Mapping[type, tuple[tuple[str, str], ...]]] = {
         ("strategy", "stagedRolloutStrategyName"),
         ("resource_index", "resourceSnapshotIndex"),
     ),
-    FleetApproval: (("run", "parentStageRollout"), ("stage", "targetStage")),
+    FleetApprovalRequest: (("run", "parentStageRollout"), ("stage", "targetStage")),
     FleetOverride: (("placement", "placement"),),
 }
 

@@ -22,7 +22,7 @@ class PatchError(Exception):
     """Failure to apply a patch; its text is the hub's message."""
 
 
-def replace_variables(patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]) -> list[Any]:
+def replace_patch_variables(patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]) -> list[Any]:
     """Return the values of patches with variables replaced. Raises PatchError."""
     return [_replace_variables_in_value(patch.value, cluster, labels) for patch in patches]
 
@@ -44,7 +44,7 @@ def _replace_variables_in_value(value: Any, cluster: str, labels: Mapping[str, s
     return json.loads(text)
 
 
-def apply_patches(body: Any, patches: Sequence[JsonPatch], values: Sequence[Any]) -> Any:
+def apply_json_patches(body: Any, patches: Sequence[JsonPatch], values: Sequence[Any]) -> Any:
     """Return a copy of a body after patches with these values. Raises PatchError."""
     copied = copy.deepcopy(body)
     for patch, value in zip(patches, values, strict=True):

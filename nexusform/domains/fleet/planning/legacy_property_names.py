@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT
-from nexusform.domains.fleet.scheduling.bindings import ClusterTerm, Policy
+from nexusform.domains.fleet.scheduling.bindings import ClusterSelectorTerm, Policy
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 
 
@@ -30,19 +30,19 @@ def rename_policy_properties(policy: Policy | None, member_list: MemberList) -> 
 
 def has_old_property_name(policy: Policy) -> bool:
     """Return True if a policy uses the old name of node-count."""
-    terms: Iterable[ClusterTerm] = (
+    terms: Iterable[ClusterSelectorTerm] = (
         *(policy.required_terms or ()),
         *(term.preference for term in policy.preferred_terms),
     )
     return any(OLD_NODE_COUNT in _list_property_names(term) for term in terms)
 
 
-def _list_property_names(term: ClusterTerm) -> list[str]:
+def _list_property_names(term: ClusterSelectorTerm) -> list[str]:
     names = [requirement.name for requirement in term.property_selector or ()]
     return names if term.property_sorter is None else [*names, term.property_sorter.name]
 
 
-def _rename_properties_in_term(term: ClusterTerm) -> ClusterTerm:
+def _rename_properties_in_term(term: ClusterSelectorTerm) -> ClusterSelectorTerm:
     """Return the term with the current name of node-count."""
     sorter, selector = term.property_sorter, term.property_selector
     if sorter is not None:

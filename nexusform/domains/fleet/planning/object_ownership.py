@@ -69,20 +69,20 @@ def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjec
     return SharedObjects(frozenset(shared_objects), direct)
 
 
-def assign_owners(placement_bindings: Sequence[PlacementBindings], shared: SharedObjects) -> None:
+def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared: SharedObjects) -> None:
     """Determine for each placement the objects owned by others, by cluster."""
     candidates: dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]] = {}
     for placement, bindings, reached in placement_bindings:
         if shared.objects and not placement.spec.configuration.is_report_only:
             for binding in bindings:
-                for candidate in _list_ownership_candidates(placement, binding, reached, shared.objects):
+                for candidate in _list_shared_objects_of_placement(placement, binding, reached, shared.objects):
                     candidates.setdefault((binding.cluster, candidate.object), []).append(candidate)
     results = {placement.address: _OwnershipBuilder() for placement, _, _ in placement_bindings}
     for (cluster, object_id), contenders in candidates.items():
         direct_owner = shared.direct.get(cluster, {}).get(object_id)
         if direct_owner is not None:
-            _assign_direct_owner(contenders, cluster, direct_owner, results)
-        _assign_placement_owner(contenders, cluster, results)
+            _record_conflicts_with_direct_owner(contenders, cluster, direct_owner, results)
+        _determine_owner_among_placements(contenders, cluster, results)
     for placement, _, _ in placement_bindings:
         result = results[placement.address]
         placement.ownership = ObjectOwnership(result.conflicts, result.duplicates)
@@ -94,7 +94,7 @@ class _OwnershipBuilder(Struct, frozen=True):
     duplicates: dict[str, dict[ObjectIdentity, str]] = field(default_factory=dict)
 
 
-def _assign_direct_owner(
+def _record_conflicts_with_direct_owner(
     contenders: Sequence[_OwnershipCandidate],
     cluster: str,
     direct_owner: tuple[str, Manifest],
@@ -111,7 +111,7 @@ def _assign_direct_owner(
             conflicts.setdefault(cluster, {})[contender.object] = OwnershipConflict(owner, reason)
 
 
-def _assign_placement_owner(
+def _determine_owner_among_placements(
     contenders: Sequence[_OwnershipCandidate], cluster: str, results: Mapping[str, _OwnershipBuilder]
 ) -> None:
     """Determine the owner of an object among placements; the others get a conflict."""
@@ -144,7 +144,7 @@ class _OwnershipCandidate(Struct, frozen=True):
     is_kept: bool
 
 
-def _list_ownership_candidates(
+def _list_shared_objects_of_placement(
     placement: PlacementPlan, binding: Binding, reached: AbstractSet[str], objects: frozenset[ObjectIdentity]
 ) -> Iterator[_OwnershipCandidate]:
     """Yield the shared objects that a placement wants on a cluster."""

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.importers.api_defaults import add_defaults
+from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaults
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
-from nexusform.domains.fleet.planning.json_patches import PatchError, apply_patches, replace_variables
+from nexusform.domains.fleet.planning.json_patches import PatchError, apply_json_patches, replace_patch_variables
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
     build_changed_manifest,
@@ -228,7 +228,7 @@ class ClusterRenderer:
         self._objects = tuple(expand_envelopes(manifests)) if overrides else ()
         self._overrides = overrides
         self._labels = labels
-        self._envelope_failure = _find_misplaced_object(manifests)
+        self._envelope_failure = _explain_invalid_envelope_content(manifests)
         self._unchanged = RenderedResources(manifests, failure=self._envelope_failure)
         self._cache: dict[str, RenderedResources] = {}
 
@@ -249,7 +249,7 @@ class ClusterRenderer:
         return self._cache[cluster]
 
 
-def _find_misplaced_object(manifests: Iterable[Manifest]) -> str:
+def _explain_invalid_envelope_content(manifests: Iterable[Manifest]) -> str:
     """Return a hub's message for an envelope with an object of another namespace or scope, "" without one.
     Source: seen on a running hub.
     """
@@ -312,12 +312,12 @@ def _apply_patches(
     """Return a body after patches, and the changes as operation, path and value. Patches that fail on the
     body are retried with the defaults of the hub's API server.
     """
-    values = replace_variables(patches, cluster, labels)
+    values = replace_patch_variables(patches, cluster, labels)
     changes = [(patch.operation, patch.path, value) for patch, value in zip(patches, values, strict=True)]
     try:
-        return apply_patches(body, patches, values), changes
+        return apply_json_patches(body, patches, values), changes
     except PatchError:
-        return apply_patches(add_defaults(body), patches, values), changes
+        return apply_json_patches(add_api_server_defaults(body), patches, values), changes
 
 
 def _describe_target(manifest: Manifest) -> str:

@@ -13,8 +13,8 @@ from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.planning.pod_feasibility import (
-    ClusterCapacity,
     ClusterLossEffects,
+    ClusterPodCapacity,
     ObjectFeasibility,
     find_candidate_feasibility,
     find_object_feasibility,
@@ -46,24 +46,24 @@ def list_binding_feasibility(
     """Yield a row per binding of a placement with pods, in the order of the plan. With `includes_losses`, add the
     effect of one machine or rack down, and a row per rejected cluster with known nodes.
     """
-    rows = list(_list_feasibility_rows(outcome, pods))
+    rows = list(_list_rows_without_site_capacity(outcome, pods))
     if includes_losses:
-        rows = [*_add_loss_effects(rows, outcome, pods), *_list_candidate_rows(outcome, pods)]
+        rows = [*_add_loss_effects(rows, outcome, pods), *_list_rejected_cluster_rows(outcome, pods)]
         order = {address: number for number, address in enumerate(outcome.placements)}
         rows.sort(key=lambda row: order[row.placement])
     vms = tuple(vms) if any(row.missing_nodes for row in rows) else ()
     additions = [list(_list_additions(vms, row, outcome)) for row in rows]
     known = [addition for items in additions for addition in items]
     for row, items in zip(rows, additions, strict=True):
-        capacities = {_check_site_capacity(addition, known) for addition in items}
+        capacities = {_evaluate_site_capacity(addition, known) for addition in items}
         if len(items) < len(row.missing_pools):
             capacities.add(_UNKNOWN)
         yield replace(row, site_capacity=_combine_site_capacities(capacities)) if capacities else row
 
 
-def _list_feasibility_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
+def _list_rows_without_site_capacity(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
     """Yield the rows without the capacity of sites."""
-    capacities: dict[str, ClusterCapacity] = {}
+    capacities: dict[str, ClusterPodCapacity] = {}
     for address, placement in outcome.placements.items():
         bindings = [binding for binding in placement.bindings if _is_active_binding(binding)]
         requested = _count_requested_pods(placement) if bindings else None
@@ -74,17 +74,17 @@ def _list_feasibility_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Fe
             assessment = None
             if cluster is not None:
                 if cluster.id not in capacities:
-                    capacities[cluster.id] = ClusterCapacity(pods, cluster)
+                    capacities[cluster.id] = ClusterPodCapacity(pods, cluster)
                 assessment = find_object_feasibility(placement.address, capacities[cluster.id])
             if assessment is None:
-                is_known = cluster is None and _needs_no_node(placement)
+                is_known = cluster is None and _has_no_requested_pods(placement)
                 result = FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN
                 reason = "" if is_known else _NO_NODES
                 yield Feasibility(
                     address, binding.cluster, result, reason=reason, replicas_requested=requested, is_certain=is_known
                 )
                 continue
-            yield _build_row(address, binding.cluster, assessment)
+            yield _build_feasibility_row(address, binding.cluster, assessment)
 
 
 def _add_loss_effects(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
@@ -104,7 +104,7 @@ def _add_loss_effects(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: 
         yield replace(row, one_machine_down=machine, one_rack_down=rack)
 
 
-def _list_candidate_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
+def _list_rejected_cluster_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
     """Yield a row per cluster rejected by a placement with pods, if its nodes are known."""
     for rejected in outcome.rejected_clusters:
         placement, cluster = outcome.placements[rejected.address], outcome.clusters.get(rejected.cluster)
@@ -112,10 +112,10 @@ def _list_candidate_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feas
         if cluster is None or not workloads or pods.list_workloads(placement.address, cluster.id):
             continue
         assessment = find_candidate_feasibility(pods, cluster, workloads)
-        yield _build_row(rejected.address, rejected.cluster, assessment, is_selected=False)
+        yield _build_feasibility_row(rejected.address, rejected.cluster, assessment, is_selected=False)
 
 
-def _build_row(
+def _build_feasibility_row(
     address: Address, cluster: str, assessment: ObjectFeasibility, *, is_selected: bool = True
 ) -> Feasibility:
     missing = assessment.missing_nodes
@@ -144,7 +144,7 @@ def _count_requested_pods(placement: PlacementPlan) -> int | None:
     return sum(workload.replicas for workload in workloads) if workloads else None
 
 
-def _needs_no_node(placement: PlacementPlan) -> bool:
+def _has_no_requested_pods(placement: PlacementPlan) -> bool:
     """Return whether the selected manifests request no pods on any cluster: 0 replicas, and no DaemonSet."""
     workloads = collect_workloads(placement.selection.manifests).workloads
     return all(workload.replicas == 0 and workload.kind != "DaemonSet" for workload in workloads)
@@ -172,7 +172,7 @@ def _list_additions(vms: Iterable[VmObject], row: Feasibility, outcome: FleetOut
                 yield _AdditionalNodes(*names, free, row.missing_pools[pool_demand.pool])
 
 
-def _check_site_capacity(addition: _AdditionalNodes, additions: Iterable[_AdditionalNodes]) -> str:
+def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_AdditionalNodes]) -> str:
     """Return "yes" if a site has capacity for an addition beside those of other bindings, "no" or "unknown".
 
     Bindings of one pool may share new nodes: at least the largest addition is needed, at most the sum.

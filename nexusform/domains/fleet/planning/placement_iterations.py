@@ -9,11 +9,11 @@ from itertools import chain
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, PodPredictor, build_member
+from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, FleetPodPredictor, build_member
 from nexusform.domains.fleet.planning.object_ownership import (
     DirectObjects,
     SharedObjects,
-    assign_owners,
+    assign_object_owners,
     find_shared_objects,
 )
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
@@ -70,7 +70,7 @@ class PlacementIterations(Struct):
 def run_iterations(
     placements: Sequence[PlacementPlan],
     members: Mapping[str, FleetMemberState],
-    pods: PodPredictor,
+    pods: FleetPodPredictor,
     direct: DirectObjects,
     progress: Progress = _ignore_progress,
 ) -> PlacementIterations:
@@ -86,7 +86,7 @@ def run_iterations(
 def _release_rejoining_members(
     placements: Sequence[PlacementPlan],
     members: Mapping[str, FleetMemberState],
-    pods: PodPredictor,
+    pods: FleetPodPredictor,
     previous_members: list[Member],
     iterations: PlacementIterations,
 ) -> PlacementIterations:
@@ -127,7 +127,7 @@ def _release_rejoining_members(
 def plan_after_staged_runs(
     placements: Sequence[PlacementPlan],
     members: Mapping[str, FleetMemberState],
-    pods: PodPredictor,
+    pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> PlacementIterations:
     """Predict the pods of resources distributed by staged runs, replaced ones included, then plan placements
@@ -138,7 +138,7 @@ def plan_after_staged_runs(
         if placement.spec.is_external:
             placed -= {(placement.address, cluster) for cluster in placement.rollout.clusters}
     predict_pods(placements, members, pods, iterations)
-    if not _recompute_member_figures(members, pods):
+    if not _recompute_member_resource_usage(members, pods):
         return iterations
     return _plan_until_stable(
         placements, members, pods, list(iterations.member_list.members), iterations, has_edits=False
@@ -148,7 +148,7 @@ def plan_after_staged_runs(
 def _plan_until_stable(
     placements: Sequence[PlacementPlan],
     members: Mapping[str, FleetMemberState],
-    pods: PodPredictor,
+    pods: FleetPodPredictor,
     previous_members: list[Member],
     iterations: PlacementIterations,
     *,
@@ -170,20 +170,20 @@ def _plan_until_stable(
             if placement.is_left_unchanged:
                 continue
             changes = changes_of.get(placement.address, ())
-            is_queued = bool(changes) or _has_missing_member(placement, member_list)
+            is_queued = bool(changes) or _has_binding_without_member(placement, member_list)
             if has_edits and not is_queued:
                 is_queued = placement.needs_scheduling
             if has_edits and not is_queued:
                 changes = find_stale_members(placement, member_list)
                 is_queued = bool(changes)
             if is_queued:
-                has_changed |= _schedule_placement(placement, member_list, changes, members)
+                has_changed |= _run_scheduling_cycles_of_placement(placement, member_list, changes, members)
         has_edits = False  # edits queue placements once
         predict_pods(placements, members, pods, iterations)
         if not has_changed:
             break
         previous_members = list(member_list.members)
-        if not _recompute_member_figures(members, pods):
+        if not _recompute_member_resource_usage(members, pods):
             break
         member_list = _build_member_list(members)
     return replace(iterations, member_list=member_list)
@@ -193,7 +193,7 @@ def _build_member_list(members: Mapping[str, FleetMemberState]) -> MemberList:
     return MemberList([member.planned for member in members.values() if member.planned is not None])
 
 
-def _has_missing_member(placement: PlacementPlan, member_list: MemberList) -> bool:
+def _has_binding_without_member(placement: PlacementPlan, member_list: MemberList) -> bool:
     """Return True if a scheduled binding has no member, also from a time when the placement was not planned."""
     return any(
         binding.cluster not in member_list.positions and binding.state is not BindingState.UNSCHEDULED
@@ -201,7 +201,7 @@ def _has_missing_member(placement: PlacementPlan, member_list: MemberList) -> bo
     )
 
 
-def _schedule_placement(
+def _run_scheduling_cycles_of_placement(
     placement: PlacementPlan,
     member_list: MemberList,
     changes: tuple[MemberChange, ...],
@@ -228,7 +228,7 @@ def _schedule_placement(
         bindings = tuple(
             replace(binding, is_deleting=binding.cluster in placement.evicted_clusters) for binding in bindings
         )
-    result = scheduling_cycle.run_cycles(
+    result = scheduling_cycle.run_scheduling_cycles(
         bindings,
         member_list,
         placement.spec.resolve_policy(member_list),
@@ -241,12 +241,12 @@ def _schedule_placement(
 def predict_pods(
     placements: Sequence[PlacementPlan],
     members: Mapping[str, FleetMemberState],
-    pods: PodPredictor,
+    pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> None:
     """Predict the pods of bindings not processed yet by this plan; pods of removed bindings are removed first."""
     placement_bindings = [(placement, *_project_clusters_after_rollout(placement)) for placement in placements]
-    assign_owners(placement_bindings, iterations.shared_objects)
+    assign_object_owners(placement_bindings, iterations.shared_objects)
     # Resources of a member are removed with it, even if no rollout removes its binding.
     present = {name for name, member in members.items() if member.planned is not None}
     for placement, bindings, reached in placement_bindings:
@@ -292,7 +292,7 @@ def _predict_binding_pods(
     binding: Binding,
     reached: AbstractSet[str],
     cluster_id: str,
-    pods: PodPredictor,
+    pods: FleetPodPredictor,
     placed: set[tuple[str, str]],
 ) -> None:
     cluster = binding.cluster
@@ -318,7 +318,7 @@ def _predict_binding_pods(
         placement.workloads[cluster] = workloads
 
 
-def _recompute_member_figures(members: Mapping[str, FleetMemberState], pods: PodPredictor) -> bool:
+def _recompute_member_resource_usage(members: Mapping[str, FleetMemberState], pods: FleetPodPredictor) -> bool:
     """Recompute the member figures derived from nodes and pods; return True if any changed."""
     has_changed = False
     for state in members.values():

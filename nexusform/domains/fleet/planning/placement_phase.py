@@ -26,8 +26,8 @@ from nexusform.domains.fleet.planning.fleet_outcome import (
 )
 from nexusform.domains.fleet.planning.fleet_snapshot import (
     FleetMemberState,
+    FleetPodPredictor,
     ObservedHub,
-    PodPredictor,
     add_bound_members,
     build_member_clusters,
     read_observed_hub,
@@ -74,7 +74,7 @@ from nexusform.scheduling.placement_decision import Rejection
 
 
 def plan_placements(
-    blocks: BlockPlanner, evaluation: Evaluation, clusters: Mapping[str, NodeCluster], pods: PodPredictor
+    blocks: BlockPlanner, evaluation: Evaluation, clusters: Mapping[str, NodeCluster], pods: FleetPodPredictor
 ) -> FleetOutcome:
     """Plan all placements. `clusters` are possible clusters of members, by id."""
     observed = read_observed_hub(blocks.request, evaluation)
@@ -115,7 +115,7 @@ def plan_placements(
     diagnostics += build_placement_warnings(placements, members, iterations, observed)
     diagnostics += warn_abandon_policy(blocks.instances.values())
     rejections = iterations.list_rejections(placements) if blocks.request.includes_rejections else {}
-    rows = _build_rows(blocks.instances.values(), by_address, members, rejections)
+    rows = _build_all_binding_rows(blocks.instances.values(), by_address, members, rejections)
     rollouts = chain.from_iterable(placement.rollout.timelines for placement in placements)
     by_key = {placement.key: placement for placement in placements}
     step_order, late_overrides = compute_step_order(blocks.instances.values(), by_key, hub)
@@ -248,7 +248,7 @@ def _set_final_instance_values(
     blocks.add_instance(instance, evaluation)
 
 
-def _build_rows(
+def _build_all_binding_rows(
     instances: Iterable[Instance],
     placements: Mapping[Address, PlacementPlan],
     members: Mapping[str, FleetMemberState],
@@ -277,7 +277,7 @@ def _build_cycle_error(instance: Instance, path: Path, other_placement: ConfigAd
 
 def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> list[Diagnostic]:
     """Execute the evictions of this plan in planning order."""
-    problems = list(_check_budgets(placements, hub))
+    problems = list(_check_pick_all_budgets(placements, hub))
     for instance, eviction in hub.evictions:
         placement = placements.get(eviction.placement)
         # A provider waits for the replacement of an evicted binding before the next eviction.
@@ -318,7 +318,7 @@ def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> Ev
     )
 
 
-def _check_budgets(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> Iterator[Diagnostic]:
+def _check_pick_all_budgets(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> Iterator[Diagnostic]:
     """Yield problems of budgets specific to placements of type PickAll."""
     for name, (instance, budget) in hub.budgets.items():
         placement = placements.get(name)

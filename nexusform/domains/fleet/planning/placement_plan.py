@@ -16,7 +16,7 @@ from nexusform.domains.fleet.planning.placement_records import is_availability_t
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
 from nexusform.domains.fleet.planning.resource_selection import CurrentResources, ResourceSelection, SnapshotStore
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType
-from nexusform.domains.fleet.scheduling.eviction import Eviction
+from nexusform.domains.fleet.scheduling.eviction import EvictionResult
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.rolling_update import (
     Readiness,
@@ -45,7 +45,7 @@ class PlacementPlan(Struct):
     scheduling: SchedulingResult
     ownership: ObjectOwnership = field(default_factory=ObjectOwnership)
     rollout: RolloutResult = field(default_factory=RolloutResult)
-    evictions: tuple[tuple[str, Eviction], ...] = ()
+    evictions: tuple[tuple[str, EvictionResult], ...] = ()
     rejoining_members: frozenset[str] = frozenset()
     workloads: Final[dict[str, Any]] = field(default_factory=dict)
     _projection: tuple[tuple[Binding, ...], RolloutProjection] | None = None
@@ -282,7 +282,7 @@ class PlacementPlan(Struct):
             for binding in self.bindings
             if binding.state is BindingState.BOUND
             and binding.cluster in prior
-            and (binding.cluster in reported or _is_rescheduled(prior[binding.cluster], binding))
+            and (binding.cluster in reported or _is_kept_binding_changed(prior[binding.cluster], binding))
         )
 
     @property
@@ -406,7 +406,7 @@ def _has_condition(status: Mapping[str, Any], condition: str, value: str) -> boo
     return any(item.get("type") == condition and item.get("status") == value for item in conditions)
 
 
-def _is_rescheduled(previous: Binding, current: Binding) -> bool:
+def _is_kept_binding_changed(previous: Binding, current: Binding) -> bool:
     """Return True if the scheduler changed a kept binding."""
     return (previous.state, previous.policy_snapshot) != (current.state, current.policy_snapshot)
 

@@ -21,13 +21,13 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from nexusform.documents.yaml_documents import parse_yaml
-from nexusform.domains.fleet.importers.api_defaults import add_defaults
+from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaults
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
 from nexusform.domains.fleet.planning.override_rendering import ObjectIdentity, RenderedResources
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Condition, Decision, PolicySnapshot
 from nexusform.domains.fleet.scheduling.decisions import SCHEDULED, SchedulingStatus
-from nexusform.domains.fleet.scheduling.eviction import Eviction
+from nexusform.domains.fleet.scheduling.eviction import EvictionResult
 from nexusform.domains.fleet.scheduling.placement_status import ClusterStatus, FailedObject, PlacementStatus
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
@@ -35,7 +35,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     compute_fingerprint,
     format_canonical_json,
 )
-from nexusform.json_data.plain_data import has_unknown
+from nexusform.json_data.plain_data import has_unknown_part
 
 SNAPSHOTS: Final = "snapshots"
 _CONTENT, _BODIES = "content", "bodies"
@@ -128,7 +128,7 @@ def compute_body_hash(manifest: Manifest) -> str:
 
 def compute_comparable_hash(manifest: Manifest) -> str:
     """Return a hash of an object without the fields added by a server."""
-    return sha256(format_canonical_json(add_defaults(remove_server_fields(manifest.body)))).hexdigest()
+    return sha256(format_canonical_json(add_api_server_defaults(remove_server_fields(manifest.body)))).hexdigest()
 
 
 def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
@@ -185,7 +185,7 @@ def _select_objects(digests: Iterable[str], objects: Mapping[str, Manifest]) -> 
 
 def write_applied_resources(applied: AppliedResources, bindings: Iterable[Binding]) -> dict[str, Any]:
     """Return the applied resources as members of a note, for these bindings."""
-    bodies = _BodyCollector()
+    bodies = _ObjectBodyCollector()
     snapshots = [
         {"index": snapshot.index, "hash": snapshot.hash, "objects": bodies.add_manifests(snapshot.objects)}
         for snapshot in applied.snapshots
@@ -210,7 +210,7 @@ def write_applied_resources(applied: AppliedResources, bindings: Iterable[Bindin
     return {SNAPSHOTS: snapshots, _CONTENT: content, _BODIES: dict(sorted(bodies.by_digest.items()))}
 
 
-class _BodyCollector:
+class _ObjectBodyCollector:
     # Bodies of objects, each once. Many clusters share lists and manifests.
     """Collector of object bodies, each once. Shared lists and manifests are processed once."""
 
@@ -254,10 +254,10 @@ def read_bindings(attributes: Mapping[str, Any]) -> tuple[Binding, ...]:
     bindings = attributes.get("bindings")
     if not isinstance(bindings, Mapping):
         return ()
-    return tuple(_read_binding(cluster, bindings[cluster]) for cluster in sorted(bindings))
+    return tuple(_decode_binding(cluster, bindings[cluster]) for cluster in sorted(bindings))
 
 
-def _read_binding(cluster: str, values: Mapping[str, Any]) -> Binding:
+def _decode_binding(cluster: str, values: Mapping[str, Any]) -> Binding:
     previous = values.get("previous_state")
     return Binding(
         cluster=cluster,
@@ -294,7 +294,7 @@ def write_bindings(bindings: Iterable[Binding], provenance: Mapping[str, str]) -
 def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None:
     """Return the policy snapshot of an object in state."""
     values = attributes.get("policy_snapshot")
-    if not isinstance(values, Mapping) or has_unknown(dict(values)):
+    if not isinstance(values, Mapping) or has_unknown_part(dict(values)):
         return None
     return PolicySnapshot(int(values["index"]), str(values["hash"]), _read_integer(values.get("number_of_clusters")))
 
@@ -322,10 +322,10 @@ def read_conditions(values: Any) -> tuple[Condition, ...]:
 
 def write_statuses(status: PlacementStatus) -> list[dict[str, Any]]:
     """Return the status of each cluster as an attribute."""
-    return list(map(_write_cluster_status, status.clusters))
+    return list(map(_encode_cluster_status, status.clusters))
 
 
-def _write_cluster_status(status: ClusterStatus) -> dict[str, Any]:
+def _encode_cluster_status(status: ClusterStatus) -> dict[str, Any]:
     attribute: dict[str, Any] = {
         "cluster_name": status.cluster,
         "observed_resource_index": status.observed_resource_index,
@@ -339,11 +339,11 @@ def _write_cluster_status(status: ClusterStatus) -> dict[str, Any]:
 def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
     """Return the status of an object in state."""
     statuses = attributes.get("placement_statuses") or ()
-    clusters = tuple(map(_read_cluster_status, statuses))
+    clusters = tuple(map(_decode_cluster_status, statuses))
     return PlacementStatus(read_conditions(attributes.get("conditions")), clusters)
 
 
-def _read_cluster_status(attribute: Mapping[str, Any]) -> ClusterStatus:
+def _decode_cluster_status(attribute: Mapping[str, Any]) -> ClusterStatus:
     failed_placements = attribute.get("failed_placements") or ()
     return ClusterStatus(
         str(attribute["cluster_name"] or ""),
@@ -386,11 +386,11 @@ def read_placement(attributes: Mapping[str, Any], configuration: FleetPlacement)
         api_version,
         read_bindings(attributes),
         read_status(attributes),
-        tuple(map(_read_selected_object, selected)),
+        tuple(map(_decode_selected_object, selected)),
     )
 
 
-def _read_selected_object(attribute: Mapping[str, Any]) -> SelectedObject:
+def _decode_selected_object(attribute: Mapping[str, Any]) -> SelectedObject:
     names = SelectedObject.__struct_fields__
     return SelectedObject(**{name: attribute.get(name) or "" for name in names})
 
@@ -424,7 +424,7 @@ def is_scheduled(attributes: Mapping[str, Any]) -> bool:
     return bool(conditions[0].get("status") == "True")
 
 
-def write_eviction(name: str, eviction: Eviction) -> dict[str, Any]:
+def write_eviction(name: str, eviction: EvictionResult) -> dict[str, Any]:
     """Return the result of an eviction as recorded by the placement."""
     return {
         "name": name,

@@ -26,7 +26,7 @@ def find_placement_risks(
         else placement.selection.manifests
     )
     workloads = [manifest for manifest in objects if manifest.kind in _WORKLOAD_KINDS]
-    volume_users = [manifest for manifest in objects if _has_volumes(manifest)]
+    volume_users = [manifest for manifest in objects if _has_persistent_volume_claims(manifest)]
     yield from _find_wave_without_ready_copy(placement, workloads)
     yield from _find_orphaned_volumes(placement, volume_users)
     yield from _find_ineffective_spread(placement, members)
@@ -57,7 +57,7 @@ def _collect_clusters_with_resources(bindings: Iterable[Binding]) -> set[str]:
     return {binding.cluster for binding in bindings if binding.has_resources}
 
 
-def _has_volumes(manifest: Manifest) -> bool:
+def _has_persistent_volume_claims(manifest: Manifest) -> bool:
     """Return True for a volume claim or a StatefulSet with claim templates."""
     spec = manifest.body.get("spec")
     templates = spec.get("volumeClaimTemplates") if isinstance(spec, Mapping) else None

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_records import (
-    FleetApproval,
+    FleetApprovalRequest,
     FleetBudget,
     FleetEviction,
     FleetOverride,
@@ -92,7 +92,7 @@ class PlannedHub(Struct, dict=True):
             if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
                 manifests += fleet_object.manifests
             elif isinstance(fleet_object, FleetOverride):
-                overrides.append(replace(fleet_object, snapshot=_get_prior_snapshot(instance)))
+                overrides.append(replace(fleet_object, snapshot=_get_prior_override_snapshot_number(instance)))
         return manifests, overrides
 
     @cached_property
@@ -164,7 +164,7 @@ class PlannedHub(Struct, dict=True):
         self.diagnostics += check_immutable_fields(instance, fleet_object)
         match fleet_object:
             case HubObjects():
-                self._add_manifest_objects(instance, fleet_object)
+                self._add_directly_applied_objects(instance, fleet_object)
             case FleetOverride():
                 self.overrides.append(self._assign_snapshot_number(instance, fleet_object))
                 self.override_instances.append(instance)
@@ -179,7 +179,7 @@ class PlannedHub(Struct, dict=True):
                 self.strategies[fleet_object.key] = fleet_object
             case FleetRun():
                 self._add_staged_run(instance, fleet_object)
-            case FleetApproval() if fleet_object.is_approved:
+            case FleetApprovalRequest() if fleet_object.is_approved:
                 self.approvals.setdefault(fleet_object.run_key, set()).add(fleet_object.name)
                 if instance.action in _WRITE_ACTIONS:
                     self.resumed_runs.add(fleet_object.run_key)
@@ -198,7 +198,7 @@ class PlannedHub(Struct, dict=True):
                 member_objects |= {get_object_identity(m): (str(instance.address), m) for m in manifests}
         return by_member
 
-    def _add_manifest_objects(self, instance: Instance, objects: HubObjects) -> None:
+    def _add_directly_applied_objects(self, instance: Instance, objects: HubObjects) -> None:
         if objects.cluster_id:
             self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:
@@ -231,7 +231,7 @@ class PlannedHub(Struct, dict=True):
         elif instance.before is not None and instance.type.build_fleet_object is not None:
             recorded = instance.type.build_fleet_object(instance.before)
             assert isinstance(recorded, FleetOverride)
-            latest = replace(recorded, snapshot=_get_prior_snapshot(instance))
+            latest = replace(recorded, snapshot=_get_prior_override_snapshot_number(instance))
         else:
             return override
         is_unchanged = replace(latest, snapshot=0) == override
@@ -284,7 +284,7 @@ class PlannedHub(Struct, dict=True):
         (self.runs if is_active else self.waiting_runs).append((instance, run))
 
 
-def _get_prior_snapshot(instance: Instance) -> int:
+def _get_prior_override_snapshot_number(instance: Instance) -> int:
     """Return the snapshot number of an override in state."""
     prior_note = instance.prior.private if instance.prior is not None else None
     return int((prior_note or {}).get(OVERRIDE_SNAPSHOT) or 0)
@@ -329,7 +329,7 @@ def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
             yield replace(override, snapshot=latest.get(override.key, 0))
 
 
-def _list_existing_objects(instance: Instance) -> Sequence[Manifest]:
+def _list_hub_objects_of_instance(instance: Instance) -> Sequence[Manifest]:
     """Return an instance's objects on the hub from state; `-target` may exclude it from the plan."""
     if instance.planned is not None:
         return ()
@@ -344,7 +344,7 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
     """Yield warnings about hub objects in missing namespaces."""
     kept_instances = [instance for instance in hub.prior_instances if not instance.is_removed]
     configured_objects = (manifests for _, manifests in hub.configured_objects)  # those in deletion, too
-    lists = chain([hub.manifests], configured_objects, map(_list_existing_objects, kept_instances))
+    lists = chain([hub.manifests], configured_objects, map(_list_hub_objects_of_instance, kept_instances))
     existing_objects = chain.from_iterable(lists)
     namespaces = {
         namespaced.name for namespaced in existing_objects if (namespaced.group, namespaced.kind) == ("", "Namespace")

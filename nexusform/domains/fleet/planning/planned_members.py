@@ -13,7 +13,7 @@ from nexusform.domains.fleet.planning.fleet_snapshot import (
     UNNOTIFIED_PLACEMENTS,
     UNPROCESSED,
     FleetMemberState,
-    PodPredictor,
+    FleetPodPredictor,
     build_member,
     build_member_record,
     parse_member_record,
@@ -30,7 +30,7 @@ def build_planned_member(
     instance: Instance, configuration: FleetMember, observed: Mapping[str, FleetMember]
 ) -> FleetMember:
     """Build the planned member: the observed one with configured fields if a provider writes it, else the latter."""
-    if not _is_written_to_hub(instance, configuration.name, observed):
+    if not _is_managed_by_hub_provider(instance, configuration.name, observed):
         return configuration
     # The previously configured member, if any.
     previous = (
@@ -42,7 +42,7 @@ def build_planned_member(
     return _merge_observed(configuration, observed[configuration.name], previous_member)
 
 
-def _is_written_to_hub(instance: Instance, name: str, observed: Mapping[str, FleetMember]) -> bool:
+def _is_managed_by_hub_provider(instance: Instance, name: str, observed: Mapping[str, FleetMember]) -> bool:
     """Return True if a provider writes the member to a hub that has it."""
     return name in observed and instance.block is not None and bool(instance.block.provider)
 
@@ -67,7 +67,7 @@ def _merge_observed(configuration: FleetMember, observed: FleetMember, previous:
 def build_members(
     instances: Iterable[Instance],
     clusters: Mapping[str, NodeCluster],
-    pods: PodPredictor,
+    pods: FleetPodPredictor,
     observed: Mapping[str, FleetMember],
     missing_members: AbstractSet[str],
 ) -> tuple[dict[str, FleetMemberState], list[Diagnostic]]:
@@ -96,7 +96,7 @@ def build_members(
             problems.append(_build_unknown_cluster_problem(instance, configuration.cluster_id, clusters))
             instance.is_invalid = True
         # A hub reports the figures of its members; the nodes are used for pods only.
-        figures = None if _is_written_to_hub(instance, configuration.name, observed) else cluster
+        figures = None if _is_managed_by_hub_provider(instance, configuration.name, observed) else cluster
         requests = pods.sum_requests(figures.id) if figures is not None else (0, 0)
         planned = build_member(configuration, figures, requests)
         previous = _find_previous_member(instance, planned, observed if figures is None else {})

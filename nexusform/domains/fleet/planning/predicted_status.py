@@ -30,12 +30,12 @@ from nexusform.domains.fleet.scheduling.placement_status import (
     PlacementStatus,
     Progress,
     build_placement_status,
-    compute_progress,
+    compute_rollout_progress,
     parse_run_status_text,
 )
 
 
-def predict_status(placement: PlacementPlan) -> dict[str, Any]:
+def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     """Return the conditions and cluster statuses as attributes."""
     prior = placement.spec.prior_attributes
     scheduling = placement.scheduling.status
@@ -172,7 +172,7 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, Progress]:
         index = (
             binding.resource_snapshot if placement.spec.is_external else placement.snapshot_store.snapshots[-1].index
         )
-        progress = compute_progress((binding,), -1 if index is None else index).get(binding.cluster)
+        progress = compute_rollout_progress((binding,), -1 if index is None else index).get(binding.cluster)
         if progress is None:
             continue
         if binding.cluster in blocked and progress.rollout_started == TRUE:

@@ -14,7 +14,7 @@ from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, M
 from nexusform.domains.fleet.scheduling.fleet_api_validation import parse_resource_usage
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
-from nexusform.domains.fleet.scheduling.scheduling_cycle import run_cycles
+from nexusform.domains.fleet.scheduling.scheduling_cycle import run_scheduling_cycles
 from nexusform.domains.fleet.scheduling.watcher import WatchedPlacement, enqueue_placements
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.fleet.types.fleet_placements import FLEET_CLUSTER_RESOURCE_PLACEMENT
@@ -39,7 +39,7 @@ def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     watched = WatchedPlacement(placement.name, placement.placement_type, is_fulfilled)
     is_edited = previous is None or policy_snapshot != last_snapshot
     if is_edited or enqueue_placements(_read_members(snapshot["members"]), members, [watched]):
-        result = run_cycles(bindings, member_list, placement.policy, policy_snapshot)
+        result = run_scheduling_cycles(bindings, member_list, placement.policy, policy_snapshot)
         bindings = result.bindings
         if result.status is not None:
             is_fulfilled = result.status.is_fulfilled

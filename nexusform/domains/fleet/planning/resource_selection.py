@@ -10,7 +10,7 @@ from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.planning.fleet_snapshot import MemberClusters
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources
 from nexusform.domains.fleet.planning.placement_records import AppliedResources, ResourceSnapshot, add_snapshot
-from nexusform.domains.fleet.planning.resource_selectors import SelectorProblem
+from nexusform.domains.fleet.planning.resource_selectors import ResourceSelectorProblem
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 
@@ -23,7 +23,7 @@ class ResourceSelection(Struct, frozen=True):
     manifests: tuple[Manifest, ...] = ()
     overrides: tuple[FleetOverride, ...] = ()
     empty_selectors: Sequence[int] = ()
-    selector_problem: SelectorProblem | None = None
+    selector_problem: ResourceSelectorProblem | None = None
     clusters: MemberClusters = MemberClusters()
 
 

@@ -23,7 +23,7 @@ _NAMESPACE: Final = ("", "Namespace")
 T = TypeVar("T")
 
 
-class SelectorProblem(Struct, frozen=True):
+class ResourceSelectorProblem(Struct, frozen=True):
     """Error of a hub about a placement's selectors: index of the selector, the hub's message, and a remedy."""
 
     selector: int
@@ -55,7 +55,7 @@ class HubIndex:
                 [self._by_key.get((*kind, namespace, selector.name), ()) for namespace in namespaces]
             )
         of_kind = self._get_objects([self._by_kind.get((*kind, namespace), ()) for namespace in namespaces])
-        return [manifest for manifest in of_kind if _has_labels(selector, manifest)]
+        return [manifest for manifest in of_kind if _has_selected_labels(selector, manifest)]
 
     def list_namespaced(self, namespaces: Collection[str]) -> list[Manifest]:
         """Return all objects in these namespaces, in the hub's order."""
@@ -101,7 +101,7 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
                 is_complete = selector.scope != WITH_SELECTED
                 includes_all[manifest.name] = includes_all.get(manifest.name, False) or is_complete
     if not placement.namespace:
-        for manifest in _list_namespace_content(hub, includes_all, placement.selectors):
+        for manifest in _list_objects_in_selected_namespaces(hub, includes_all, placement.selectors):
             by_key.setdefault(manifest.identity, manifest)
     return tuple(by_key.values())
 
@@ -119,7 +119,7 @@ def find_empty_selectors(placement: FleetPlacement, objects: Sequence[Manifest])
     return [number for number, selector in selectors if not has_match(selector)]
 
 
-def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> SelectorProblem | None:
+def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceSelectorProblem | None:
     """Return the first error of a hub: a selected reserved namespace, or an object selected twice. Source:
     KubeFleet pkg/utils/controller/resource_selector_resolver.go.
     """
@@ -135,14 +135,14 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> SelectorP
                 f"invalid clusterRresourcePlacement {placement.key}: namespace {selector.name} is not "
                 "allowed to propagate"
             )
-            return SelectorProblem(number, text, _RESERVED_ADVICE)
+            return ResourceSelectorProblem(number, text, _RESERVED_ADVICE)
         manifests = hub.unique_index.select_objects(selector, {placement.namespace, content_namespace})
         if includes_content:
             manifests += hub.unique_index.list_namespaced({manifest.name for manifest in manifests})
         for manifest in manifests:
             if manifest.identity in selected_keys:
                 text = f"found duplicate resource {_format_identifier(manifest)}"
-                return SelectorProblem(number, text, f"{manifest.title}: {_DUPLICATE_ADVICE}")
+                return ResourceSelectorProblem(number, text, f"{manifest.title}: {_DUPLICATE_ADVICE}")
             selected_keys.add(manifest.identity)
     return None
 
@@ -163,14 +163,14 @@ def _is_match(selector: ObjectSelector, manifest: Manifest, namespace: str) -> b
     """Return True if a selector matches an object of this namespace ("": cluster scope)."""
     if manifest.namespace != namespace or (manifest.group, manifest.kind) != (selector.group, selector.kind):
         return False
-    return manifest.name == selector.name if selector.name else _has_labels(selector, manifest)
+    return manifest.name == selector.name if selector.name else _has_selected_labels(selector, manifest)
 
 
-def _has_labels(selector: ObjectSelector, manifest: Manifest) -> bool:
+def _has_selected_labels(selector: ObjectSelector, manifest: Manifest) -> bool:
     return selector.labels is None or is_selected(selector.labels, manifest.labels)
 
 
-def _list_namespace_content(
+def _list_objects_in_selected_namespaces(
     hub: HubIndex, namespaces: Mapping[str, bool], selectors: Sequence[ObjectSelector]
 ) -> Iterator[Manifest]:
     """Yield the objects in selected namespaces: all (True), or those of other selectors."""

@@ -64,10 +64,10 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
     )
     applied = _read_applied_resources(spec, selection, hub)
     snapshot_store = SnapshotStore(selection, applied.snapshots)
-    prepared = _ComparisonInput(spec, selection, applied, snapshot_store)
+    prepared = _ResourceComparisonInput(spec, selection, applied, snapshot_store)
     # Staged runs take their own snapshots; invalid selectors get none.
     if spec.is_external or spec.is_being_deleted or selection.selector_problem:
-        staged_trigger = _find_staged_trigger(prepared, hub) if spec.is_external else None
+        staged_trigger = _find_trigger_of_staged_change(prepared, hub) if spec.is_external else None
         is_selection_changed = _is_selection_changed(spec, selection, hub)
         return PlacementResources(
             selection,
@@ -75,7 +75,7 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
             snapshot_store,
         )
     latest, previous = snapshot_store.add_snapshot(spec.configuration.revision_history_limit), applied.latest
-    outdated_clusters = frozenset(_find_outdated_clusters(prepared, latest.index))
+    outdated_clusters = frozenset(_find_clusters_with_outdated_overrides(prepared, latest.index))
     current = CurrentResources(
         applied,
         resources_changed=previous is not None and previous.hash != latest.hash,
@@ -98,7 +98,7 @@ def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Mani
     return select_resources(spec.configuration, HubIndex([manifest for manifest in objects if manifest is not None]))
 
 
-class _ComparisonInput(NamedTuple):
+class _ResourceComparisonInput(NamedTuple):
     """Inputs of the comparison between selected and applied resources."""
 
     spec: PlacementSpec
@@ -107,7 +107,7 @@ class _ComparisonInput(NamedTuple):
     snapshot_store: SnapshotStore
 
 
-def _find_staged_trigger(preparation: _ComparisonInput, hub: PlannedHub) -> Trigger | None:
+def _find_trigger_of_staged_change(preparation: _ResourceComparisonInput, hub: PlannedHub) -> Trigger | None:
     """Return the trigger of a resource change distributed only by a staged run; None without a change."""
     previous = preparation.spec.previous_configuration
     if previous is None or preparation.spec.is_new:
@@ -138,7 +138,7 @@ def _is_selection_changed(spec: PlacementSpec, selection: ResourceSelection, hub
     return bool(previous_objects) and compute_fingerprint(previous_objects) != compute_fingerprint(selection.manifests)
 
 
-def _has_own_override_changes(preparation: _ComparisonInput, hub: PlannedHub) -> bool:
+def _has_own_override_changes(preparation: _ResourceComparisonInput, hub: PlannedHub) -> bool:
     """Return True if the overrides naming the placement differ from those on its clusters. Other overrides
     start no rollout. Source: seen on a running hub; KubeFleet pkg/controllers/rollout watches overrides with
     a placement name.
@@ -171,22 +171,22 @@ def _has_own_override_changes(preparation: _ComparisonInput, hub: PlannedHub) ->
     return False
 
 
-def _find_outdated_clusters(preparation: _ComparisonInput, index: int) -> Iterator[str]:
+def _find_clusters_with_outdated_overrides(preparation: _ResourceComparisonInput, index: int) -> Iterator[str]:
     """Yield the clusters with outdated override snapshots in their bindings."""
-    for cluster, previous, updated in _compare_cluster_resources(preparation, index):
+    for cluster, previous, updated in _pair_current_and_new_resources(preparation, index):
         if not previous.has_same_overrides(updated):
             yield cluster
 
 
-def _find_differing_clusters(preparation: _ComparisonInput, index: int) -> Iterator[str]:
+def _find_differing_clusters(preparation: _ResourceComparisonInput, index: int) -> Iterator[str]:
     """Yield the clusters with a changed result of overrides."""
-    for cluster, previous, updated in _compare_cluster_resources(preparation, index):
+    for cluster, previous, updated in _pair_current_and_new_resources(preparation, index):
         if not previous.has_same_result(updated):
             yield cluster
 
 
-def _compare_cluster_resources(
-    preparation: _ComparisonInput, index: int
+def _pair_current_and_new_resources(
+    preparation: _ResourceComparisonInput, index: int
 ) -> Iterator[tuple[str, RenderedResources, RenderedResources]]:
     """Yield each bound cluster with its current resources and those of a snapshot rendered now."""
     for binding in preparation.spec.prior_bindings:
@@ -222,7 +222,7 @@ def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, h
     objects = (
         select_resources(spec.previous_configuration, hub.prior_object_index) if is_changed else selection.manifests
     )
-    on_cluster = _restore_cluster_resources(spec, selection, hub, objects, note.get("overrides"))
+    on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, note.get("overrides"))
     return AppliedResources((ResourceSnapshot(index, digest, objects),), on_cluster)
 
 
@@ -257,7 +257,7 @@ def _read_observed_resources(
     )
     objects = recorded.objects if recorded is not None else selection.manifests
     digest = recorded.hash if recorded is not None else compute_fingerprint(objects)
-    on_cluster = _restore_cluster_resources(spec, selection, hub, objects, None)
+    on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, None)
     return AppliedResources((ResourceSnapshot(max(indices), digest, objects),), on_cluster)
 
 
@@ -281,7 +281,7 @@ def _render_observed_clusters(
             overrides = tuple(override_snapshots[name] for name in names) if is_captured else selection.overrides
             renderers[key] = ClusterRenderer(snapshot.objects, overrides, selection.clusters.labels)
         rendered = renderers[key].render_cluster(binding.cluster) or RenderedResources(snapshot.objects)
-        failure = _find_observed_failure(observed_bindings[binding.cluster], rendered)
+        failure = _find_observed_override_failure(observed_bindings[binding.cluster], rendered)
         if is_captured:
             rendered = replace(rendered, overrides=names)
         if failure != rendered.failure_message:  # the full text of a truncated failure is known
@@ -289,7 +289,7 @@ def _render_observed_clusters(
         yield binding.cluster, rendered
 
 
-def _find_observed_failure(binding: Mapping[str, Any], rendered: RenderedResources) -> str:
+def _find_observed_override_failure(binding: Mapping[str, Any], rendered: RenderedResources) -> str:
     """Return the override failure of a cluster, from its binding; a hub's report precedes the current result,
     because labels may have changed.
     """
@@ -300,7 +300,7 @@ def _find_observed_failure(binding: Mapping[str, Any], rendered: RenderedResourc
     return "" if has_succeeded else rendered.failure_message
 
 
-def _restore_cluster_resources(
+def _restore_resources_from_hashes(
     spec: PlacementSpec,
     selection: ResourceSelection,
     hub: PlannedHub,
@@ -340,12 +340,12 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     placed_note = record_vm_placements(prior_placed, pick_triggers, bound_clusters, serial) or {}
     applied = AppliedResources(placement.snapshot_store.snapshots, placement.compute_final_resources())
     resource_note = write_applied_resources(applied, placement.bindings)
-    open_clusters = _find_undecided_clusters(placement)
+    open_clusters = _find_clusters_with_random_choice(placement)
     open_note = {OPEN_CLUSTERS: open_clusters} if open_clusters else {}
     placement.spec.instance.private = {**placed_note, **hub_record, **resource_note, **open_note}
 
 
-def _find_undecided_clusters(placement: PlacementPlan) -> dict[str, float]:
+def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, float]:
     """Return the clusters with an open decision, and the share of a random choice: of the eligible clusters
     without a binding, a PickN picks some.
     """

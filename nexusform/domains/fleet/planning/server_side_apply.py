@@ -40,9 +40,9 @@ def _merge_field(observed: Any, previous: Any, configured: Any) -> Any:
     """
     if isinstance(observed, Mapping) and isinstance(configured, Mapping):
         return _merge_mapping(observed, previous if isinstance(previous, Mapping) else {}, configured)
-    if _has_named_elements(observed) and _has_named_elements(configured):
+    if _is_list_of_named_elements(observed) and _is_list_of_named_elements(configured):
         by_name = [{part[_NAME]: part for part in parts} for parts in (observed, configured)]
-        previous_by_name = {part[_NAME]: part for part in previous} if _has_named_elements(previous) else {}
+        previous_by_name = {part[_NAME]: part for part in previous} if _is_list_of_named_elements(previous) else {}
         return list(_merge_mapping(by_name[0], previous_by_name, by_name[1]).values())
     return configured
 
@@ -62,7 +62,7 @@ def _merge_mapping(
     return {**merged, **{name: value for name, value in configured.items() if name not in merged}}
 
 
-def _has_named_elements(value: Any) -> bool:
+def _is_list_of_named_elements(value: Any) -> bool:
     return (
         isinstance(value, Sequence)
         and not isinstance(value, str)

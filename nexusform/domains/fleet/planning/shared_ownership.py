@@ -33,7 +33,7 @@ def build_merged_placement(instance: Instance, attributes: Values) -> FleetPlace
     configured = instance.type.build_fleet_object(attributes)
     if not isinstance(configured, FleetPlacement):
         return None
-    foreign_fields = _get_hub_record(instance).get(FOREIGN_FIELDS)
+    foreign_fields = _get_recorded_hub_data(instance).get(FOREIGN_FIELDS)
     if not foreign_fields:
         return configured
     arguments = _merge_arguments(instance.type.schema, foreign_fields, _read_arguments(instance, attributes))
@@ -44,15 +44,15 @@ def build_merged_placement(instance: Instance, attributes: Values) -> FleetPlace
 
 def find_field_owner(instance: Instance, path: str) -> str:
     """Return the other manager of a placement's field, given its API path; "" if there is none."""
-    return str((_get_hub_record(instance).get(OWNERS) or {}).get(path, ""))
+    return str((_get_recorded_hub_data(instance).get(OWNERS) or {}).get(path, ""))
 
 
 def find_deleting_objects(instance: Instance) -> frozenset[str]:
     """Return the objects of an instance in deletion on its hub: `group/kind/namespace/name`."""
-    return frozenset(_get_hub_record(instance).get(DELETING) or ())
+    return frozenset(_get_recorded_hub_data(instance).get(DELETING) or ())
 
 
-def _get_hub_record(instance: Instance) -> Values:
+def _get_recorded_hub_data(instance: Instance) -> Values:
     """Return the recorded hub data of an existing object that is kept."""
     if instance.prior is None or instance.is_replaced:
         return {}

@@ -29,9 +29,9 @@ from nexusform.domains.fleet.scheduling.staged_update import (
     RunState,
     StagedRunPlan,
     StepKind,
-    initialize_run,
+    initialize_staged_run,
     list_run_steps,
-    simulate_run,
+    simulate_staged_run,
 )
 from nexusform.planning.instances.instance import Instance
 
@@ -84,9 +84,9 @@ def _execute_staged_run(
     yield from _warn_skipped_stages(instance, context)
     yield from _warn_pruned_snapshot(instance, run, placement)
     yield from _warn_delete_only_run(instance, context)
-    _lock_overrides(placement, context)
-    failures = _find_failures(placement, context)
-    progress = simulate_run(
+    _lock_resources_of_run(placement, context)
+    failures = _find_failed_clusters_of_run(placement, context)
+    progress = simulate_staged_run(
         context.plan,
         run.name,
         placement.bindings,
@@ -249,9 +249,9 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
         yield instance.build_diagnostic(Problem((), "delete-only-staged-run", text, Severity.WARNING, brief=summary))
 
 
-def _find_failures(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
+def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
     """Return the clusters of a run with failing resources, and the causes."""
-    failures = dict.fromkeys(_find_apply_failures(placement, context), "applying the resources fails")
+    failures = dict.fromkeys(_find_clusters_with_apply_failures(placement, context), "applying the resources fails")
     for stage in context.plan.stages:
         for cluster in stage.clusters:
             rendered = placement.snapshot_store.render_cluster(context.resource_snapshot, cluster)
@@ -260,7 +260,7 @@ def _find_failures(placement: PlacementPlan, context: _StagedRunInput) -> dict[s
     return failures
 
 
-def _find_apply_failures(placement: PlacementPlan, context: _StagedRunInput) -> frozenset[str]:
+def _find_clusters_with_apply_failures(placement: PlacementPlan, context: _StagedRunInput) -> frozenset[str]:
     """Return the clusters with apply failures of a run's resources, by configuration or from a hub's report."""
     if placement.spec.configuration.is_report_only:
         return frozenset()
@@ -284,7 +284,7 @@ def _build_run_context(
         text = f'The staged update strategy "{run.strategy}" does not exist.'
         return _RejectedRun("missing-staged-strategy", text)
     stages = record.strategy if strategy is None or record.strategy is not None else strategy.stages
-    plan = initialize_run(
+    plan = initialize_staged_run(
         placement.bindings,
         placement.spec.policy_snapshot,
         _count_requested_clusters(placement),
@@ -362,7 +362,7 @@ def _select_run_overrides(
     return run_overrides, positions
 
 
-def _lock_overrides(placement: PlacementPlan, context: _StagedRunInput) -> None:
+def _lock_resources_of_run(placement: PlacementPlan, context: _StagedRunInput) -> None:
     """Lock the resources of the run's clusters to its snapshot and overrides."""
     overrides, snapshot = (
         context.record.overrides or (),

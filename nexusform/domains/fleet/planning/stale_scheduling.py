@@ -48,7 +48,7 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
     bound_clusters = {binding.cluster for binding in placement.bindings}
     candidates = set(member_list.positions) if picks_all else set(rejections)
     stale_names = sorted(candidates.intersection(member_list.positions) - bound_clusters)
-    eligible = _select_eligible_members(placement, member_list) if stale_names else 0
+    eligible = _select_individually_eligible_members(placement, member_list) if stale_names else 0
     changes: list[MemberChange] = []
     for name in stale_names:
         member, trigger = (member_list.members[member_list.positions[name]], _find_trigger(rejections.get(name)))
@@ -66,7 +66,7 @@ def _find_trigger(reason: str | None) -> Trigger | None:
     return next((trigger for start, trigger in _OBSOLETE_REASONS if reason.startswith(start)), None)
 
 
-def _select_eligible_members(placement: PlacementPlan, member_list: MemberList) -> Mask:
+def _select_individually_eligible_members(placement: PlacementPlan, member_list: MemberList) -> Mask:
     """Return the members accepted by every rule about a member alone."""
     request = PlacementRequest(
         placement.spec.resolve_policy(member_list) or _ALL, placement.spec.configuration.namespace

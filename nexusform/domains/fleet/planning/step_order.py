@@ -15,7 +15,7 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.domains.fleet.importers.fleet_records import (
     EXTERNAL,
-    FleetApproval,
+    FleetApprovalRequest,
     FleetBudget,
     FleetEviction,
     FleetMember,
@@ -55,7 +55,7 @@ _OVERRIDE_REASON: Final = "a rollout applies only existing overrides"
 _CREATE_ACTIONS: Final = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
-class _ChangedObject(Struct, frozen=True):
+class _ChangedInstance(Struct, frozen=True):
     """Instance with a step in this plan, its fleet objects before and after, and its position in the plan."""
 
     instance: Instance
@@ -84,7 +84,7 @@ class _RolloutInputs(Struct, frozen=True):
 class _StepOrderContext(Struct, frozen=True):
     """Inputs of the order of one step."""
 
-    changed: _ChangedObject
+    changed: _ChangedInstance
     rollout: _RolloutInputs
 
     @property
@@ -93,79 +93,79 @@ class _StepOrderContext(Struct, frozen=True):
         return self.changed.versions[-1]
 
 
-def _is_content(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_content(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     return not context.rollout.identities.isdisjoint(changed.identities)
 
 
-def _is_removed_selected_object(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_removed_selected_object(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     """Return True for content removed from the selection: the rollout of the placement is predicted without it."""
     is_removed = changed.instance.is_removed and not context.rollout.is_switched
     return is_removed and not context.rollout.previous_identities.isdisjoint(changed.identities)
 
 
-def _is_override(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     overrides = (item for item in changed.versions if isinstance(item, FleetOverride))
     return any(item.placement in ("", context.rollout.placement) for item in overrides)
 
 
-def _is_placement(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     return any(isinstance(item, FleetPlacement) and item.key == context.rollout.placement for item in changed.versions)
 
 
-def _is_budget(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_budget(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     return any(
         isinstance(item, FleetBudget) and item.placement == context.rollout.placement for item in changed.versions
     )
 
 
-def _is_strategy(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_strategy(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     run = context.requested
     strategies = (item for item in changed.versions if isinstance(item, FleetStrategy))
     return isinstance(run, FleetRun) and any(item.key == run.build_key(run.strategy) for item in strategies)
 
 
-def _is_member(changed: _ChangedObject, _context: _StepOrderContext) -> bool:
+def _is_member(changed: _ChangedInstance, _context: _StepOrderContext) -> bool:
     return changed.instance.type.kind is PlanningKind.MEMBER and not changed.instance.is_removed
 
 
-def _is_changed_member(changed: _ChangedObject, _context: _StepOrderContext) -> bool:
+def _is_changed_member(changed: _ChangedInstance, _context: _StepOrderContext) -> bool:
     return changed.instance.type.kind is PlanningKind.MEMBER and len(changed.versions) > 1
 
 
-def _is_relabeled_member(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_relabeled_member(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     """Return True for a member with other labels, awaited by steps starting a rollout."""
     return bool(context.rollout.placement) and _has_new_labels(changed)
 
 
-def _has_new_labels(changed: _ChangedObject) -> bool:
+def _has_new_labels(changed: _ChangedInstance) -> bool:
     labels = [item.labels for item in changed.versions if isinstance(item, FleetMember)]
     return len(labels) > 1 and labels[0] != labels[1]
 
 
-def _is_switched_to_runs(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_placement_switched_to_staged_runs(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     return context.rollout.is_switched and _is_placement(changed, context)
 
 
-def _is_earlier_override(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_earlier_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     return changed.position in context.rollout.earlier_overrides
 
 
-def _is_eviction_of_placement(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_eviction_before_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     """Return True for an eviction awaited by an override; one without a placement name starts no rollout."""
     return bool(getattr(context.requested, "placement", "")) and _is_eviction(changed, context)
 
 
-def _is_eviction(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_eviction(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     return any(
         isinstance(item, FleetEviction) and item.placement == context.rollout.placement for item in changed.versions
     )
 
 
-def _is_earlier_eviction(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_earlier_eviction(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     return changed.position < context.changed.position and _is_eviction(changed, context)
 
 
-def _is_ended_run(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_ended_run(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     """Return True for an earlier run of the placement, completed by this plan."""
     runs = (item for item in changed.versions if isinstance(item, FleetRun))
     is_earlier = changed.position < context.changed.position
@@ -175,37 +175,37 @@ def _is_ended_run(changed: _ChangedObject, context: _StepOrderContext) -> bool:
     )
 
 
-def _is_rollout_override(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_rollout_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     return changed.position in context.rollout.overrides
 
 
-def _is_awaited_by_objects(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_awaited_by_objects(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     """Return True for an override awaited by content. New placements wait for it themselves; a namespace precedes
     its overrides.
     """
-    is_namespace_first = _has_new_namespace(context.changed, changed.versions[-1])
+    is_namespace_first = _has_new_namespace_of_override(context.changed, changed.versions[-1])
     return not context.rollout.is_new and not is_namespace_first and _is_rollout_override(changed, context)
 
 
-def _is_override_after_namespace(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_override_after_namespace(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     """Return True for an override of objects applied together with its new namespace."""
     override, objects = changed.versions[-1], context.requested
     if not isinstance(override, FleetOverride) or not isinstance(objects, HubObjects) or changed.instance.is_removed:
         return False
     is_late = not context.rollout.is_new and _is_rollout_override(changed, context)
-    is_same_step = is_late and _has_new_namespace(context.changed, override)
+    is_same_step = is_late and _has_new_namespace_of_override(context.changed, override)
     return is_same_step and is_any_affected(override, expand_envelopes(objects.manifests))
 
 
-def _is_input_of_named_override(changed: _ChangedObject, context: _StepOrderContext) -> bool:
+def _is_override_before_named_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     return bool(getattr(context.requested, "placement", "")) and _is_rollout_override(changed, context)
 
 
-def _is_new_namespace_of_override(changed: _ChangedObject, context: _StepOrderContext) -> bool:
-    return _has_new_namespace(changed, context.requested)
+def _is_new_namespace_of_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
+    return _has_new_namespace_of_override(changed, context.requested)
 
 
-def _has_new_namespace(changed: _ChangedObject, override: FleetObject) -> bool:
+def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetObject) -> bool:
     """Return True if a changed manifest contains the new namespace of an override."""
     if not isinstance(override, FleetOverride) or not override.namespace or changed.instance.is_removed:
         return False
@@ -216,23 +216,23 @@ def _has_new_namespace(changed: _ChangedObject, override: FleetObject) -> bool:
 
 
 # A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
-_AWAITED: Final[Mapping[type, tuple[Callable[[_ChangedObject, _StepOrderContext], bool], ...]]] = {
+_AWAITED: Final[Mapping[type, tuple[Callable[[_ChangedInstance, _StepOrderContext], bool], ...]]] = {
     FleetRun: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_ended_run, _is_eviction),
-    FleetApproval: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_eviction),
+    FleetApprovalRequest: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_eviction),
     FleetEviction: (_is_budget, _is_member, _is_earlier_eviction, _is_earlier_override),
     FleetPlacement: (_is_eviction, _is_rollout_override, _is_removed_selected_object, _is_changed_member),
     FleetOverride: (
-        *(_is_eviction_of_placement, _is_new_namespace_of_override, _is_input_of_named_override),
-        *(_is_relabeled_member, _is_switched_to_runs),
+        *(_is_eviction_before_override, _is_new_namespace_of_override, _is_override_before_named_override),
+        *(_is_relabeled_member, _is_placement_switched_to_staged_runs),
     ),
-    HubObjects: (_is_eviction, _is_awaited_by_objects, _is_relabeled_member, _is_switched_to_runs),
+    HubObjects: (_is_eviction, _is_awaited_by_objects, _is_relabeled_member, _is_placement_switched_to_staged_runs),
 }
 
 
 class _ChangedIndex:
     """Changed objects by position, by identity of their content, and by type and placement."""
 
-    def __init__(self, changed_objects: Sequence[_ChangedObject]) -> None:
+    def __init__(self, changed_objects: Sequence[_ChangedInstance]) -> None:
         self.by_position = {item.position: item for item in changed_objects}
         self.by_identity: dict[ObjectIdentity, list[int]] = {}
         self.members: list[int] = []
@@ -276,25 +276,25 @@ def _get_strategy_key(context: _StepOrderContext) -> str:
     return run.build_key(run.strategy) if isinstance(run, FleetRun) else ""
 
 
-def _get_own_namespace(context: _StepOrderContext) -> ObjectIdentity:
+def _get_namespace_of_override(context: _StepOrderContext) -> ObjectIdentity:
     return ObjectIdentity("", "Namespace", "", getattr(context.requested, "namespace", ""))
 
 
-_Check: TypeAlias = Callable[[_ChangedObject, _StepOrderContext], bool]
+_Check: TypeAlias = Callable[[_ChangedInstance, _StepOrderContext], bool]
 # Positions of the objects that may pass a check: few of the changed ones.
 _CANDIDATES: Final[Mapping[_Check, Callable[[_ChangedIndex, _StepOrderContext], Iterable[int]]]] = {
     _is_content: lambda index, context: index.list_content(index.content & context.rollout.identities),
     _is_removed_selected_object: lambda index, context: index.list_content(
         index.removed_content & context.rollout.previous_identities
     ),
-    _is_new_namespace_of_override: lambda index, context: index.list_content([_get_own_namespace(context)]),
+    _is_new_namespace_of_override: lambda index, context: index.list_content([_get_namespace_of_override(context)]),
     **dict.fromkeys((_is_member, _is_changed_member, _is_relabeled_member), lambda index, _context: index.members),
     **dict.fromkeys(
-        (_is_placement, _is_switched_to_runs),
+        (_is_placement, _is_placement_switched_to_staged_runs),
         lambda index, context: index.list_of_placement(FleetPlacement, context.rollout.placement),
     ),
     **dict.fromkeys(
-        (_is_eviction, _is_earlier_eviction, _is_eviction_of_placement),
+        (_is_eviction, _is_earlier_eviction, _is_eviction_before_override),
         lambda index, context: index.list_of_placement(FleetEviction, context.rollout.placement),
     ),
     _is_budget: lambda index, context: index.list_of_placement(FleetBudget, context.rollout.placement),
@@ -303,7 +303,7 @@ _CANDIDATES: Final[Mapping[_Check, Callable[[_ChangedIndex, _StepOrderContext], 
     _is_override: lambda index, context: index.list_of_placement(FleetOverride, "", context.rollout.placement),
     _is_earlier_override: lambda _index, context: context.rollout.earlier_overrides,
     **dict.fromkeys(
-        (_is_rollout_override, _is_awaited_by_objects, _is_input_of_named_override),
+        (_is_rollout_override, _is_awaited_by_objects, _is_override_before_named_override),
         lambda _index, context: context.rollout.overrides,
     ),
 }
@@ -341,7 +341,7 @@ def compute_step_order(
     return order, list(warnings.values())
 
 
-def _build_late_override_warning(override: _ChangedObject, context: _StepOrderContext) -> Diagnostic:
+def _build_late_override_warning(override: _ChangedInstance, context: _StepOrderContext) -> Diagnostic:
     content, address = context.changed.instance.address, override.instance.address
     text = (
         f"{content} creates the namespace of {address} and an object changed by it, so the rollout of "
@@ -371,7 +371,7 @@ class _RolloutIndex:
             for position, override in self._overrides
             if evicted
             and any(
-                _has_new_namespace(index.by_position[other], override)
+                _has_new_namespace_of_override(index.by_position[other], override)
                 for other in index.list_content([ObjectIdentity("", "Namespace", "", override.namespace)])
             )
         )
@@ -385,7 +385,7 @@ class _RolloutIndex:
         self._orders = {key: number for number, key in enumerate(self.ordered_placements)}
         self._orders_by_identity: dict[ObjectIdentity, list[int]] | None = None
 
-    def list_placements(self, changed: _ChangedObject) -> Iterator[str]:
+    def list_placements(self, changed: _ChangedInstance) -> Iterator[str]:
         """Yield the ordered placements with the content of a manifest, or the placement of an override."""
         if self._orders_by_identity is None:
             self._orders_by_identity = {}
@@ -431,13 +431,13 @@ def _is_switching_to_runs(placement: PlacementPlan) -> bool:
     return placement.spec.is_external and previous is not None and previous.strategy != EXTERNAL
 
 
-def _list_affected_placements(changed: _ChangedObject, rollouts: _RolloutIndex, hub: PlannedHub) -> Iterator[str]:
+def _list_affected_placements(changed: _ChangedInstance, rollouts: _RolloutIndex, hub: PlannedHub) -> Iterator[str]:
     """Yield the keys of the placements affected by a step; for content and overrides those with an eviction, an
     override of all placements, new labels of members, or a switch to staged runs; for overrides also "".
     """
     requested = changed.versions[-1]
     match requested:
-        case FleetApproval():
+        case FleetApprovalRequest():
             runs = {run.build_key(run.name): run for _, run in (*hub.runs, *hub.waiting_runs)}
             run = runs.get(requested.run_key)
             yield from [run.build_key(run.placement)] if run is not None else ()
@@ -478,14 +478,14 @@ def check_step_order(
                 yield instances[address].build_diagnostic(Problem((), "step-order-conflict", text))
 
 
-def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedObject]:
+def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedInstance]:
     for position, instance in enumerate(instances):
         build = instance.type.build_fleet_object
         if build is None or instance.is_invalid or instance.action in (Action.NO_OP, Action.FORGET):
             continue
         versions = tuple(build(values) for values in (instance.before, instance.planned) if values is not None)
         if versions:
-            yield _ChangedObject(instance, versions, position, _collect_identities(versions))
+            yield _ChangedInstance(instance, versions, position, _collect_identities(versions))
 
 
 def _collect_identities(versions: Iterable[FleetObject]) -> frozenset[ObjectIdentity]:

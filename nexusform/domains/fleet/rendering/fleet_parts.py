@@ -15,7 +15,7 @@ from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.placement_records import read_status
 from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.pods.pod_kind import POD
-from nexusform.json_data.plain_data import has_unknown
+from nexusform.json_data.plain_data import has_unknown_part
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.plans.impact.object_effects import Effect, compute_effect, describe_state, format_effect_verb
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
@@ -39,7 +39,7 @@ _MEMBER: Final = "fleet_member_cluster"
 _SCORES: Final = {"affinity_score": "affinity", "topology_spread_score": "spread"}
 
 
-class FleetMember(Struct, frozen=True):
+class RenderedFleetMember(Struct, frozen=True):
     """Member of the fleet after the plan; `cluster_id` is that of its NKS cluster, "" without one."""
 
     name: str
@@ -120,15 +120,15 @@ def render_fleet_part(plan: Plan) -> Part:
     return build_section("fleet", "Fleet", content, unpicked, _render_hint(matrix.cells), render_reasons(matrix.cells))
 
 
-def list_fleet_members(plan: Plan) -> list[FleetMember]:
+def list_fleet_members(plan: Plan) -> list[RenderedFleetMember]:
     """Return the members of the fleet after the plan, with or without placements."""
-    members: list[FleetMember] = []
+    members: list[RenderedFleetMember] = []
     for change in plan.changes:
         if change.address.type != _MEMBER or change.after is None or change.sensitive_after:
             continue
         name, cluster = change.after.get("name"), change.after.get("kubernetes_cluster_id")
         if isinstance(name, str):
-            members.append(FleetMember(name, cluster if isinstance(cluster, str) else ""))
+            members.append(RenderedFleetMember(name, cluster if isinstance(cluster, str) else ""))
     return members
 
 
@@ -167,7 +167,7 @@ def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str,
 def _list_rejected_clusters(placement: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Yield the clusters rejected in a placement's status, with reasons."""
     statuses = {"placement_statuses": placement.get("placement_statuses")}
-    if has_unknown(statuses):
+    if has_unknown_part(statuses):
         return
     for status in read_status(statuses).clusters:
         if status.cluster and status.conditions and status.conditions[0].status == "False":

@@ -53,14 +53,14 @@ _YAML_HEAD: Final = (
 )
 
 
-class FleetExport(Struct, frozen=True):
+class FleetManifestExport(Struct, frozen=True):
     """YAML of a fleet, "" if empty, and its limitations, a sentence each."""
 
     text: str
     limitations: tuple[str, ...] = ()
 
 
-def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetExport:
+def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetManifestExport:
     """Render the fleet after the plan: objects, labels and taints of members, placements, related objects,
     and evictions of this plan.
     """
@@ -72,7 +72,7 @@ def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetExp
         schema = registries.resource_types[change.address.type].schema
         documents += _render_documents(change.address.type, schema, change.after or {})
     text = _YAML_HEAD + "".join(f"---\n{document}" for document in documents) if documents else ""
-    return FleetExport(text, tuple(_find_export_limitations(plan, registries)))
+    return FleetManifestExport(text, tuple(_find_export_limitations(plan, registries)))
 
 
 def _find_export_limitations(plan: Plan, registries: PluginRegistries) -> Iterator[str]:
@@ -123,7 +123,7 @@ _LIMITATION_TEXTS: Final = {
 def _render_documents(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> Iterator[str]:
     """Yield the manifests of one fleet object."""
     if type_name == _MEMBER:
-        yield from _render_member(attributes)
+        yield from _render_member_labels_and_taints(attributes)
     elif type_name == _HUB_OBJECTS:
         yield from () if attributes.get("cluster_id") else _render_hub_objects(attributes)
     else:
@@ -156,7 +156,7 @@ def build_hub_bodies(type_name: str, schema: BlockSchema, attributes: Mapping[st
     return [yaml.safe_load(text) for text in _render_documents(type_name, schema, attributes)]
 
 
-def _render_member(attributes: Mapping[str, Any]) -> Iterator[str]:
+def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[str]:
     """Yield the labels and taints of a member, the fields writable besides its agent."""
     labels, taints = attributes.get("labels"), attributes.get("taint") or ()
     if not labels and not taints:
@@ -194,7 +194,7 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
     body: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         if attribute.is_configurable and name not in metadata_arguments and _has_value(name, attribute, arguments):
-            body[_convert_to_camel_case(name)] = _convert_value(name, arguments.get(name))
+            body[_convert_to_camel_case(name)] = _convert_value_to_kubernetes(name, arguments.get(name))
     for name, block in schema.blocks.items():
         value = arguments.get(name)
         if value is not None and value != []:
@@ -214,7 +214,7 @@ def _build_block(block: NestedBlock, content: Any) -> Any:
     return _build_body(block.schema, content)
 
 
-def _convert_value(name: str, value: Any) -> Any:
+def _convert_value_to_kubernetes(name: str, value: Any) -> Any:
     """Return a value as in Kubernetes: amounts as numbers, JSON parsed."""
     if name in _AMOUNT_ARGUMENTS and isinstance(value, str) and value.isdecimal():
         return int(value)

@@ -11,8 +11,8 @@ from nexusform.domains.fleet.scheduling.bindings import PlacementType
 from nexusform.domains.fleet.scheduling.placement_explanation import (
     ClusterExplanation,
     PlacementExplanation,
-    PolicyDrift,
-    PreferenceScore,
+    PreferredTermScore,
+    SchedulingDrift,
 )
 from nexusform.domains.fleet.workflow.placement_reasons import PlacementReason
 from nexusform.domains.pods.importers.manifest_parser import Manifest
@@ -61,7 +61,7 @@ def build_placement_report(reason: PlacementReason) -> Report:
         sections += _build_override_sections(reason.objects, reason.rendered)
     return Report(
         f"{reason.address} {cluster}".strip(),
-        _format_verdict(explanation),
+        _format_bound_clusters_or_error(explanation),
         explanation.abort is not None,
         tuple(facts),
         tuple(sections),
@@ -72,7 +72,7 @@ def _select_clusters(reason: PlacementReason) -> list[ClusterExplanation]:
     return [cluster for cluster in reason.explanation.clusters if reason.cluster in ("", cluster.cluster)]
 
 
-def _format_verdict(explanation: PlacementExplanation) -> str:
+def _format_bound_clusters_or_error(explanation: PlacementExplanation) -> str:
     """Return the bound clusters, or the scheduler's error."""
     if explanation.abort is not None:
         location = f" at cluster {explanation.abort.cluster}" if explanation.abort.cluster else ""
@@ -129,7 +129,7 @@ def _describe_rejection(cluster: ClusterExplanation) -> str:
     return "; ".join(cluster.details) or cluster.rejections[0].reason
 
 
-def _describe_drift(drift: PolicyDrift) -> Iterator[str]:
+def _describe_drift(drift: SchedulingDrift) -> Iterator[str]:
     """Yield the difference to fresh scheduling; nothing if equal."""
     if drift.gained_clusters or drift.lost_clusters:
         gained_text = f"pick {format_list(drift.gained_clusters)}" if drift.gained_clusters else "pick no other cluster"
@@ -142,7 +142,7 @@ def _build_table(explanation: PlacementExplanation) -> Table:
     clusters = explanation.clusters
     if all(cluster.affinity_score is None for cluster in clusters):
         plain_rows = tuple(
-            Row((cluster.cluster, _get_state(cluster), _format_short_verdict(cluster))) for cluster in clusters
+            Row((cluster.cluster, _get_state(cluster), _format_scheduling_result(cluster))) for cluster in clusters
         )
         return Table(("cluster", "binding", "verdict"), plain_rows)
     has_batches = len(explanation.batches) > 1
@@ -172,7 +172,7 @@ def _build_cluster_row(
         _format_number(cluster.topology_spread_score),
         _format_number(cluster.affinity_score),
         "" if is_picked else margin,
-        _format_short_verdict(cluster),
+        _format_scheduling_result(cluster),
     )
 
 
@@ -196,7 +196,7 @@ def _format_score_margin(cluster: ClusterExplanation) -> str:
             return "by name"
 
 
-def _format_short_verdict(cluster: ClusterExplanation) -> str:
+def _format_scheduling_result(cluster: ClusterExplanation) -> str:
     """Return the verdict: bound, picked, rejected by a rule, or outscored."""
     rejection_text = ""
     if cluster.rejections:
@@ -244,7 +244,7 @@ def _build_preference_section(cluster: ClusterExplanation) -> Section:
     return Section(f"Preferences of {cluster.cluster}", lines, is_folded=True)
 
 
-def _format_preference(number: int, preference: PreferenceScore) -> str:
+def _format_preference(number: int, preference: PreferredTermScore) -> str:
     """Return the points of a cluster from one preferred term, with the reason."""
     text = f"{number}. {preference.points} of {preference.weight}"
     if preference.share is not None:
@@ -293,7 +293,7 @@ _CLUSTER_FORM: Final = RecordForm(
     margin="topology_spread affinity obsolete decided_by=deciding_part",
     rejected=REJECTION_FORM,
     preferences=RecordForm(
-        PreferenceScore,
+        PreferredTermScore,
         "weight points share=. property? value?",
         share=lambda preference: preference.format_share() or None,
     ),

@@ -28,7 +28,7 @@ def build_pod_report(reason: PodPlacementReason) -> Report:
     location = " / ".join(text for text in (outcome.node, reason.machine, zone) if text)
     sections = []
     if any(verdict.total is not None for verdict in reason.nodes):
-        sections.append(_build_points_section(reason))
+        sections.append(_build_node_scores_section(reason))
     if any(verdict.rejections for verdict in reason.nodes):
         sections.append(_build_rejections_section(reason.nodes))
     return Report(
@@ -89,7 +89,7 @@ def _describe_uncertainty(reason: PodPlacementReason) -> str:
     return "One possible outcome: the only node left after random choices for earlier pods."
 
 
-def _build_points_section(reason: PodPlacementReason) -> Section:
+def _build_node_scores_section(reason: PodPlacementReason) -> Section:
     """Build the section with the points of feasible nodes by rule."""
     feasible = [verdict for verdict in reason.nodes if verdict.total is not None]
     rules: dict[str, None] = {}

@@ -5,7 +5,7 @@ PUBLIC = {
     "bindings": "CycleAbort Binding BindingState Health Member PlacementType ResourceUsage",
     "decisions": "SchedulingStatus",
     "eviction": "PREDICTED_EVICTION",
-    "placement_explanation": "compute_policy_drift find_eligible_members PolicyDrift",
+    "placement_explanation": "compute_policy_drift find_eligible_members SchedulingDrift",
     "properties": "RESOURCE_PREFIX",
     "rolling_update": "Readiness simulate_rollout BlockedRollout compute_rollout_target",
     "member_list": "MemberList",

@@ -109,7 +109,7 @@ class PropertySorter(Struct, frozen=True):
     sort_order: str
 
 
-class ClusterTerm(Struct, frozen=True):
+class ClusterSelectorTerm(Struct, frozen=True):
     """Required or preferred term about a cluster. `property_selector` None: not configured. Required terms
     may not have a sorter, preferred ones no property selector; validation rejects them.
     """
@@ -123,10 +123,10 @@ class PreferredTerm(Struct, frozen=True):
     """Preference with its weight, -100 to 100."""
 
     weight: int
-    preference: ClusterTerm
+    preference: ClusterSelectorTerm
 
 
-class SpreadConstraint(Struct, frozen=True):
+class TopologySpreadConstraint(Struct, frozen=True):
     """Spread of picks over the values of a label; "DoNotSchedule" or "ScheduleAnyway"."""
 
     topology_key: str
@@ -143,9 +143,9 @@ class Policy(Struct, frozen=True):
     placement_type: PlacementType = PlacementType.PICK_ALL
     number_of_clusters: int | None = None
     cluster_names: tuple[str, ...] = ()
-    required_terms: tuple[ClusterTerm, ...] | None = None
+    required_terms: tuple[ClusterSelectorTerm, ...] | None = None
     preferred_terms: tuple[PreferredTerm, ...] = ()
-    spread_constraints: tuple[SpreadConstraint, ...] = ()
+    spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
 
 

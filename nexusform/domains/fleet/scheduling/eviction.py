@@ -54,7 +54,7 @@ class EvictionTarget(Struct, frozen=True):
     is_deleting: bool = False
 
 
-class Eviction(Struct, frozen=True):
+class EvictionResult(Struct, frozen=True):
     """Result of an eviction: invalid, executed, or valid and blocked; with the reason."""
 
     cluster: str
@@ -63,16 +63,16 @@ class Eviction(Struct, frozen=True):
     message: str
 
 
-def evaluate_eviction(cluster: str, target: EvictionTarget | None, budget: DisruptionBudget | None) -> Eviction:
+def evaluate_eviction(cluster: str, target: EvictionTarget | None, budget: DisruptionBudget | None) -> EvictionResult:
     """Decide on one eviction; `target` None: the placement is missing."""
     invalid_reason = MISSING_PLACEMENT if target is None else _explain_invalid(cluster, target)
     if target is None or invalid_reason:
-        return Eviction(cluster, is_valid=False, is_executed=False, message=invalid_reason)
-    is_executed, message = _check_eviction(cluster, target, budget)
-    return Eviction(cluster, is_valid=True, is_executed=is_executed, message=message)
+        return EvictionResult(cluster, is_valid=False, is_executed=False, message=invalid_reason)
+    is_executed, message = _evaluate_eviction(cluster, target, budget)
+    return EvictionResult(cluster, is_valid=True, is_executed=is_executed, message=message)
 
 
-def _check_eviction(cluster: str, target: EvictionTarget, budget: DisruptionBudget | None) -> tuple[bool, str]:
+def _evaluate_eviction(cluster: str, target: EvictionTarget, budget: DisruptionBudget | None) -> tuple[bool, str]:
     """Return whether a valid eviction is executed, and the reason."""
     binding = next(b for b in target.bindings if b.cluster == cluster)
     if binding.is_deleting:
@@ -105,7 +105,7 @@ def _check_eviction(cluster: str, target: EvictionTarget, budget: DisruptionBudg
     )
 
 
-def apply_eviction(eviction: Eviction, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
+def apply_eviction(eviction: EvictionResult, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
     """Return the bindings with an executed eviction's one marked for deletion."""
     if not eviction.is_executed:
         return tuple(bindings)

@@ -10,13 +10,13 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.scheduling.bindings import (
-    ClusterTerm,
+    ClusterSelectorTerm,
     Member,
     PlacementType,
     Policy,
     PropertyRequirement,
     ResourceUsage,
-    SpreadConstraint,
+    TopologySpreadConstraint,
 )
 from nexusform.domains.fleet.scheduling.properties import (
     CAPACITY_TYPES,
@@ -173,7 +173,7 @@ def _check_number_of_clusters(number: int | None) -> list[Problem]:
     return []
 
 
-def _check_spread_constraint(constraint: SpreadConstraint, path: Path) -> list[Problem]:
+def _check_spread_constraint(constraint: TopologySpreadConstraint, path: Path) -> list[Problem]:
     problems: list[Problem] = []
     if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
         text = f"unknown unsatisfiable type {constraint.when_unsatisfiable}"
@@ -198,7 +198,7 @@ def _check_required_terms(policy: Policy) -> list[Problem]:
     return problems
 
 
-def _check_preferred_term(preference: ClusterTerm, path: Path) -> list[Problem]:
+def _check_preferred_term(preference: ClusterSelectorTerm, path: Path) -> list[Problem]:
     """Return the problems of one preferred term's selector and sorter."""
     problems = check_selector(preference.label_selector, (*path, "label_selector"))
     if preference.property_selector is not None:

@@ -28,7 +28,7 @@ from nexusform.kubernetes.quantity import Quantity
 from nexusform.scheduling.placement_decision import Rejection
 
 
-class PreferenceScore(Struct, frozen=True):
+class PreferredTermScore(Struct, frozen=True):
     """Points of a cluster from a preferred term; for a property sorter also the share of the weight (0..1)."""
 
     weight: int
@@ -76,7 +76,7 @@ class ClusterExplanation(Struct, frozen=True):
     reported_reason: str = ""
     affinity_score: int | None = None
     topology_spread_score: int | None = None
-    preferences: tuple[PreferenceScore, ...] = ()
+    preferences: tuple[PreferredTermScore, ...] = ()
     rank: int | None = None
     margin: ScoreMargin | None = None
     is_bound: bool = False
@@ -108,7 +108,7 @@ class PlacementExplanation(Struct, frozen=True):
         return self.batches[-1][-1] if self.batches else None
 
 
-class PolicyDrift(Struct, frozen=True):
+class SchedulingDrift(Struct, frozen=True):
     """Differences between fresh scheduling and current bindings; information only."""
 
     gained_clusters: tuple[str, ...]
@@ -121,15 +121,15 @@ def compute_policy_drift(
     policy: Policy | None,
     snapshot: PolicySnapshot,
     namespace: str = "",
-) -> PolicyDrift:
+) -> SchedulingDrift:
     """Compare the current clusters with those of a new placement. Empty if scheduling aborts."""
-    fresh_result = scheduling_cycle.run_cycles((), member_list, policy, snapshot, namespace)
+    fresh_result = scheduling_cycle.run_scheduling_cycles((), member_list, policy, snapshot, namespace)
     if fresh_result.abort is not None:
-        return PolicyDrift((), ())
+        return SchedulingDrift((), ())
     current_clusters = {b.cluster for b in bindings if b.state is not BindingState.UNSCHEDULED and not b.is_deleting}
     fresh_clusters = {b.cluster for b in fresh_result.bindings}
     gained, lost = fresh_clusters - current_clusters, current_clusters - fresh_clusters
-    return PolicyDrift(tuple(sorted(gained)), tuple(sorted(lost)))
+    return SchedulingDrift(tuple(sorted(gained)), tuple(sorted(lost)))
 
 
 def find_eligible_members(member_list: MemberList, policy: Policy | None, namespace: str = "") -> frozenset[str]:
@@ -250,7 +250,7 @@ def _explain_members(
                 reported_reason=_build_reported_reason(member.name, binding, rejections, affinity, spread),
                 affinity_score=affinity,
                 topology_spread_score=spread,
-                preferences=_compute_preferences(request, member_list, position),
+                preferences=_compute_preferred_terms_points(request, member_list, position),
                 rank=rank,
                 margin=margin,
                 is_bound=is_bound,
@@ -315,30 +315,30 @@ def _compute_scores(
     return {position: (affinity, spreads.get(position)) for position, affinity in enumerate(affinities)}
 
 
-def _compute_preferences(
+def _compute_preferred_terms_points(
     request: PlacementRequest, member_list: MemberList, position: int
-) -> tuple[PreferenceScore, ...]:
+) -> tuple[PreferredTermScore, ...]:
     """Return the points of a member from each preferred term of a PickN."""
     if not _is_pick_n(request):
         return ()
     return tuple(_compute_preference(term, member_list, position) for term in request.policy.preferred_terms)
 
 
-def _compute_preference(term: PreferredTerm, member_list: MemberList, position: int) -> PreferenceScore:
+def _compute_preference(term: PreferredTerm, member_list: MemberList, position: int) -> PreferredTermScore:
     """Return the points of a member from one preferred term, and the sorting property."""
     single_policy = Policy(preferred_terms=(term,))
     points = cluster_affinity.compute_scores(PlacementRequest(single_policy), member_list)[0][position]
     sorter = term.preference.property_sorter
     members = member_list.select_by_labels(term.preference.label_selector)
     if sorter is None or isinstance(members, str) or not members >> position & 1:
-        return PreferenceScore(term.weight, points)
+        return PreferredTermScore(term.weight, points)
     value = read_property(member_list.members[position], sorter.name)
     extremes = find_property_extremes(member_list, sorter.name)
     if not isinstance(value, Quantity) or not isinstance(extremes, PropertyExtremes):
-        return PreferenceScore(term.weight, points, None, sorter.name)
+        return PreferredTermScore(term.weight, points, None, sorter.name)
     share = cluster_affinity.interpolate_score(value, extremes, sorter.sort_order)
     valid_share = share if isinstance(share, float | int) else None
-    return PreferenceScore(term.weight, points, valid_share, sorter.name, str(value))
+    return PreferredTermScore(term.weight, points, valid_share, sorter.name, str(value))
 
 
 def _explain_aborted_cycle(

@@ -228,7 +228,7 @@ def list_step_names(progress: Progress) -> tuple[str, ...]:
     return _APPLY_STEPS if progress.diff_reported is None else _REPORT_STEPS
 
 
-def compute_progress(bindings: Iterable[Binding], resource_snapshot: int) -> dict[str, Progress]:
+def compute_rollout_progress(bindings: Iterable[Binding], resource_snapshot: int) -> dict[str, Progress]:
     """Return the progress implied by bindings: rolled out and available, or blocked by the strategy."""
     progress: dict[str, Progress] = {}
     for binding in bindings:

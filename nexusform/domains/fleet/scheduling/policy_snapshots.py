@@ -9,7 +9,7 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from nexusform.domains.fleet.scheduling.bindings import ClusterTerm, Policy, PolicySnapshot
+from nexusform.domains.fleet.scheduling.bindings import ClusterSelectorTerm, Policy, PolicySnapshot
 from nexusform.kubernetes.matching import LabelSelector
 
 
@@ -67,7 +67,7 @@ def _build_policy(policy: Policy) -> dict[str, Any]:
     )
 
 
-def _build_term(term: ClusterTerm) -> dict[str, Any]:
+def _build_term(term: ClusterSelectorTerm) -> dict[str, Any]:
     """Return a term as in a KubeFleet manifest."""
     document: dict[str, Any] = {}
     if term.label_selector is not None:

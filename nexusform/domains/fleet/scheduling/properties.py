@@ -28,13 +28,13 @@ COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 }
 
 
-class UnreadableProperty(Struct, frozen=True):
+class UnreadablePropertyError(Struct, frozen=True):
     """Error in a member's property that stops a whole cycle."""
 
     message: str
 
 
-PropertyValue = Quantity | UnreadableProperty | None
+PropertyValue = Quantity | UnreadablePropertyError | None
 
 
 def read_property(member: Member, name: str) -> PropertyValue:
@@ -46,7 +46,7 @@ def read_property(member: Member, name: str) -> PropertyValue:
         return None
     quantity = parse_quantity(text)
     if isinstance(quantity, MalformedQuantity):
-        return UnreadableProperty(
+        return UnreadablePropertyError(
             f"value {text} of property {name} from cluster {member.name} is not a valid quantity: {quantity.message}"
         )
     return quantity
@@ -57,11 +57,11 @@ def _read_resource_quantity(member: Member, name: str) -> PropertyValue:
     parts = name.split("-")
     prefix = f"failed to retrieve resource property value for {name} from cluster {member.name}"
     if len(parts) != 2 or not all(parts):
-        return UnreadableProperty(f"{prefix}: invalid resource property name: {name}")
+        return UnreadablePropertyError(f"{prefix}: invalid resource property name: {name}")
     usage = member.resources
     amounts = {TOTAL: usage.total, ALLOCATABLE: usage.allocatable, AVAILABLE: usage.available}.get(parts[0])
     if amounts is None:
-        return UnreadableProperty(f"{prefix}: invalid capacity type {parts[0]} in resource property name {name}")
+        return UnreadablePropertyError(f"{prefix}: invalid capacity type {parts[0]} in resource property name {name}")
     return amounts.get(parts[1])
 
 
@@ -79,19 +79,19 @@ class PropertyExtremes(Struct, frozen=True):
     maximum: Quantity | None
 
 
-def find_property_extremes(member_list: MemberList, name: str) -> PropertyExtremes | UnreadableProperty:
+def find_property_extremes(member_list: MemberList, name: str) -> PropertyExtremes | UnreadablePropertyError:
     """Return the extremes over all members, eligible or not, in the notation of the first one."""
     return member_list.get_cached(
-        ("extremes", name), lambda: _compute_extremes(list_property_values(member_list, name))
+        ("extremes", name), lambda: _compute_minimum_and_maximum(list_property_values(member_list, name))
     )
 
 
-def _compute_extremes(values: tuple[PropertyValue, ...]) -> PropertyExtremes | UnreadableProperty:
+def _compute_minimum_and_maximum(values: tuple[PropertyValue, ...]) -> PropertyExtremes | UnreadablePropertyError:
     """Return the minimum and maximum of the existing values."""
     minimum: Quantity | None = None
     maximum: Quantity | None = None
     for value in values:
-        if isinstance(value, UnreadableProperty):
+        if isinstance(value, UnreadablePropertyError):
             return value
         if value is None:
             continue

@@ -1,4 +1,4 @@
-"""Scheduling cycle: bindings, members and policy -> next bindings. `run_cycle` runs one cycle, `run_cycles`
+"""Scheduling cycle: bindings, members and policy -> next bindings. `run_cycle` runs one cycle, `run_scheduling_cycles`
 the chain run by the controller. A cycle runs the filters in order (`filter_members`) and the scores
 (`rank_members`): topology spread, then affinity, then an obsolete binding, then the LARGER name; compared one
 after the other, never added. Source: KubeFleet pkg/scheduler/framework.
@@ -202,7 +202,7 @@ def run_cycle(
     return _run_cycle_chain(prior, member_list, policy, snapshot, namespace, is_single=True)
 
 
-def run_cycles(
+def run_scheduling_cycles(
     prior: Iterable[Binding],
     member_list: MemberList,
     policy: Policy | None,

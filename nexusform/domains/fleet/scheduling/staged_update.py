@@ -29,7 +29,7 @@ class RunState(StrEnum):
     STOP = "Stop"
 
 
-class StageTask(Struct, frozen=True):
+class UpdateStageTask(Struct, frozen=True):
     """Task before or after a stage: an approval, or a wait in seconds."""
 
     type: str
@@ -45,8 +45,8 @@ class Stage(Struct, frozen=True):
     label_selector: LabelSelector | None = None
     sorting_label_key: str | None = None
     max_concurrency: IntegerOrPercent = IntegerOrPercent(1)
-    before: tuple[StageTask, ...] = ()
-    after: tuple[StageTask, ...] = ()
+    before: tuple[UpdateStageTask, ...] = ()
+    after: tuple[UpdateStageTask, ...] = ()
 
 
 class UpdateStagePlan(Struct, frozen=True):
@@ -55,8 +55,8 @@ class UpdateStagePlan(Struct, frozen=True):
     name: str
     clusters: tuple[str, ...]
     concurrency: int
-    before: tuple[StageTask, ...]
-    after: tuple[StageTask, ...]
+    before: tuple[UpdateStageTask, ...]
+    after: tuple[UpdateStageTask, ...]
 
 
 class StagedRunPlan(Struct, frozen=True):
@@ -74,7 +74,7 @@ class RunProblem(Struct, frozen=True):
     message: str
 
 
-def initialize_run(
+def initialize_staged_run(
     bindings: Iterable[Binding],
     snapshot: PolicySnapshot,
     number: int | None,
@@ -222,7 +222,7 @@ def list_run_steps(plan: StagedRunPlan, run: str, failing: frozenset[str] = froz
     return tuple(steps)
 
 
-def _build_task_steps(tasks: tuple[StageTask, ...], stage: str, approval: str) -> list[RunStep]:
+def _build_task_steps(tasks: tuple[UpdateStageTask, ...], stage: str, approval: str) -> list[RunStep]:
     """Return the steps of the tasks before or after a stage."""
     steps: list[RunStep] = []
     for task in tasks:
@@ -233,7 +233,7 @@ def _build_task_steps(tasks: tuple[StageTask, ...], stage: str, approval: str) -
     return steps
 
 
-def simulate_run(
+def simulate_staged_run(
     plan: StagedRunPlan,
     run: str,
     bindings: Iterable[Binding],

@@ -11,7 +11,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.scheduling.bindings import PlacementType, Policy
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
 from nexusform.domains.fleet.scheduling.fleet_api_validation import FULL_PERCENTAGE, Path, build_error, check_selector
-from nexusform.domains.fleet.scheduling.staged_update import APPROVAL, TIMED_WAIT, Stage, StageTask
+from nexusform.domains.fleet.scheduling.staged_update import APPROVAL, TIMED_WAIT, Stage, UpdateStageTask
 
 EXTERNAL, ROLLING_UPDATE = "External", "RollingUpdate"
 MAX_STAGES, MAX_BEFORE_TASKS, MAX_AFTER_TASKS, MAX_STAGE_NAME_LENGTH = 31, 1, 2, 63
@@ -90,7 +90,7 @@ def check_update_stages(stages: Iterable[Stage]) -> list[Problem]:
 
 
 def _check_tasks(
-    tasks: tuple[StageTask, ...], path: Path, maximum: int, allowed_types: tuple[str, ...]
+    tasks: tuple[UpdateStageTask, ...], path: Path, maximum: int, allowed_types: tuple[str, ...]
 ) -> list[Problem]:
     """Return the problems of the tasks before or after a stage."""
     problems: list[Problem] = []

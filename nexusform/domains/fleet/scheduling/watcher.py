@@ -175,7 +175,7 @@ def enqueue_placements(
     return tuple(queue)
 
 
-class MemberObservation(Struct, frozen=True):
+class IneffectiveMemberChange(Struct, frozen=True):
     """Change of a picked member that would prevent a new pick but moves nothing."""
 
     trigger: Trigger
@@ -184,14 +184,14 @@ class MemberObservation(Struct, frozen=True):
 
 def find_member_observations(
     old_member: Member | None, new_member: Member, request: PlacementRequest
-) -> tuple[MemberObservation, ...]:
+) -> tuple[IneffectiveMemberChange, ...]:
     """Return the changes of a bound member that would now reject it."""
-    results: list[MemberObservation] = []
+    results: list[IneffectiveMemberChange] = []
     ineligibility = cluster_eligibility.explain_ineligibility(new_member)
     if ineligibility is not None and (
         old_member is None or cluster_eligibility.explain_ineligibility(old_member) is None
     ):
-        results.append(MemberObservation(Trigger.CLUSTER_BECAME_INELIGIBLE, ineligibility))
+        results.append(IneffectiveMemberChange(Trigger.CLUSTER_BECAME_INELIGIBLE, ineligibility))
     if request.policy.placement_type is PlacementType.PICK_FIXED:
         return tuple(results)
     tolerations = request.policy.tolerations
@@ -200,9 +200,9 @@ def find_member_observations(
         old_member is None or taint_toleration.find_untolerated_taint(old_member.taints, tolerations) is None
     ):
         reason = taint_toleration.explain_rejection(request, MemberList([new_member]), BindingMasks(), 0)
-        results.append(MemberObservation(Trigger.TAINT_ADDED, reason))
+        results.append(IneffectiveMemberChange(Trigger.TAINT_ADDED, reason))
     if not _is_affinity_match(new_member, request) and (old_member is None or _is_affinity_match(old_member, request)):
-        results.append(MemberObservation(Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON))
+        results.append(IneffectiveMemberChange(Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON))
     return tuple(results)
 
 

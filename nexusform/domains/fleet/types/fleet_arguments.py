@@ -23,13 +23,13 @@ from nexusform.domains.fleet.importers.fleet_records import (
 )
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.scheduling.bindings import (
-    ClusterTerm,
+    ClusterSelectorTerm,
     PlacementType,
     Policy,
     PreferredTerm,
     PropertyRequirement,
     PropertySorter,
-    SpreadConstraint,
+    TopologySpreadConstraint,
 )
 from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, format_sentence
 from nexusform.domains.fleet.scheduling.rolling_update import DEFAULT_PERIOD, QUARTER, RollingUpdate
@@ -117,11 +117,11 @@ def read_label_selector(values: Values | None) -> LabelSelector | None:
     return build_label_selector(pairs, expressions)
 
 
-def read_selector_term(values: Values) -> ClusterTerm:
+def read_selector_term(values: Values) -> ClusterSelectorTerm:
     """Return a cluster selector term or a preference."""
     properties = values.get("property_selector")
     sorter = values.get("property_sorter") or values.get("metric_sorter")
-    return ClusterTerm(
+    return ClusterSelectorTerm(
         read_label_selector(values.get("label_selector")),
         None
         if properties is None
@@ -178,7 +178,7 @@ def read_policy(values: Values | None) -> Policy | None:
             for term in preferred_blocks
         ),
         spread_constraints=tuple(
-            SpreadConstraint(
+            TopologySpreadConstraint(
                 _read_text(c, "topology_key"),
                 1 if c.get("max_skew") is None else int(c["max_skew"]),
                 c.get("when_unsatisfiable") or "DoNotSchedule",

@@ -16,8 +16,8 @@ from nexusform.diagnostics.phrases import format_count, format_first_items, sele
 from nexusform.domains.fleet.importers.fleet_export import (
     ObservedBinding,
     ObservedPlacement,
-    ObservedSnapshot,
-    check_bindings,
+    ObservedResourceSnapshot,
+    check_observed_bindings,
     find_external_manager,
     find_missing_overrides,
     find_missing_snapshots,
@@ -165,7 +165,7 @@ def build_hub_attributes(
     """
     manifests = reader.manifests
     missing = [*find_missing_snapshots(manifests), *find_missing_overrides(manifests)]
-    reader.report_findings([*check_bindings(manifests), *missing], argument)
+    reader.report_findings([*check_observed_bindings(manifests), *missing], argument)
     placements = read_placements(manifests)
     reader.manifests = _select_user_objects(manifests, placements)
     evictions = {eviction.name: eviction for eviction in read_evictions(manifests)}
@@ -297,7 +297,7 @@ _BINDING_FORM: Final = RecordForm(
 )
 
 
-def _build_snapshot(snapshot: ObservedSnapshot) -> dict[str, Any]:
+def _build_snapshot(snapshot: ObservedResourceSnapshot) -> dict[str, Any]:
     bodies = [remove_server_fields(manifest.body) for manifest in snapshot.objects]
     return {"index": snapshot.index, "objects": [json.dumps(body, ensure_ascii=False) for body in bodies]}
 

@@ -31,7 +31,7 @@ def make_number(description: str, **more: Any) -> AttributeSchema:
     return make_placement_argument(NUMBER, description, **more)
 
 
-def make_texts(description: str, **more: Any) -> AttributeSchema:
+def make_text_list_attribute(description: str, **more: Any) -> AttributeSchema:
     """Return an argument with a list of texts."""
     return make_placement_argument(ListType(STRING), description, **more)
 
@@ -86,7 +86,7 @@ _LABEL_EXPRESSION: Final = BlockSchema(
     {
         "key": make_text("Label key.", required=True),
         "operator": make_text("In, NotIn, Exists or DoesNotExist.", required=True),
-        "values": make_texts("Values of In and NotIn.", default=[]),
+        "values": make_text_list_attribute("Values of In and NotIn.", default=[]),
     }
 )
 LABEL_SELECTOR: Final = BlockSchema(
@@ -103,7 +103,7 @@ _PROPERTY_SELECTOR: Final = BlockSchema(
                 {
                     "name": make_text("Property name.", required=True),
                     "operator": make_text("Gt, Ge, Lt, Le, Eq or Ne.", required=True),
-                    "values": make_texts("Exactly one quantity.", default=[]),
+                    "values": make_text_list_attribute("Exactly one quantity.", default=[]),
                 }
             ),
         )
@@ -148,7 +148,7 @@ POLICY: Final = BlockSchema(
     {
         "placement_type": make_text("Selection type.", default="PickAll", choices=("PickAll", "PickFixed", "PickN")),
         "number_of_clusters": make_number("Number of clusters (PickN).", minimum=0, maximum=MAX_INT32),
-        "cluster_names": make_texts("Cluster names (PickFixed).", default=[]),
+        "cluster_names": make_text_list_attribute("Cluster names (PickFixed).", default=[]),
     },
     {
         "affinity": make_block(

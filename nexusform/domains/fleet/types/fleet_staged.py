@@ -9,9 +9,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.domains.fleet.importers.fleet_records import FleetApproval, FleetObject, FleetRun, FleetStrategy
+from nexusform.domains.fleet.importers.fleet_records import FleetApprovalRequest, FleetObject, FleetRun, FleetStrategy
 from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error
-from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage, StageTask
+from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage, UpdateStageTask
 from nexusform.domains.fleet.scheduling.update_validation import check_update_stages
 from nexusform.domains.fleet.types.fleet_arguments import (
     check_integers_or_percentages,
@@ -107,10 +107,10 @@ _APPROVED: Final = make_placement_argument(
 )
 
 
-def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> FleetApproval:
+def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> FleetApprovalRequest:
     document = fleet.read_document(attributes)
     argument_value = attributes.get("approved")
-    return FleetApproval(
+    return FleetApprovalRequest(
         name=str(attributes.get("name") or ""),
         namespace=str(attributes.get("namespace") or ""),
         run=str(arguments.get("parent_stage_rollout") or ""),
@@ -121,9 +121,9 @@ def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> F
     )
 
 
-def _check_approval(approval: FleetObject, _arguments: Values) -> Iterator[Problem]:
+def _warn_unrequested_approval(approval: FleetObject, _arguments: Values) -> Iterator[Problem]:
     """Warn about an approval that no run requests."""
-    assert isinstance(approval, FleetApproval)
+    assert isinstance(approval, FleetApprovalRequest)
     run, stage = approval.run, approval.stage
     names = [f"{run}-{when}-{stage}" for when in ("before", "after")]
     if approval.name and run and stage and approval.name not in names:
@@ -139,7 +139,7 @@ def build_approval_type(name: str, kind: str, *, run: str, is_namespaced: bool) 
         fleet,
         "Approval of a stage of a staged update run. The run continues once approved.",
         read=partial(_read_approval, fleet=fleet),
-        findings=_check_approval,
+        findings=_warn_unrequested_approval,
         values={"approved": _APPROVED},
         goes_beside=(run,),
     )
@@ -195,12 +195,12 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetStrategy:
     return FleetStrategy(str(attributes.get("name") or ""), stages, namespace)
 
 
-def _read_stage_tasks(blocks: Iterable[Values] | None) -> tuple[StageTask, ...]:
+def _read_stage_tasks(blocks: Iterable[Values] | None) -> tuple[UpdateStageTask, ...]:
     tasks = []
     for block in blocks or ():
         wait_time = block.get("wait_time")
         seconds = parse_duration(wait_time) if wait_time is not None else None
-        tasks.append(StageTask(str(block.get("type") or ""), seconds if isinstance(seconds, float) else None))
+        tasks.append(UpdateStageTask(str(block.get("type") or ""), seconds if isinstance(seconds, float) else None))
     return tuple(tasks)
 
 

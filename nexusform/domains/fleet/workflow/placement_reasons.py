@@ -13,7 +13,7 @@ from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling import placement_explanation as fleet_explanation
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.placement_explanation import PlacementExplanation, PolicyDrift
+from nexusform.domains.fleet.scheduling.placement_explanation import PlacementExplanation, SchedulingDrift
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.pod_phase import PlannedPod, PodPhase
 from nexusform.domains.pods.scheduling import pod_explanation
@@ -38,7 +38,7 @@ class PlacementReason(Struct, frozen=True):
     address: Address
     cluster: str
     explanation: PlacementExplanation
-    drift: PolicyDrift
+    drift: SchedulingDrift
     rows: Mapping[str, PlacementChange] = field(default_factory=dict)
     recorded: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     objects: tuple[Manifest, ...] = ()
@@ -81,7 +81,7 @@ def build_placement_reason(
     if is_sensitive:
         return reason
     clusters = [cluster] if cluster else list(bindings)
-    resources = {name: _get_cluster_resources(placement, bindings.get(name), name) for name in clusters}
+    resources = {name: _get_snapshot_and_cluster_resources(placement, bindings.get(name), name) for name in clusters}
     failures = {
         name: rendered.failure for name, (_, rendered) in resources.items() if rendered is not None and rendered.failure
     }
@@ -106,7 +106,7 @@ def _explain_recorded_decision(
     return replace(explanation, clusters=tuple(verdicts))
 
 
-def _get_cluster_resources(
+def _get_snapshot_and_cluster_resources(
     placement: PlacementPlan, binding: Binding | None, cluster: str
 ) -> tuple[tuple[Manifest, ...], RenderedResources | None]:
     """Return the objects of the snapshot bound to a cluster, and the cluster's resources. Without a binding

@@ -23,7 +23,7 @@ _PERMISSION_ERROR: Final = re.compile(r'User "([^"]*)" cannot (\w+) resource "([
 _UNCHECKED_RULES: Final = "<nil>: Invalid value: null: some validation rules were not checked"
 
 
-class ErrorKind(StrEnum):
+class ApiErrorKind(StrEnum):
     """Kind of an API error."""
 
     SCHEMA = "schema"  # missing field, wrong type, violated rule
@@ -40,7 +40,7 @@ class ErrorKind(StrEnum):
     OTHER = "other"
 
 
-class ErrorCause(Struct, frozen=True):
+class ApiErrorCause(Struct, frozen=True):
     """Cause of an API error: field and message. `manager` owns the field; `reason` is a word of the API."""
 
     field: str
@@ -105,8 +105,8 @@ def _read_message(body: Any) -> str:
     return str(body).strip() or "it does not say why"
 
 
-def _read_causes(body: Any) -> Sequence[ErrorCause]:
-    causes: list[ErrorCause] = []
+def _read_causes(body: Any) -> Sequence[ApiErrorCause]:
+    causes: list[ApiErrorCause] = []
     for item in list_mappings(body, "details", "causes"):
         if _UNCHECKED_RULES in f"{item.get('field')}: {item.get('message')}":
             continue
@@ -114,26 +114,26 @@ def _read_causes(body: Any) -> Sequence[ErrorCause]:
         if item.get("reason") == "FieldManagerConflict":
             match = _MANAGER.search(message)
             manager = match[1] if match is not None else message
-        causes.append(ErrorCause(str(item.get("field") or ""), message, manager, str(item.get("reason") or "")))
+        causes.append(ApiErrorCause(str(item.get("field") or ""), message, manager, str(item.get("reason") or "")))
     return causes
 
 
-def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ErrorCause]) -> ErrorKind:
+def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ApiErrorCause]) -> ApiErrorKind:
     if status == 409:
-        return ErrorKind.OTHER_MANAGER if any(cause.manager for cause in causes) else ErrorKind.CONFLICT
+        return ApiErrorKind.OTHER_MANAGER if any(cause.manager for cause in causes) else ApiErrorKind.CONFLICT
     if status in (400, 422) or _TYPED_PATCH_ERROR.search(message) is not None:
-        return ErrorKind.WEBHOOK if _POLICY_DENIAL.search(message) else ErrorKind.SCHEMA
+        return ApiErrorKind.WEBHOOK if _POLICY_DENIAL.search(message) else ApiErrorKind.SCHEMA
     if status == 403:
         return (
-            ErrorKind.PERMISSION
+            ApiErrorKind.PERMISSION
             if _PERMISSION_ERROR.search(message) or "forbidden: User" in message
-            else ErrorKind.WEBHOOK
+            else ApiErrorKind.WEBHOOK
         )
     if status == 404:
-        return ErrorKind.NOT_FOUND if isinstance(body, Mapping) else ErrorKind.UNKNOWN_KIND
+        return ApiErrorKind.NOT_FOUND if isinstance(body, Mapping) else ApiErrorKind.UNKNOWN_KIND
     if _WEBHOOK_TIMEOUT.search(message) is not None:
-        return ErrorKind.WEBHOOK_TIMEOUT
+        return ApiErrorKind.WEBHOOK_TIMEOUT
     if status in (429, 500, 502, 503, 504):
-        return ErrorKind.TEMPORARY
-    kinds_by_status = {401: ErrorKind.UNAUTHENTICATED, 410: ErrorKind.EXPIRED}
-    return kinds_by_status.get(status, ErrorKind.OTHER)
+        return ApiErrorKind.TEMPORARY
+    kinds_by_status = {401: ApiErrorKind.UNAUTHENTICATED, 410: ApiErrorKind.EXPIRED}
+    return kinds_by_status.get(status, ApiErrorKind.OTHER)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from threading import Lock, Thread
 from typing import Any, Final
 
-from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
-from nexusform.domains.hub.api.hub_client import ClientTiming, HubClient
+from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
+from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.files.run_log import log_event
 
 CACHE_THRESHOLD: Final = 5  # number of objects from which a collection is listed
@@ -23,7 +23,7 @@ ObjectName = tuple[str, str]  # namespace and name
 class CollectionCache:
     """Cache of one collection; safe for use by several threads."""
 
-    def __init__(self, hub: HubClient, collection: str, timing: ClientTiming) -> None:
+    def __init__(self, hub: HubClient, collection: str, timing: ClientClock) -> None:
         self._hub = hub
         self._collection = collection
         self._timing = timing
@@ -68,7 +68,7 @@ class CollectionCache:
                 self.is_active = False
                 failures += 1
                 log_event("debug", "watch ended", collection=self._collection, why=str(problem))
-                if isinstance(problem, ApiError) and problem.kind is ErrorKind.PERMISSION:
+                if isinstance(problem, ApiError) and problem.kind is ApiErrorKind.PERMISSION:
                     return
                 self._timing.sleep(_RETRY_SECONDS)
 
@@ -94,7 +94,7 @@ class CollectionCache:
             with self._lock:
                 if kind == "DELETED":
                     self._bodies.pop(name, None)
-                    self._by_placement.get(_get_placement(body), {}).pop(name, None)
+                    self._by_placement.get(_get_placement_of_object(body), {}).pop(name, None)
                 elif kind != "BOOKMARK":
                     self._cache_object(body)
                 self._change_counts[name] = self._change_counts.get(name, 0) + 1
@@ -104,7 +104,7 @@ class CollectionCache:
     def _cache_object(self, body: dict[str, Any]) -> None:
         name = _get_name(body)
         self._bodies[name] = body
-        self._by_placement.setdefault(_get_placement(body), {})[name] = body
+        self._by_placement.setdefault(_get_placement_of_object(body), {})[name] = body
 
     def _update_resource_version(self, version: str) -> None:
         if version.isdecimal():
@@ -114,7 +114,7 @@ class CollectionCache:
 class HubCache:
     """Caches of a hub, each started after enough requests for its collection."""
 
-    def __init__(self, hub: HubClient, timing: ClientTiming) -> None:
+    def __init__(self, hub: HubClient, timing: ClientClock) -> None:
         self._hub = hub
         self._timing = timing
         self._requested: dict[str, set[ObjectName]] = {}
@@ -153,7 +153,7 @@ def _get_name(body: dict[str, Any]) -> ObjectName:
     return str(metadata.get("namespace") or ""), str(metadata.get("name"))
 
 
-def _get_placement(body: dict[str, Any]) -> ObjectName:
+def _get_placement_of_object(body: dict[str, Any]) -> ObjectName:
     metadata = body.get("metadata") or {}
     return str(metadata.get("namespace") or ""), str((metadata.get("labels") or {}).get(PARENT_LABEL))
 

@@ -21,16 +21,16 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.field_validation import list_mappings
 from nexusform.domains.fleet.importers.fleet_members import find_newest_heartbeat
-from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL, MEMBER
 from nexusform.files.access_record import read_variable
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest, StreamRejected
+from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse, StreamRejected
 from nexusform.network.json_answers import parse_json
 from nexusform.network.read_limits import PageLimits
 from nexusform.network.web_errors import WebError
-from nexusform.providers.exec_credential_plugin import PluginProblem
+from nexusform.providers.exec_credential_plugin import ExecPluginProblem
 from nexusform.providers.kubeconfig import (
     TRUSTED,
     KubeconfigProblem,
@@ -87,7 +87,7 @@ class ObjectList(Struct, frozen=True):
     version: str
 
 
-class ClientTiming(Struct, frozen=True):
+class ClientClock(Struct, frozen=True):
     """Sleep function and clock."""
 
     sleep: Callable[[float], None] = time.sleep
@@ -117,10 +117,10 @@ def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) ->
 class HubClient:
     """Client of one API server; safe for use by several threads."""
 
-    def __init__(self, location: HubLocation, timing: ClientTiming | None = None) -> None:
+    def __init__(self, location: HubLocation, timing: ClientClock | None = None) -> None:
         self._location = location
-        self._timing = timing or ClientTiming()
-        account = _read_account(location)
+        self._timing = timing or ClientClock()
+        account = _read_server_and_credentials(location)
         self._client, self.server = _make_client(account), account.server
         self.unverified_server = account.explain_unverified_server()
         self.context = account.context
@@ -191,9 +191,9 @@ class HubClient:
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
         """Return an object, None if it does not exist. Raises ApiError and HubProblem."""
         try:
-            return self._require_named_object(path, self._request_object("GET", path, query))
+            return self._require_named_object(path, self._request_response_body("GET", path, query))
         except ApiError as api_error:
-            if api_error.status == 404 and api_error.kind is ErrorKind.NOT_FOUND:
+            if api_error.status == 404 and api_error.kind is ApiErrorKind.NOT_FOUND:
                 return None
             raise
 
@@ -212,7 +212,7 @@ class HubClient:
     def _send_patch(
         self, path: str, query: Mapping[str, str], body: Mapping[str, Any], content_type: str
     ) -> dict[str, Any]:
-        return self._require_named_object(path, self._request_object("PATCH", path, query, body, content_type))
+        return self._require_named_object(path, self._request_response_body("PATCH", path, query, body, content_type))
 
     def _require_named_object(self, path: str, response: dict[str, Any]) -> dict[str, Any]:
         """Return an object of the hub. Raises HubProblem for one without a name."""
@@ -228,7 +228,7 @@ class HubClient:
         if dry_run:  # with a body, an API server ignores the query
             options["dryRun"] = ["All"]
         try:
-            self._request_object("DELETE", path, _build_dry_run_query(dry_run), options)
+            self._request_response_body("DELETE", path, _build_dry_run_query(dry_run), options)
         except ApiError as api_error:
             if api_error.status != 404:
                 raise
@@ -248,7 +248,7 @@ class HubClient:
             try:
                 return self._list_pages(path, query, {})
             except ApiError as api_error:
-                if api_error.kind is not ErrorKind.EXPIRED or number == _LIST_ATTEMPTS - 1:
+                if api_error.kind is not ApiErrorKind.EXPIRED or number == _LIST_ATTEMPTS - 1:
                     raise
         raise AssertionError
 
@@ -264,7 +264,7 @@ class HubClient:
                 "limit": str(_PAGE_SIZE),
                 **({"continue": continue_token} if continue_token else first_query),
             }
-            answer, response = self._request_answer("GET", path, page_query)
+            answer, response = self._send_request_with_retries("GET", path, page_query)
             page = response.get("items")
             if not isinstance(page, list) or not all(_is_kubernetes_object(item) for item in page):
                 raise HubProblem(f"{self.server} answers {path} with something that is no list of objects.")
@@ -298,11 +298,11 @@ class HubClient:
                     yield self._parse_event(path, line)
         except StreamRejected as rejection:
             raise _build_api_error(rejection.answer) from None
-        except (WebError, PluginProblem) as problem:
+        except (WebError, ExecPluginProblem) as problem:
             raise HubProblem(f"{self.server} cannot be watched: {problem}.") from None
 
     def _parse_event(self, path: str, line: bytes) -> tuple[str, dict[str, Any]]:
-        event = _parse_content(line)
+        event = _parse_json_or_text(line)
         body = event.get("object") if isinstance(event, dict) else None
         kind = str(event.get("type")) if isinstance(event, dict) else ""
         if not isinstance(body, dict) or not _is_kubernetes_object(body) or kind not in _EVENT_TYPES:
@@ -315,7 +315,7 @@ class HubClient:
     def list_group_versions(self) -> list[str]:
         """Return the preferred version of each API group. Raises ApiError and HubProblem."""
         try:
-            response = self._request_object("GET", "/apis", {})
+            response = self._request_response_body("GET", "/apis", {})
         except ApiError as api_error:
             if api_error.status != 404:
                 raise
@@ -334,7 +334,7 @@ class HubClient:
         if version not in self._kinds:
             path = f"/apis/{version}" if "/" in version else f"/api/{version}"
             try:
-                response = self._request_object("GET", path, {})
+                response = self._request_response_body("GET", path, {})
             except ApiError as api_error:
                 if api_error.status != 404:
                     raise
@@ -350,7 +350,7 @@ class HubClient:
 
     # --- one request ---------------------------------------------------------------------------
 
-    def _request_object(
+    def _request_response_body(
         self,
         method: str,
         path: str,
@@ -359,16 +359,16 @@ class HubClient:
         content_type: str = _JSON,
     ) -> dict[str, Any]:
         """Send a request with retries; return the body of the answer. Raises ApiError and HubProblem."""
-        return self._request_answer(method, path, query, body, content_type)[1]
+        return self._send_request_with_retries(method, path, query, body, content_type)[1]
 
-    def _request_answer(
+    def _send_request_with_retries(
         self,
         method: str,
         path: str,
         query: Mapping[str, str],
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
-    ) -> tuple[ApiAnswer, dict[str, Any]]:
+    ) -> tuple[ApiResponse, dict[str, Any]]:
         """Send a request with retries until an answer. Raises ApiError and HubProblem."""
         retry_seconds = _RETRY_SECONDS if self._has_answered else _FIRST_RETRY_SECONDS
         deadline, wait, has_new_credentials = self._timing.read_time() + retry_seconds, 0.5, False
@@ -378,11 +378,11 @@ class HubClient:
             try:
                 return self._send_request(client, method, path, query, body, content_type)
             except ApiError as api_error:
-                if api_error.kind is ErrorKind.UNAUTHENTICATED and not has_new_credentials:
+                if api_error.kind is ApiErrorKind.UNAUTHENTICATED and not has_new_credentials:
                     has_new_credentials = True
                     self._refresh_credentials(client)
                     continue
-                if api_error.kind is ErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:
+                if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:
                     deadline = self._compute_webhook_deadline()
                 if not _is_retryable(method, api_error) or self._timing.read_time() + wait > deadline:
                     raise
@@ -403,7 +403,7 @@ class HubClient:
         """
         with self._credentials_lock:
             if self._client is expired_client and not self.is_closed:
-                self._client = _make_client(_read_account(self._location))
+                self._client = _make_client(_read_server_and_credentials(self._location))
                 self._expired_clients.append(expired_client)
 
     def _compute_webhook_deadline(self) -> float:
@@ -419,7 +419,7 @@ class HubClient:
         query: Mapping[str, str],
         body: Mapping[str, Any] | None,
         content_type: str,
-    ) -> tuple[ApiAnswer, dict[str, Any]]:
+    ) -> tuple[ApiResponse, dict[str, Any]]:
         if self.is_closed:
             raise HubProblem(f"{self.server} is closed.")
         headers = {"Accept": _JSON, "Content-Type": content_type}
@@ -427,8 +427,8 @@ class HubClient:
         try:
             with self._send_slots:
                 answer = client.send(ApiRequest(method, path, query, content, headers))
-        except (WebError, PluginProblem) as problem:
-            is_temporary = isinstance(problem, PluginProblem) or problem.is_temporary
+        except (WebError, ExecPluginProblem) as problem:
+            is_temporary = isinstance(problem, ExecPluginProblem) or problem.is_temporary
             raise HubProblem(f"{self.server} cannot be reached: {problem}.", is_temporary=is_temporary) from None
         log_event("debug", "hub answered", method=method, path=path, status=answer.status)
         self._has_answered = True
@@ -450,7 +450,7 @@ class HubConnection(Struct):
     """Connection to a hub, opened once on first use; safe for concurrent steps."""
 
     location: HubLocation
-    timing: ClientTiming = field(default_factory=ClientTiming)
+    timing: ClientClock = field(default_factory=ClientClock)
     _client: HubClient | None = None
     _lock: Lock = field(default_factory=Lock)
 
@@ -480,9 +480,9 @@ def _is_retryable(method: str, api_error: ApiError) -> bool:
     """Return True if a retry may succeed. A version conflict is temporary for requests that declare the
     desired state.
     """
-    if api_error.kind in (ErrorKind.TEMPORARY, ErrorKind.WEBHOOK_TIMEOUT):
+    if api_error.kind in (ApiErrorKind.TEMPORARY, ApiErrorKind.WEBHOOK_TIMEOUT):
         return True
-    return api_error.kind is ErrorKind.CONFLICT and method == "PATCH"
+    return api_error.kind is ApiErrorKind.CONFLICT and method == "PATCH"
 
 
 def _build_dry_run_query(dry_run: bool) -> dict[str, str]:
@@ -510,13 +510,13 @@ def _is_kubernetes_object(document: Any) -> bool:
     )
 
 
-def _build_api_error(answer: ApiAnswer) -> ApiError:
+def _build_api_error(answer: ApiResponse) -> ApiError:
     """Build the error of an answer without success; a web page is not printed."""
-    body = _WEB_PAGE if answer.is_web_page else _parse_content(answer.content)
+    body = _WEB_PAGE if answer.is_web_page else _parse_json_or_text(answer.content)
     return ApiError(answer.status, body, _parse_seconds(answer.headers.get("retry-after")))
 
 
-def _parse_content(content: bytes) -> Any:
+def _parse_json_or_text(content: bytes) -> Any:
     """Parse JSON; return other content as text."""
     try:
         return parse_json(content)
@@ -533,7 +533,7 @@ def _parse_seconds(header: str | None) -> float | None:
 # --- connecting ----------------------------------------------------------------------------------
 
 
-def _read_account(location: HubLocation) -> KubernetesAccount:
+def _read_server_and_credentials(location: HubLocation) -> KubernetesAccount:
     """Return server and credentials. Raises HubProblem."""
     try:
         paths = _find_kubeconfigs(location)

@@ -13,12 +13,12 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import HubClient, HubProblem, resolve_hub_location
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, HubKind
 from nexusform.domains.hub.api.selected_objects import read_selected_objects
 from nexusform.files.run_log import log_event
-from nexusform.interfaces.plugins import ExternalProblem
+from nexusform.interfaces.plugins import ExternalQueryProblem
 from nexusform.providers.kubeconfig import KubeconfigTrust
 
 CANNOT_READ = "unreadable-hub"
@@ -38,10 +38,10 @@ def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> s
             items = _read_objects(hub, scope)
             selected = read_selected_objects(hub, arguments.get("selectors") or (), items)
     except HubProblem as problem:
-        raise ExternalProblem(Problem((), CANNOT_READ, str(problem))) from None
+        raise ExternalQueryProblem(Problem((), CANNOT_READ, str(problem))) from None
     except ApiError as api_error:
         detail = f"{hub.server} does not list the selected objects ({api_error.status}): {api_error.server_message}"
-        raise ExternalProblem(Problem((), CANNOT_READ, detail)) from None
+        raise ExternalQueryProblem(Problem((), CANNOT_READ, detail)) from None
     read_at = hub.read_time(items).isoformat(timespec="seconds").replace("+00:00", "Z")
     return json.dumps(
         {
@@ -63,7 +63,7 @@ def _read_objects(hub: HubClient, scope: _ReadScope) -> list[dict[str, Any]]:
     for _ in range(_MAX_ATTEMPTS):
         try:
             return _list_all_kinds(hub, scope, is_fixed=True)
-        except _VersionExpired as expired:
+        except _ResourceVersionExpired as expired:
             log_event("debug", "hub read again", why=str(expired))
     return _list_all_kinds(hub, scope, is_fixed=False)
 
@@ -78,7 +78,7 @@ class _ReadScope(Struct, frozen=True):
     skipped: dict[str, None]
 
 
-class _VersionExpired(Exception):
+class _ResourceVersionExpired(Exception):
     """Expired resource version."""
 
 
@@ -115,7 +115,7 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
         items += objects
     if forbidden:
         detail = f"{hub.server} does not let {'; '.join(forbidden)}. Reading needs get and list of them."
-        raise ExternalProblem(Problem((), CANNOT_READ, detail))
+        raise ExternalQueryProblem(Problem((), CANNOT_READ, detail))
     return items
 
 
@@ -139,8 +139,8 @@ def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = ""
         object_list = hub.list_at_version(collection or kind.collection, version)
     except ApiError as api_error:
         if version and api_error.status in _EXPIRED_STATUSES:
-            raise _VersionExpired(str(api_error)) from None
-        if api_error.kind is ErrorKind.PERMISSION:
+            raise _ResourceVersionExpired(str(api_error)) from None
+        if api_error.kind is ApiErrorKind.PERMISSION:
             reason = api_error.missing_permission or api_error.server_message
             raise _ListForbidden(f"{kind.plural} be listed: {reason}") from None
         if api_error.status == 404:
@@ -148,9 +148,9 @@ def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = ""
                 f"{hub.server} serves no {kind.plural}: it is no hub of KubeFleet, or of an older version. "
                 "Name the context of the hub."
             )
-        elif api_error.kind is ErrorKind.UNAUTHENTICATED:
+        elif api_error.kind is ApiErrorKind.UNAUTHENTICATED:
             detail = f"{hub.server} rejected the credentials (401). Sign in again, or renew the token."
         else:
             detail = f"{hub.server} does not list {kind.plural} ({api_error.status}): {api_error.server_message}"
-        raise ExternalProblem(Problem((), CANNOT_READ, detail)) from None
+        raise ExternalQueryProblem(Problem((), CANNOT_READ, detail)) from None
     return object_list.items, object_list.version

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.documents.field_validation import list_mappings
-from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import HubClient
 
 _UNSELECTABLE_KINDS: Final = frozenset({"Pod", "Event", "Lease", "Endpoints", "EndpointSlice", "PodMetrics"})
@@ -59,7 +59,7 @@ def _group_by_collection(
         version = "/".join(filter(None, (selector["group"], selector["version"])))
         plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", False))
         if plural and is_namespaced == bool(selector["namespace"]):
-            grouped.setdefault(_build_collection(version, plural, selector["namespace"]), []).append(selector)
+            grouped.setdefault(_build_collection_path(version, plural, selector["namespace"]), []).append(selector)
     return grouped
 
 
@@ -70,10 +70,10 @@ def _list_namespaced_collections(hub: HubClient, namespace: str) -> Iterator[str
             continue
         for kind, (plural, is_namespaced) in hub.get_api_kinds(version).items():
             if is_namespaced and kind not in _UNSELECTABLE_KINDS:
-                yield _build_collection(version, plural, namespace)
+                yield _build_collection_path(version, plural, namespace)
 
 
-def _build_collection(version: str, plural: str, namespace: str) -> str:
+def _build_collection_path(version: str, plural: str, namespace: str) -> str:
     head = f"/apis/{version}" if "/" in version else f"/api/{version}"
     return f"{head}/namespaces/{namespace}/{plural}" if namespace else f"{head}/{plural}"
 
@@ -83,7 +83,7 @@ def _list_objects(hub: HubClient, collection: str, selected: SelectedObjects) ->
     try:
         return hub.list_objects(collection)
     except ApiError as api_error:
-        if api_error.kind is ErrorKind.PERMISSION:
+        if api_error.kind is ApiErrorKind.PERMISSION:
             selected.forbidden.append(collection.rpartition("/")[2])
         elif api_error.status not in (404, 405):
             raise

@@ -19,14 +19,14 @@ from nexusform.domains.fleet.planning.placement_records import (
 )
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import MEMBER
-from nexusform.domains.hub.providers.hub_bodies import build_objects
+from nexusform.domains.hub.providers.hub_bodies import build_hub_objects
 from nexusform.domains.hub.providers.hub_wait import (
     has_external_rollout,
     list_created_kinds,
     list_created_objects,
     list_works,
 )
-from nexusform.domains.hub.providers.object_access import get_identity, list_permitted
+from nexusform.domains.hub.providers.object_access import get_identity, list_objects_if_permitted
 from nexusform.domains.hub.providers.prediction_verification import VerificationResult
 from nexusform.domains.hub.providers.rollout_progress import PlacementProgress
 from nexusform.domains.hub.providers.run_verification import AppliedObjects, find_wrong_objects
@@ -104,7 +104,7 @@ class ContentVerifier:
 
     @property
     def _is_run_managed(self) -> bool:
-        return has_external_rollout(build_objects(self._step.key.type, self._planned)[0].body)
+        return has_external_rollout(build_hub_objects(self._step.key.type, self._planned)[0].body)
 
     def _find_snapshot_index(self, progress: PlacementProgress) -> int | None:
         """Return the index of the latest resource snapshot to verify; None without one."""
@@ -144,7 +144,7 @@ class ContentVerifier:
         note = self._step.planned_note
         if not note.get("picked"):
             return verification
-        members = list_permitted(partial(self._hub.list_objects, MEMBER.collection))
+        members = list_objects_if_permitted(partial(self._hub.list_objects, MEMBER.collection))
         if members is None:
             return replace(verification, not_verified=_NO_LABELS)
         resources = render_run_content(note, snapshots, members)
@@ -154,7 +154,7 @@ class ContentVerifier:
 
     def list_snapshots(self, kind: str, namespace: str, placement: str) -> list[dict[str, Any]] | None:
         """Return the resource snapshots of a placement; None without permission."""
-        return list_permitted(partial(list_created_objects, self._hub, kind, namespace, placement))
+        return list_objects_if_permitted(partial(list_created_objects, self._hub, kind, namespace, placement))
 
     def _verify_works(
         self,

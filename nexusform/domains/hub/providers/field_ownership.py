@@ -97,14 +97,14 @@ def _collect_applied_paths(existing: Body, manager: str) -> set[Path] | None:
     applied_paths: set[Path] = set()
     for entry in (existing.get("metadata") or {}).get("managedFields") or ():
         if entry.get("manager") == manager and entry.get("operation") == "Apply":
-            paths = list(_list_leaf_paths(entry.get("fieldsV1") or {}))
+            paths = list(_list_managed_field_paths(entry.get("fieldsV1") or {}))
             if None in paths:
                 return None
             applied_paths.update(path for path in paths if path is not None)
     return applied_paths
 
 
-def _list_leaf_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path | None]:
+def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path | None]:
     """Yield the paths of fields with owners; None for a list element."""
     subfields = {name: value for name, value in fields.items() if name != "."}
     if parent and not subfields:
@@ -113,7 +113,7 @@ def _list_leaf_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pat
         if not name.startswith("f:"):
             yield None
         else:
-            yield from _list_leaf_paths(value or {}, (*parent, name[2:]))
+            yield from _list_managed_field_paths(value or {}, (*parent, name[2:]))
 
 
 def _list_sent_paths(hub_objects: Any, parent: Path = ()) -> Iterator[Path]:

@@ -59,7 +59,7 @@ def build_hub_record(
     foreign_paths = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
     foreign_record: dict[str, Any] = {}
     if foreign_paths:
-        parts = _read_arguments(type_name, _select_spec_paths(body, foreign_paths))
+        parts = _convert_spec_to_arguments(type_name, _select_spec_paths(body, foreign_paths))
         foreign_record = {
             FOREIGN_FIELDS: parts,
             OWNERS: {_format_path(path): other_manager for path, other_manager in foreign_paths.items()},
@@ -112,11 +112,11 @@ def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:
     if type_name == MANIFEST_TYPE or fleet_object is None:
         return True
     identity = {"name": "any", "namespace": "any"}
-    arguments = _read_arguments(type_name, _select_spec_paths(body, {path: ""}))
+    arguments = _convert_spec_to_arguments(type_name, _select_spec_paths(body, {path: ""}))
     return bool(fleet_object({**identity, **arguments}) != fleet_object(identity))
 
 
-def _read_arguments(type_name: str, spec: Body) -> dict[str, Any]:
+def _convert_spec_to_arguments(type_name: str, spec: Body) -> dict[str, Any]:
     """Return a part of a spec as arguments."""
     kind = KINDS_BY_TYPE[type_name]
     head = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": kind, "metadata": {"name": "any"}}

@@ -57,7 +57,7 @@ class HubObject(Struct, frozen=True):
         return (group, str(self.body.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name")))
 
 
-def build_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
+def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
     """Return the hub objects of a resource in order."""
     if type_name in APPROVAL_TYPES:
         kind = KINDS[KINDS_BY_TYPE[type_name]]
@@ -73,14 +73,14 @@ def build_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObje
         spec = body.get("spec")
         if add_kind_defaults is not None and isinstance(spec, dict):
             add_kind_defaults(spec)
-        hub_objects.append(HubObject(body, build_path(body)))
+        hub_objects.append(HubObject(body, build_fleet_object_path(body)))
     return hub_objects
 
 
 def build_sent_objects(request: ChangeRequest) -> list[HubObject]:
     """Return the hub objects to send, with write-only arguments."""
     planned, body = request.planned or {}, request.write_only.get("yaml_body_wo")
-    return build_objects(request.key.type, planned if body is None else {**planned, "yaml_body": body})
+    return build_hub_objects(request.key.type, planned if body is None else {**planned, "yaml_body": body})
 
 
 def _build_empty_member(attributes: Mapping[str, Any]) -> Body:
@@ -102,7 +102,7 @@ def get_approval_run(type_name: str, attributes: Mapping[str, Any]) -> str:
     return str(read_object(attributes).run) if read_object is not None else ""
 
 
-def build_path(body: Mapping[str, Any]) -> str:
+def build_fleet_object_path(body: Mapping[str, Any]) -> str:
     """Return the path of a fleet object; "" for other kinds."""
     group, _, version = str(body.get("apiVersion") or "").partition("/")
     kind = KINDS.get(str(body.get("kind")))
@@ -115,7 +115,7 @@ def build_path(body: Mapping[str, Any]) -> str:
 # --- defaults sent with the configuration ----------------------------------------------------------
 
 
-def _fill_from_schema(parts: Iterable[Body], defaults: Mapping[str, Any]) -> None:
+def _fill_missing_defaults(parts: Iterable[Body], defaults: Mapping[str, Any]) -> None:
     for part in parts:
         for name, value in defaults.items():
             part.setdefault(name, value)
@@ -125,25 +125,25 @@ _SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 
 def _add_placement_defaults(spec: Body) -> None:
-    _fill_from_schema(list_objects(spec, "resourceSelectors"), _SELECTOR)
+    _fill_missing_defaults(list_objects(spec, "resourceSelectors"), _SELECTOR)
     strategy = spec.setdefault("strategy", {})
     if isinstance(strategy, dict):
         strategy.setdefault("type", "RollingUpdate")
     policy = spec.get("policy")
     if isinstance(policy, dict):
         policy.setdefault("placementType", "PickAll")
-        _fill_from_schema(list_objects(policy, "tolerations"), {"operator": "Equal"})
+        _fill_missing_defaults(list_objects(policy, "tolerations"), {"operator": "Equal"})
         defaults = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-        _fill_from_schema(list_objects(policy, "topologySpreadConstraints"), defaults)
+        _fill_missing_defaults(list_objects(policy, "topologySpreadConstraints"), defaults)
 
 
 def _add_override_defaults(spec: Body) -> None:
-    _fill_from_schema(list_objects(spec, "clusterResourceSelectors"), _SELECTOR)
-    _fill_from_schema(list_objects(spec.get("policy"), "overrideRules"), {"overrideType": "JSONPatch"})
+    _fill_missing_defaults(list_objects(spec, "clusterResourceSelectors"), _SELECTOR)
+    _fill_missing_defaults(list_objects(spec.get("policy"), "overrideRules"), {"overrideType": "JSONPatch"})
 
 
 def _add_stage_defaults(spec: Body) -> None:
-    _fill_from_schema(list_objects(spec, "stages"), {"maxConcurrency": 1})
+    _fill_missing_defaults(list_objects(spec, "stages"), {"maxConcurrency": 1})
 
 
 _DEFAULTERS: Final[Mapping[str, Callable[[Body], None]]] = {

@@ -11,7 +11,7 @@ from typing import Any, Final
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.scalars import list_scalars
-from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem
 from nexusform.domains.hub.providers.field_ownership import find_released_fields, remove_ignored_fields
 from nexusform.domains.hub.providers.foreign_fields import is_recreated
@@ -21,7 +21,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     MEMBER_TYPE,
     PLACEMENT_TYPES,
     HubObject,
-    build_objects,
+    build_hub_objects,
     build_sent_objects,
 )
 from nexusform.domains.hub.providers.hub_errors import (
@@ -32,13 +32,13 @@ from nexusform.domains.hub.providers.hub_errors import (
 )
 from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
 from nexusform.domains.hub.providers.object_access import (
-    describe_blockers,
-    find_path,
+    describe_deletion_blockers,
+    find_object_path,
     find_tool_manager,
     get_identity,
     get_uid,
     is_deleting,
-    list_existing,
+    list_existing_object_bodies,
 )
 from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switching_to_external
 from nexusform.domains.hub.providers.unchanged_placements import find_affected_placements
@@ -83,10 +83,10 @@ class HubDryRun:
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """Return the findings about changes, each with the number of its change."""
         numbers = self._select_changes(requests)
-        findings = self._validate_writes(requests, numbers) if numbers else []
+        findings = self._validate_changes_on_hub(requests, numbers) if numbers else []
         return [*findings, *self._check_deletions(requests)]
 
-    def _validate_writes(self, requests: Sequence[ChangeRequest], numbers: Sequence[int]) -> list[Finding]:
+    def _validate_changes_on_hub(self, requests: Sequence[ChangeRequest], numbers: Sequence[int]) -> list[Finding]:
         try:
             hub = self._connection.connect()
             if self._options.is_confined and not self._options.allows_dry_run(hub.server):
@@ -104,7 +104,7 @@ class HubDryRun:
             return list(self._validate_change(hub, number, requests[number], hub_objects[number]))
 
         try:
-            self._existing = list_existing(
+            self._existing = list_existing_object_bodies(
                 hub, (hub_object for objects in hub_objects.values() for hub_object in objects)
             )
             with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
@@ -113,7 +113,7 @@ class HubDryRun:
         except HubProblem as problem:
             return list(self._report_skipped(numbers, str(problem)))
         all_findings += [_build_deferred_finding(n, requests[n].address) for n in valid if n not in known]
-        self.describe_dry_run = _format_verdict(hub.server, len(fully_known), all_findings)
+        self.describe_dry_run = _format_dry_run_summary(hub.server, len(fully_known), all_findings)
         invalid = [(n, requests[n]) for n in numbers if requests[n].skip_reason]
         return [
             *_combine_skipped_findings(all_findings, is_required=self._options.validate_changes == "require"),
@@ -154,7 +154,7 @@ class HubDryRun:
     def _check_deletions(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """Return findings about objects to delete: applied by another tool, or rejected by the hub's dry run."""
         deletions = {
-            n: build_objects(request.key.type, request.prior or {})
+            n: build_hub_objects(request.key.type, request.prior or {})
             for n, request in enumerate(requests)
             if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)
         }
@@ -164,7 +164,7 @@ class HubDryRun:
             hub = self._connection.connect()
             is_allowed = not self._options.is_confined or self._options.allows_dry_run(hub.server)
             is_validated = is_allowed and self._options.validate_changes != "off" and not self._options.is_read_only
-            self._existing |= list_existing(
+            self._existing |= list_existing_object_bodies(
                 hub, (hub_object for objects in deletions.values() for hub_object in objects)
             )
             reserved, unvalidated = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
@@ -205,12 +205,12 @@ class HubDryRun:
         if manager or not body or not is_validated or is_deleting(body) or is_other_object:
             return
         try:
-            hub.delete(find_path(hub, hub_object), get_uid(body), dry_run=True)
+            hub.delete(find_object_path(hub, hub_object), get_uid(body), dry_run=True)
         except ApiError as api_error:
             yield self._build_rejection_problem(hub, api_error, hub_object, request)
 
     def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any] | None:
-        path = find_path(hub, hub_object)
+        path = find_object_path(hub, hub_object)
         if path in self._existing:
             return self._existing[path]
         return hub.get(path) if path else None
@@ -252,7 +252,7 @@ class HubDryRun:
         self, hub: HubClient, number: int, request: ChangeRequest, hub_objects: Sequence[HubObject]
     ) -> Iterator[Finding]:
         prior_objects, replaced_objects = (
-            {hub_object.identity: hub_object for hub_object in build_objects(request.key.type, values)}
+            {hub_object.identity: hub_object for hub_object in build_hub_objects(request.key.type, values)}
             if values
             else {}
             for values in (request.prior, request.replaced_attributes)
@@ -273,7 +273,7 @@ class HubDryRun:
     def _validate_object(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, prior: HubObject | None
     ) -> Iterator[Problem]:
-        path = find_path(hub, hub_object)
+        path = find_object_path(hub, hub_object)
         if not path:
             yield self._report_unserved_kind(hub_object)
             return
@@ -282,7 +282,7 @@ class HubDryRun:
             yield Problem((), MISSING_MEMBER, describe_missing_member(hub_object))
             return
         if body is not None and is_deleting(body) and request.key.type != MEMBER_TYPE:
-            blockers = describe_blockers(body)
+            blockers = describe_deletion_blockers(body)
             detail = f"{hub_object.title} is being deleted on the hub{blockers}. Plan again once it is gone."
             yield Problem((), BEING_DELETED, detail)
             return
@@ -295,7 +295,7 @@ class HubDryRun:
             return
         yield from self._check_tool_manager(hub_object, body)
         if body is not None and not request.write_only:  # names of fields may be secret
-            yield from self._check_released_fields(hub_object, prior, body)
+            yield from self._warn_released_fields(hub_object, prior, body)
         hub_objects = remove_ignored_fields(hub_object.body, body, request.ignored_paths, self._options.manager)
         if body is not None and is_switching_to_external(hub_object.body, body):
             hub.merge(path, EXTERNAL_PATCH, self._options.manager, dry_run=True)
@@ -326,7 +326,7 @@ class HubDryRun:
             )
             yield Problem((), MANAGED_BY_TOOL, detail, Severity.WARNING)
 
-    def _check_released_fields(
+    def _warn_released_fields(
         self, hub_object: HubObject, prior: HubObject | None, body: Mapping[str, Any]
     ) -> Iterator[Problem]:
         """Yield findings about fields no longer applied: kept by another owner, or removed without ever being
@@ -365,7 +365,7 @@ class HubDryRun:
         try:
             hub.apply(path, hub_object.body, self._options.manager, dry_run=True)
         except ApiError as api_error:
-            if api_error.kind is not ErrorKind.OTHER_MANAGER or not ownership_source:
+            if api_error.kind is not ApiErrorKind.OTHER_MANAGER or not ownership_source:
                 raise
             detail = f"{hub_object.title}: {_describe_owners(api_error)}; {ownership_source} takes that over."
             yield Problem((), FIELDS_TAKEN_OVER, detail, Severity.WARNING)
@@ -385,7 +385,7 @@ class HubDryRun:
         namespace = str((hub_object.body.get("metadata") or {}).get("namespace") or "")
         if api_error.status == 404 and namespace in self._new_namespaces:
             return Problem((), _DEFERRED, f"{hub_object.title} (its namespace comes with this plan)")
-        if api_error.kind is ErrorKind.OTHER_MANAGER:
+        if api_error.kind is ApiErrorKind.OTHER_MANAGER:
             is_sensitive = request.is_sensitive or hub_object.body.get("kind") == "Secret"
             body = None if is_sensitive else self._read_body(hub, hub_object)
             return _build_conflict_problem(api_error, hub_object, request, body)
@@ -394,7 +394,7 @@ class HubDryRun:
 
 def _select_changed_objects(hub_objects: Sequence[HubObject], request: ChangeRequest) -> list[HubObject]:
     """Return the objects with a changed body."""
-    prior_objects = build_objects(request.key.type, request.prior) if request.prior else []
+    prior_objects = build_hub_objects(request.key.type, request.prior) if request.prior else []
     bodies = {hub_object.identity: hub_object.body for hub_object in prior_objects}
     return [hub_object for hub_object in hub_objects if bodies.get(hub_object.identity) != hub_object.body]
 
@@ -483,11 +483,11 @@ def _build_authentication_problem(api_error: ApiError, _hub_object: HubObject) -
     return Problem((), DRY_RUN_SKIPPED, detail, Severity.WARNING)
 
 
-_PROBLEM_BUILDERS: Final[dict[ErrorKind, Callable[[ApiError, HubObject], Problem]]] = {
-    ErrorKind.WEBHOOK: _build_webhook_problem,
-    ErrorKind.WEBHOOK_TIMEOUT: _build_timeout_problem,
-    ErrorKind.PERMISSION: _build_permission_problem,
-    ErrorKind.UNAUTHENTICATED: _build_authentication_problem,
+_PROBLEM_BUILDERS: Final[dict[ApiErrorKind, Callable[[ApiError, HubObject], Problem]]] = {
+    ApiErrorKind.WEBHOOK: _build_webhook_problem,
+    ApiErrorKind.WEBHOOK_TIMEOUT: _build_timeout_problem,
+    ApiErrorKind.PERMISSION: _build_permission_problem,
+    ApiErrorKind.UNAUTHENTICATED: _build_authentication_problem,
 }
 
 
@@ -504,7 +504,7 @@ def _combine_skipped_findings(findings: Sequence[Finding], *, is_required: bool)
     yield skipped[0][0], Problem((), DRY_RUN_SKIPPED, detail, severity, brief=f"{change_count}: {reasons}")
 
 
-def _format_verdict(server: str, requested_count: int, findings: Sequence[Finding]) -> str:
+def _format_dry_run_summary(server: str, requested_count: int, findings: Sequence[Finding]) -> str:
     """Return the hub's verdict on the changes."""
     skipped = {number for number, problem in findings if problem.id == DRY_RUN_SKIPPED}
     rejected = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import HubProblem
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE, HubObject
 from nexusform.domains.hub.providers.hub_options import HubOptions
@@ -82,10 +82,10 @@ def hide_sensitive_values(api_error: ApiError, hub_object: HubObject, request: C
     return api_error.hide_values() if is_sensitive else api_error
 
 
-def format_rejection(api_error: ApiError, hub_object: HubObject) -> str:
+def format_request_rejection(api_error: ApiError, hub_object: HubObject) -> str:
     """Format the rejection of a step's request."""
     title = hub_object.title
-    if api_error.kind is ErrorKind.OTHER_MANAGER:
+    if api_error.kind is ApiErrorKind.OTHER_MANAGER:
         parts = [
             f"{hub_object.field} belongs to {hub_object.manager}"
             for hub_object in api_error.causes
@@ -98,7 +98,7 @@ def format_rejection(api_error: ApiError, hub_object: HubObject) -> str:
     if api_error.missing_permission:
         return f"{title}: {api_error.missing_permission}."
     message = api_error.server_message
-    advice = suggest_azure_command(hub_object) if api_error.kind is ErrorKind.WEBHOOK else ""
+    advice = suggest_azure_command(hub_object) if api_error.kind is ApiErrorKind.WEBHOOK else ""
     return f"{title}: the hub refuses it ({api_error.status}): {message}{advice and '.'}{advice}"
 
 
@@ -112,7 +112,7 @@ def convert_lost_connection(address: str) -> Iterator[None]:
     except HubProblem as problem:
         raise StepPending(f"{address}: {problem} `nexusform apply -resume` continues it.") from None
     except ApiError as api_error:
-        if api_error.kind is not ErrorKind.TEMPORARY:
+        if api_error.kind is not ApiErrorKind.TEMPORARY:
             raise
         reason = f"the hub does not answer ({api_error.status}: {api_error.server_message})"
         raise StepPending(f"{address}: {reason}. `nexusform apply -resume` continues it.") from None
@@ -126,7 +126,7 @@ def convert_rejected_read(hub_object: HubObject) -> Iterator[None]:
     try:
         yield
     except ApiError as api_error:
-        if api_error.kind is ErrorKind.TEMPORARY:
+        if api_error.kind is ApiErrorKind.TEMPORARY:
             raise
         reason = api_error.missing_permission or api_error.server_message
         raise StepPending(
@@ -143,7 +143,7 @@ def convert_hub_errors(*, requires_hub: bool = True) -> Iterator[None]:
     except HubProblem as problem:
         raise ProviderProblem(str(problem), is_unreachable=not requires_hub) from None
     except ApiError as api_error:
-        if api_error.kind is ErrorKind.UNAUTHENTICATED:
+        if api_error.kind is ApiErrorKind.UNAUTHENTICATED:
             detail = "The hub rejected the credentials (401). Sign in again."
             raise ProviderProblem(detail, is_unreachable=not requires_hub) from None
         raise ProviderProblem(

@@ -13,15 +13,15 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import HubConnection
 from nexusform.domains.hub.providers.foreign_fields import build_foreign_field_warning
-from nexusform.domains.hub.providers.hub_approvals import StepCoordination
+from nexusform.domains.hub.providers.hub_approvals import RunApprovalTracker
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
 from nexusform.domains.hub.providers.hub_dry_run import BEING_DELETED, OBJECT_EXISTS, HubDryRun
 from nexusform.domains.hub.providers.hub_errors import convert_hub_errors, convert_lost_connection
 from nexusform.domains.hub.providers.hub_identity import compare_identity, describe_identity, read_identity
 from nexusform.domains.hub.providers.hub_options import HubOptions
-from nexusform.domains.hub.providers.hub_reader import ReadFindings, find_manifest, find_object, read_objects
+from nexusform.domains.hub.providers.hub_reader import HubReadFindings, find_manifest, find_object, read_objects
 from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
-from nexusform.domains.hub.providers.step_writer import StepWriter
+from nexusform.domains.hub.providers.step_writer import HubStepWriter
 from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, ReadRequest, ReadResult, StepProgress
 from nexusform.providers.identified_provider import IdentityComparison
 
@@ -37,13 +37,13 @@ class FleetHubProvider:
         self._connection = connection
         self._options = options
         self._verdict = ""
-        self._findings = ReadFindings()
+        self._findings = HubReadFindings()
         # addresses rejected because of an existing object
         self._existing_addresses: frozenset[str] = frozenset()
         self._plan_figures: Mapping[str, Figures] = {}
         self._cache: HubCache | None = None
         self._cache_lock = Lock()
-        self._coordination = StepCoordination()
+        self._coordination = RunApprovalTracker()
 
     def set_permissions(self, allows: Callable[[str], bool], *, take_ownership: bool) -> None:
         """Set the operator's permissions for the run."""
@@ -183,7 +183,7 @@ class FleetHubProvider:
             writer.delete()
 
     @contextmanager
-    def _open_writer(self, request: ChangeRequest) -> Iterator[StepWriter]:
+    def _open_writer(self, request: ChangeRequest) -> Iterator[HubStepWriter]:
         """Open the writer of a step; requests without answer are repeated until the timeout of the step."""
 
         def report(message: str) -> None:
@@ -195,10 +195,10 @@ class FleetHubProvider:
             stack.enter_context(self._connection.connect().limit_retries(self._options.timeout, report))
             yield self._make_writer(request)
 
-    def _make_writer(self, request: ChangeRequest) -> StepWriter:
+    def _make_writer(self, request: ChangeRequest) -> HubStepWriter:
         hub = self._connection.connect()
         with self._cache_lock:
             self._cache = self._cache or HubCache(hub, self._connection.timing)
         figures = self._plan_figures.get(hub.server)
         timing = self._connection.timing
-        return StepWriter(hub, self._cache, self._options, request, timing, self._coordination, figures)
+        return HubStepWriter(hub, self._cache, self._options, request, timing, self._coordination, figures)

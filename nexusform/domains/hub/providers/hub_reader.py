@@ -30,7 +30,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     PLACEMENT_TYPES,
     RECORD_TYPES,
     HubObject,
-    build_objects,
+    build_hub_objects,
     build_observed_attributes,
     find_differences,
     read_imported_arguments,
@@ -45,12 +45,12 @@ from nexusform.domains.hub.providers.hub_wait import (
     read_placement_objects,
 )
 from nexusform.domains.hub.providers.object_access import (
-    describe_blockers,
-    find_path,
+    describe_deletion_blockers,
+    find_object_path,
     get_identity,
     is_applied_by,
     is_deleting,
-    list_existing,
+    list_existing_object_bodies,
     list_in_namespaces,
 )
 from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout
@@ -61,9 +61,9 @@ from nexusform.domains.hub.providers.pending_work import (
     is_deletion_in_progress,
 )
 from nexusform.domains.hub.providers.rollout_progress import (
-    PlacementObjects,
-    build_manifests,
+    ObservedPlacementObjects,
     build_observed_bindings,
+    build_placement_manifests,
     is_approved,
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest, format_canonical_json
@@ -79,7 +79,7 @@ _STATUSES: Final = "placement_statuses"
 _EVICTION_COLLECTION: Final = KINDS["ClusterResourcePlacementEviction"].collection
 
 
-class ReadFindings(Struct, frozen=True):
+class HubReadFindings(Struct, frozen=True):
     """Findings about objects by address: pending work of placements without a waiting apply, foreign fields,
     objects re-created by others (by title), blocked rollouts, objects in deletion, and missing objects.
     """
@@ -91,9 +91,9 @@ class ReadFindings(Struct, frozen=True):
     deleting: dict[str, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
 
-    def merge_later_findings(self, later: ReadFindings, addresses: Collection[str]) -> ReadFindings:
+    def merge_later_findings(self, later: HubReadFindings, addresses: Collection[str]) -> HubReadFindings:
         """Return the findings with those of a later read of these addresses."""
-        return ReadFindings(
+        return HubReadFindings(
             _remove_findings_of_addresses(self.pending, addresses) | later.pending,
             _remove_findings_of_addresses(self.foreign_fields, addresses) | later.foreign_fields,
             _remove_findings_of_addresses(self.recreated, addresses) | later.recreated,
@@ -109,25 +109,25 @@ def _remove_findings_of_addresses(findings: Mapping[str, T], addresses: Collecti
 
 def read_objects(
     hub: HubClient, options: HubOptions, requests: Sequence[ReadRequest]
-) -> tuple[list[ReadResult], ReadFindings]:
+) -> tuple[list[ReadResult], HubReadFindings]:
     """Read many objects; return answers and findings. Raises ApiError and HubProblem."""
-    reader, findings = _ObjectReader(hub, requests), ReadFindings()
+    reader, findings = _HubObjectReader(hub, requests), HubReadFindings()
     return [_read_object(reader, options, request, findings) for request in requests], findings
 
 
 def _read_object(
-    reader: _ObjectReader, options: HubOptions, request: ReadRequest, findings: ReadFindings
+    reader: _HubObjectReader, options: HubOptions, request: ReadRequest, findings: HubReadFindings
 ) -> ReadResult:
     key, recorded = request.key, request.known_attributes
     if key.type in APPROVAL_TYPES:
         return _read_approval(reader, request)
-    hub_objects = build_objects(key.type, recorded)
+    hub_objects = build_hub_objects(key.type, recorded)
     if not hub_objects:  # it has no objects on a hub
         return ReadResult(recorded)
     managed = _select_managed_objects(reader, options, request, hub_objects, findings)
     if not managed:
         findings.missing.add(request.address)
-        return _read_missing_object(reader.hub, options, request)
+        return _build_missing_object_result(reader.hub, options, request)
     bodies = [body for _, body in managed]
     attributes: Values = recorded
     paths = [path for hub_object, body in managed for path in _find_differences(hub_object, body)]
@@ -139,7 +139,7 @@ def _read_object(
         placement = reader.read_placement(*get_identity(key.type, recorded))
         if placement is not None:
             evictions = () if recorded.get("namespace") else reader.list_evictions()
-            attributes = {**attributes, **_build_observed(placement, attributes, evictions)}
+            attributes = {**attributes, **_build_observed_placement(placement, attributes, evictions)}
     pending = describe_pending_work(key.type, bodies[0]) if placement is None else find_pending_rollout(placement)
     if isinstance(pending, BlockedRollout):
         findings.blocked[request.address] = replace(pending.build_problem(), address=request.address)
@@ -147,17 +147,17 @@ def _read_object(
     if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
         message = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()[1]
     unfinished_note = build_unfinished_note(request, hub_objects[0].title, message)
-    _add_read_findings(findings, request, managed, "" if unfinished_note else message)
+    _add_deletion_and_pending_work_findings(findings, request, managed, "" if unfinished_note else message)
     # An interrupted step is repeated, which verifies its predictions.
     return ReadResult(attributes, is_observed=True, is_settled=request.planned is None, note=note | unfinished_note)
 
 
-def _add_read_findings(
-    findings: ReadFindings, request: ReadRequest, managed: Sequence[tuple[HubObject, dict[str, Any]]], message: str
+def _add_deletion_and_pending_work_findings(
+    findings: HubReadFindings, request: ReadRequest, managed: Sequence[tuple[HubObject, dict[str, Any]]], message: str
 ) -> None:
     """Add the objects in deletion, else the pending work of a placement without a waiting apply."""
     deleting = [
-        f"{hub_object.title} is being deleted{describe_blockers(body)}"
+        f"{hub_object.title} is being deleted{describe_deletion_blockers(body)}"
         for hub_object, body in managed
         if is_deleting(body) and request.key.type != MEMBER_TYPE
     ]
@@ -168,11 +168,11 @@ def _add_read_findings(
 
 
 def _select_managed_objects(
-    reader: _ObjectReader,
+    reader: _HubObjectReader,
     options: HubOptions,
     request: ReadRequest,
     hub_objects: Sequence[HubObject],
-    findings: ReadFindings,
+    findings: HubReadFindings,
 ) -> list[tuple[HubObject, dict[str, Any]]]:
     """Return the existing objects of a resource without those re-created by others; findings are added. With
     `read_only` all objects count.
@@ -195,8 +195,8 @@ def _select_managed_objects(
     return managed
 
 
-def _read_approval(reader: _ObjectReader, request: ReadRequest) -> ReadResult:
-    path = build_objects(request.key.type, request.known_attributes)[0].path
+def _read_approval(reader: _HubObjectReader, request: ReadRequest) -> ReadResult:
+    path = build_hub_objects(request.key.type, request.known_attributes)[0].path
     body = reader.hub.get(path)
     is_granted = body is not None and is_approved(body)
     if request.planned is not None and not is_granted:
@@ -204,7 +204,7 @@ def _read_approval(reader: _ObjectReader, request: ReadRequest) -> ReadResult:
     return ReadResult(request.known_attributes, is_observed=True)
 
 
-def _read_missing_object(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
+def _build_missing_object_result(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
     """Return the answer for a missing object: a record stays, and a deletion in progress is not done."""
     if options.keeps_missing and request.planned is None:
         return ReadResult(request.known_attributes, is_observed=True)
@@ -257,8 +257,8 @@ def find_manifest(
     """Return the objects of a manifest to import, as they are on the hub. All must exist, and belong to the
     field manager of this configuration. Raises ProviderProblem, ApiError and HubProblem.
     """
-    hub_objects = build_objects(resource_type, arguments)
-    bodies = [hub.get(path) if (path := find_path(hub, item)) else None for item in hub_objects]
+    hub_objects = build_hub_objects(resource_type, arguments)
+    bodies = [hub.get(path) if (path := find_object_path(hub, item)) else None for item in hub_objects]
     missing = [item.title for item, body in zip(hub_objects, bodies, strict=True) if body is None]
     if missing or not hub_objects:
         raise ProviderProblem(f"The hub {hub.server} has no {format_first_items(missing or ['object'], _MAX_NAMES)}.")
@@ -279,7 +279,7 @@ def find_manifest(
     return ObjectKey(resource_type, object_id, 0), {**attributes, "id": object_id}
 
 
-class _ObjectReader:
+class _HubObjectReader:
     """Reader of hub objects, once each: many of one kind by a list, few one by one."""
 
     def __init__(self, hub: HubClient, requests: Sequence[ReadRequest]) -> None:
@@ -294,15 +294,15 @@ class _ObjectReader:
             if request.key.type not in APPROVAL_TYPES and request.key.type in KINDS_BY_TYPE:
                 requests_by_type.setdefault(request.key.type, []).append(request)
         manifests = [item for item in requests if item.key.type == MANIFEST_TYPE]
-        objects = (item for r in manifests for item in build_objects(MANIFEST_TYPE, r.known_attributes))
-        self._bodies.update(list_existing(self.hub, objects))
+        objects = (item for r in manifests for item in build_hub_objects(MANIFEST_TYPE, r.known_attributes))
+        self._bodies.update(list_existing_object_bodies(self.hub, objects))
         for type_name, type_requests in requests_by_type.items():
             if len(type_requests) < CACHE_THRESHOLD:
                 continue
             self._listed_kinds.add(KINDS_BY_TYPE[type_name])
             kind = KINDS[KINDS_BY_TYPE[type_name]]
             self._bodies.update(
-                {item.path: None for r in type_requests for item in build_objects(type_name, r.known_attributes)}
+                {item.path: None for r in type_requests for item in build_hub_objects(type_name, r.known_attributes)}
             )
             namespaces = {get_identity(type_name, r.known_attributes)[1] for r in type_requests}
             self._namespaces[KINDS_BY_TYPE[type_name]] = namespaces - {""}
@@ -317,19 +317,19 @@ class _ObjectReader:
             self._evictions = self.hub.list_objects(_EVICTION_COLLECTION)
         return self._evictions
 
-    def read_placement(self, kind: str, namespace: str, name: str) -> PlacementObjects | None:
+    def read_placement(self, kind: str, namespace: str, name: str) -> ObservedPlacementObjects | None:
         """Return a placement with its hub-created objects, None if it does not exist."""
         if kind not in self._listed_kinds:
             return read_placement_objects(self.hub, kind, namespace, name)
         body = self._bodies.get(KINDS[kind].build_path(name, namespace))
         if body is None or not has_been_scheduled(body):
-            return PlacementObjects(body, (), (), ()) if body is not None else None
+            return ObservedPlacementObjects(body, (), (), ()) if body is not None else None
         created = (
             self._list_created(created_kind, self._namespaces[kind]).get((namespace, name), [])
             for created_kind in list_created_kinds(kind)
         )
         bindings, policies, snapshots = created
-        return PlacementObjects(body, bindings, policies, snapshots)
+        return ObservedPlacementObjects(body, bindings, policies, snapshots)
 
     def _list_created(self, kind: str, namespaces: set[str]) -> Mapping[tuple[str, str], list[dict[str, Any]]]:
         """Return the hub-created objects of a kind by placement."""
@@ -339,7 +339,7 @@ class _ObjectReader:
 
     def read_body(self, hub_object: HubObject) -> dict[str, Any] | None:
         """Return an object, None if it does not exist."""
-        path = find_path(self.hub, hub_object)
+        path = find_object_path(self.hub, hub_object)
         if not path:
             return None
         if path not in self._bodies:
@@ -351,12 +351,12 @@ def _find_differences(hub_object: HubObject, observed: Values) -> Iterator[tuple
     return (path for path in find_differences(hub_object.body, observed) if path[:1] != ("apiVersion",))
 
 
-def _build_observed(
-    placement_objects: PlacementObjects, attributes: Values, evictions: Sequence[Values]
+def _build_observed_placement(
+    placement_objects: ObservedPlacementObjects, attributes: Values, evictions: Sequence[Values]
 ) -> dict[str, Any]:
     """Return the observed attributes of a placement except predicted ones."""
     hub_attributes = build_placement_attributes(
-        [*build_manifests(placement_objects), *_build_manifests(evictions)], str(attributes.get("id"))
+        [*build_placement_manifests(placement_objects), *_build_manifests(evictions)], str(attributes.get("id"))
     )
     observed = {name: value for name, value in hub_attributes.items() if name not in PREDICTED_ATTRIBUTES}
     statuses, recorded_statuses = (
@@ -381,11 +381,11 @@ def _build_manifests(bodies: Sequence[Values]) -> list[Manifest]:
 
 
 def _build_imported_placement(
-    placement_objects: PlacementObjects, key: str, evictions: Sequence[Values]
+    placement_objects: ObservedPlacementObjects, key: str, evictions: Sequence[Values]
 ) -> dict[str, Any]:
     """Return the attributes of an imported placement."""
     hub_attributes = build_placement_attributes(
-        [*build_manifests(placement_objects), *_build_manifests(evictions)], key
+        [*build_placement_manifests(placement_objects), *_build_manifests(evictions)], key
     )
     return {**hub_attributes, "bindings": build_observed_bindings(placement_objects)}
 

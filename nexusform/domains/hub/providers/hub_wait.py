@@ -14,20 +14,20 @@ from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.field_validation import list_mappings
 from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, CollectionCache, HubCache
-from nexusform.domains.hub.api.hub_client import ClientTiming, HubClient
+from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
 from nexusform.domains.hub.providers.object_access import (
-    describe_blockers,
+    describe_deletion_blockers,
     get_uid,
     is_deleting,
     list_in_namespaces,
-    list_permitted,
+    list_objects_if_permitted,
 )
 from nexusform.domains.hub.providers.rollout_progress import (
     PARENT_NAMESPACE_LABEL,
-    PlacementObjects,
+    ObservedPlacementObjects,
     PlacementProgress,
-    RunProgress,
+    StagedRunProgress,
     check_placement_progress,
     check_run_progress,
     find_blocked_rollout,
@@ -64,7 +64,7 @@ class HubWaiter(Struct, frozen=True):
     cache: HubCache
     step: ChangeRequest
     timeout: float
-    timing: ClientTiming = field(default_factory=ClientTiming)
+    timing: ClientClock = field(default_factory=ClientClock)
 
     def wait_until(
         self, check: ProgressCheck, subject: str, count_changes: Callable[[], int | None] = lambda: None
@@ -157,7 +157,7 @@ class HubWaiter(Struct, frozen=True):
             self.step.report_progress(StepProgress(message=final.message))
         return decision, final
 
-    def _get_cached_placement(self, placement: Values, planned: Values) -> PlacementObjects | None:
+    def _get_cached_placement(self, placement: Values, planned: Values) -> ObservedPlacementObjects | None:
         """Return a placement with its cached bindings; None unless the cache is as new as the placement."""
         collection_cache = self._find_binding_cache(placement) if _is_status_sufficient(placement, planned) else None
         version = str((placement.get("metadata") or {}).get("resourceVersion") or "")
@@ -166,7 +166,7 @@ class HubWaiter(Struct, frozen=True):
             if collection_cache is not None
             else None
         )
-        return PlacementObjects(placement, bindings, is_partial=True) if bindings is not None else None
+        return ObservedPlacementObjects(placement, bindings, is_partial=True) if bindings is not None else None
 
     def _is_placement_cached(self, placement: Values, planned: Values) -> bool:
         return _is_status_sufficient(placement, planned) and self._find_binding_cache(placement) is not None
@@ -234,13 +234,13 @@ class HubWaiter(Struct, frozen=True):
 
     def wait_for_run(
         self, kind: str, namespace: str, name: str, granted: AbstractSet[str], other_approvals: AbstractSet[str]
-    ) -> RunProgress:
+    ) -> StagedRunProgress:
         """Wait until a run has ended; approvals in `granted` are given on request. Other steps grant those in
         `other_approvals` (paths), which may grow.
         """
         from nexusform.domains.hub.providers.hub_approvals import approve_request
 
-        progress = RunProgress(has_ended=False)
+        progress = StagedRunProgress(has_ended=False)
         pending_approval = ""
         requests_kind = KINDS["ApprovalRequest" if namespace else "ClusterApprovalRequest"]
 
@@ -250,7 +250,7 @@ class HubWaiter(Struct, frozen=True):
             if body is None:
                 raise ProviderProblem(f"{kind} {name} was deleted while it was waited for.")
             _reject_object_in_deletion(kind, body)
-            requests = self._list_requests(requests_kind.collection, namespace, name)
+            requests = self._list_approval_requests(requests_kind.collection, namespace, name)
             progress = check_run_progress(body, requests)
             if progress.approval in granted:
                 approve_request(self.hub, requests_kind.build_path(progress.approval, namespace), self.step)
@@ -270,7 +270,7 @@ class HubWaiter(Struct, frozen=True):
         self.wait_until(check_run, f"{kind} {name}")
         return progress
 
-    def _list_requests(self, collection: str, namespace: str, name: str) -> list[dict[str, Any]]:
+    def _list_approval_requests(self, collection: str, namespace: str, name: str) -> list[dict[str, Any]]:
         """Return the approval requests of a run."""
         namespace_part = f"/namespaces/{namespace}" if namespace else ""
         head, _, plural = collection.rpartition("/")
@@ -319,7 +319,7 @@ class HubWaiter(Struct, frozen=True):
 def _reject_object_in_deletion(kind: str, body: Values) -> None:
     """Raise ProviderProblem for an object in deletion: the hub does nothing else for it."""
     if is_deleting(body):
-        blockers = describe_blockers(body)
+        blockers = describe_deletion_blockers(body)
         raise ProviderProblem(f"{kind} {get_name(body)} is being deleted on the hub{blockers}. Apply again afterwards.")
 
 
@@ -372,23 +372,23 @@ def _has_new_changes(count_changes: Callable[[], int | None], change_count: int)
 # --- observed objects ------------------------------------------------------------------------------
 
 
-def read_placement_objects(hub: HubClient, kind: str, namespace: str, name: str) -> PlacementObjects | None:
+def read_placement_objects(hub: HubClient, kind: str, namespace: str, name: str) -> ObservedPlacementObjects | None:
     """Return a placement with its hub-created objects; None if it does not exist."""
     placement = hub.get(KINDS[kind].build_path(name, namespace))
     if placement is None:
         return None
     if not has_been_scheduled(placement):
-        return PlacementObjects(placement, (), (), ())  # no objects yet
+        return ObservedPlacementObjects(placement, (), (), ())  # no objects yet
     return _read_all_objects(hub, placement, kind, namespace, name)
 
 
-def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> PlacementObjects:
+def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> ObservedPlacementObjects:
     """Return a placement with its bindings only, if that is enough: one request instead of three."""
     if not has_been_scheduled(placement):
-        return PlacementObjects(placement, (), (), ())
+        return ObservedPlacementObjects(placement, (), (), ())
     kind = str(placement.get("kind"))
     if _is_status_sufficient(placement, planned):
-        return PlacementObjects(
+        return ObservedPlacementObjects(
             placement, list_created_objects(hub, list_created_kinds(kind)[0], *_get_name(placement)), is_partial=True
         )
     return _read_all_objects(hub, placement, kind, *_get_name(placement))
@@ -408,11 +408,11 @@ def _get_name(placement: Values) -> tuple[str, str]:
 
 def _read_all_objects(
     hub: HubClient, placement: Mapping[str, Any], kind: str, namespace: str, name: str
-) -> PlacementObjects:
+) -> ObservedPlacementObjects:
     bindings, policies, snapshots = (
         list_created_objects(hub, created_kind, namespace, name) for created_kind in list_created_kinds(kind)
     )
-    return PlacementObjects(placement, bindings, policies, snapshots)
+    return ObservedPlacementObjects(placement, bindings, policies, snapshots)
 
 
 def has_been_scheduled(placement: Mapping[str, Any]) -> bool:
@@ -476,7 +476,7 @@ def list_works(hub: HubClient, namespace: str, name: str) -> list[dict[str, Any]
     selector = f"{PARENT_LABEL}={name}" + (
         f",{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f",!{PARENT_NAMESPACE_LABEL}"
     )
-    return list_permitted(partial(hub.list_objects, WORK.collection, labelSelector=selector))
+    return list_objects_if_permitted(partial(hub.list_objects, WORK.collection, labelSelector=selector))
 
 
 def _describe_bindings(bindings: Sequence[Mapping[str, Any]]) -> list[str]:

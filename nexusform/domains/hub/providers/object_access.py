@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.domains.fleet.importers.fleet_export import find_external_manager, list_conditions
-from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD, HubCache
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import HubKind
@@ -26,7 +26,7 @@ _NAMESPACE_CONDITIONS: Final = frozenset(
 )
 
 
-def find_path(hub: HubClient, hub_object: HubObject) -> str:
+def find_object_path(hub: HubClient, hub_object: HubObject) -> str:
     """Return the path of an object on a hub; "" for an unserved kind. Raises ApiError."""
     if hub_object.path:
         return hub_object.path
@@ -40,9 +40,9 @@ def find_path(hub: HubClient, hub_object: HubObject) -> str:
     return f"{head}{namespace_part}/{plural}/{metadata.get('name')}"
 
 
-def require_path(hub: HubClient, hub_object: HubObject) -> str:
+def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
     """Return the path of an object. Raises ProviderProblem for an unserved kind."""
-    path = find_path(hub, hub_object)
+    path = find_object_path(hub, hub_object)
     if not path:
         raise ProviderProblem(
             f"{hub_object.title}: the hub serves no {hub_object.body.get('apiVersion')} of that kind."
@@ -52,18 +52,18 @@ def require_path(hub: HubClient, hub_object: HubObject) -> str:
 
 def read_object(hub: HubClient, cache: HubCache, hub_object: HubObject) -> dict[str, Any] | None:
     """Return an object, None if it does not exist. Raises ApiError."""
-    path = find_path(hub, hub_object)
+    path = find_object_path(hub, hub_object)
     return cache.get(path) if path else None
 
 
-def list_existing(hub: HubClient, hub_objects: Iterable[HubObject]) -> dict[str, dict[str, Any] | None]:
+def list_existing_object_bodies(hub: HubClient, hub_objects: Iterable[HubObject]) -> dict[str, dict[str, Any] | None]:
     """List collections with many of these objects, and return their bodies by path; collections that cannot
     be listed are omitted. Raises HubProblem.
     """
     paths_by_collection: dict[str, list[str]] = {}
     for hub_object in hub_objects:
         try:
-            path = find_path(hub, hub_object)
+            path = find_object_path(hub, hub_object)
         except ApiError:
             continue
         if path:
@@ -94,17 +94,17 @@ def list_in_namespaces(
         try:
             return hub.list_objects(kind.collection, **query)
         except ApiError as api_error:
-            if api_error.kind is not ErrorKind.PERMISSION:
+            if api_error.kind is not ApiErrorKind.PERMISSION:
                 raise
     return [body for collection in collections for body in hub.list_objects(collection, **query)]
 
 
-def list_permitted(read: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]] | None:
+def list_objects_if_permitted(read: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]] | None:
     """Return the objects of a list; None without permission. Raises ApiError."""
     try:
         return read()
     except ApiError as api_error:
-        if api_error.kind is not ErrorKind.PERMISSION:
+        if api_error.kind is not ApiErrorKind.PERMISSION:
             raise
         return None
 
@@ -119,7 +119,7 @@ def is_deleting(body: Body) -> bool:
     return bool((body.get("metadata") or {}).get("deletionTimestamp"))
 
 
-def describe_blockers(body: Body) -> str:
+def describe_deletion_blockers(body: Body) -> str:
     """Return the blockers of a deletion: finalizers, or the content of a namespace."""
     finalizers = (body.get("metadata") or {}).get("finalizers") or ()
     finalizer_text = f", held by {', '.join(finalizers)}" if finalizers else ""

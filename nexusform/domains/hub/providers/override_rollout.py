@@ -20,8 +20,8 @@ from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE
 from nexusform.domains.hub.providers.hub_wait import has_been_scheduled, has_external_rollout, read_placement_objects
 from nexusform.domains.hub.providers.rollout_progress import (
     LATEST_LABEL,
-    PlacementObjects,
-    build_manifests,
+    ObservedPlacementObjects,
+    build_placement_manifests,
     explain_unready_cluster,
     find_blocked_rollout,
     get_name,
@@ -96,9 +96,9 @@ class OverrideRollout:
                 return f"{namespace}/{get_name(snapshot)}" if namespace else get_name(snapshot)
         return ""
 
-    def _find_pending_clusters(self, placement_objects: PlacementObjects) -> Iterator[tuple[str, str]]:
+    def _find_pending_clusters(self, placement_objects: ObservedPlacementObjects) -> Iterator[tuple[str, str]]:
         """Yield the clusters still to get or lose the override, with messages."""
-        placement = next(iter(read_placements(build_manifests(placement_objects)).values()), None)
+        placement = next(iter(read_placements(build_placement_manifests(placement_objects)).values()), None)
         if placement is None:
             return
         objects: ObjectsByIndex = {item.index: item.objects for item in placement.snapshots}
@@ -111,13 +111,13 @@ class OverrideRollout:
             bound_snapshots = {
                 item for item in list_override_names(body.get("spec") or {}) if own_pattern.fullmatch(item)
             }
-            expected = {self._snapshot} if self._is_for_cluster(cluster, objects[index]) else set()
+            expected = {self._snapshot} if self._is_override_for_cluster(cluster, objects[index]) else set()
             if bound_snapshots != expected:
                 yield cluster, f" {'does not have it yet' if expected else 'still has it'}"
             elif reason := explain_unready_cluster(body)[1]:
                 yield cluster, f": {reason}"
 
-    def _is_for_cluster(self, cluster: str, objects: Sequence[Manifest]) -> bool:
+    def _is_override_for_cluster(self, cluster: str, objects: Sequence[Manifest]) -> bool:
         if self._is_deleted:
             return False
         if self._labels is None:

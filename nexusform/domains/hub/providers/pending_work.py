@@ -9,7 +9,7 @@ from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
 from nexusform.domains.hub.providers.hub_bodies import EVICTION_TYPE, RUN_TYPES
 from nexusform.domains.hub.providers.hub_wait import has_external_rollout, read_eviction_result
 from nexusform.domains.hub.providers.rollout_progress import (
-    PlacementObjects,
+    ObservedPlacementObjects,
     check_placement_progress,
     check_run_progress,
     find_blocked_rollout,
@@ -19,7 +19,7 @@ from nexusform.interfaces.plugins import UNFINISHED_KEY, ReadRequest
 Values = Mapping[str, Any]
 
 
-def find_pending_rollout(placement_objects: PlacementObjects) -> str | BlockedRollout:
+def find_pending_rollout(placement_objects: ObservedPlacementObjects) -> str | BlockedRollout:
     """Return the pending work of a placement, "" if done; or its blocked rollout."""
     progress = check_placement_progress(
         placement_objects, {}, is_external=has_external_rollout(placement_objects.placement)

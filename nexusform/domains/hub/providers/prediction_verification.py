@@ -122,10 +122,10 @@ class VerificationResult(Struct, frozen=True):
 
 def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | None) -> dict[str, dict[str, Any]]:
     """Return the figures of members that affect placement. `at` is the time of observation."""
-    return {get_name(member): _read_member_figures(member, observed_at) for member in members}
+    return {get_name(member): _read_member_scheduling_inputs(member, observed_at) for member in members}
 
 
-def _read_member_figures(member: Mapping[str, Any], observed_at: datetime | None) -> dict[str, Any]:
+def _read_member_scheduling_inputs(member: Mapping[str, Any], observed_at: datetime | None) -> dict[str, Any]:
     status = member.get("status") or {}
     figures: dict[str, Any] = {
         f"label {name}": value for name, value in ((member.get("metadata") or {}).get("labels") or {}).items()

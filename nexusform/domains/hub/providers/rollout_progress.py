@@ -52,7 +52,7 @@ class PlacementProgress(Struct, frozen=True):
     latest_snapshot: int | None = None
 
 
-class PlacementObjects(Struct, frozen=True):
+class ObservedPlacementObjects(Struct, frozen=True):
     """Observed placement with its hub-created objects. Without snapshots (`is_partial`), its status provides
     their data.
     """
@@ -82,7 +82,7 @@ def find_condition(body: Body, kind: str) -> Mapping[str, Any] | None:
     return None
 
 
-def build_manifests(placement_objects: PlacementObjects) -> list[Manifest]:
+def build_placement_manifests(placement_objects: ObservedPlacementObjects) -> list[Manifest]:
     """Return the objects of a placement as manifests, like an export."""
     bodies = (
         placement_objects.placement,
@@ -93,9 +93,9 @@ def build_manifests(placement_objects: PlacementObjects) -> list[Manifest]:
     return [manifest for manifest in map(build_manifest, map(dict, bodies)) if manifest is not None]
 
 
-def build_observed_bindings(placement_objects: PlacementObjects) -> dict[str, dict[str, Any]]:
+def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict[str, dict[str, Any]]:
     """Return the bindings as attributes of a placement."""
-    placement = next(iter(read_placements(build_manifests(placement_objects)).values()), None)
+    placement = next(iter(read_placements(build_placement_manifests(placement_objects)).values()), None)
     if placement is None:
         return {}
     return {
@@ -116,7 +116,7 @@ def list_predicted_failures(planned: Mapping[str, Any]) -> frozenset[tuple[str, 
 
 
 def check_placement_progress(
-    placement_objects: PlacementObjects,
+    placement_objects: ObservedPlacementObjects,
     planned: Mapping[str, Any],
     *,
     is_external: bool,
@@ -154,7 +154,7 @@ def check_placement_progress(
 
 
 def find_blocked_rollout(
-    placement_objects: PlacementObjects, outdated: AbstractSet[str] = frozenset()
+    placement_objects: ObservedPlacementObjects, outdated: AbstractSet[str] = frozenset()
 ) -> BlockedRollout | None:
     """Return a rolling update without progress and without budget to continue; None if it continues or has
     ended. `outdated`: bound clusters to get changed content of their snapshot. The hub has processed the
@@ -192,7 +192,7 @@ def _is_binding_in_progress(placement: Body, binding: Body) -> bool:
     return is_bound and (_has_outdated_strategy(placement, spec) or bool(explain_unready_cluster(binding)[1]))
 
 
-def _is_policy_observed(placement_objects: PlacementObjects) -> bool:
+def _is_policy_observed(placement_objects: ObservedPlacementObjects) -> bool:
     policy = _find_latest(placement_objects.policies)
     observed = int(((policy or {}).get("status") or {}).get("observedCRPGeneration") or 0)
     return policy is not None and observed >= get_generation(placement_objects.placement)
@@ -205,7 +205,7 @@ def get_observed_index(placement: Body) -> int | None:
 
 
 def _find_pending_clusters(
-    placement_objects: PlacementObjects,
+    placement_objects: ObservedPlacementObjects,
     planned: Mapping[str, Any],
     latest: int | None,
     failing: AbstractSet[tuple[str, str]],
@@ -320,7 +320,7 @@ def _read_index(snapshot: Body | None) -> int | None:
 # --- runs ------------------------------------------------------------------------------------------
 
 
-class RunProgress(Struct, frozen=True):
+class StagedRunProgress(Struct, frozen=True):
     """Progress of a staged run. `approval` is the request waiting for an operator, `failure` the reason of a
     failed run.
     """
@@ -331,29 +331,29 @@ class RunProgress(Struct, frozen=True):
     failure: str = ""
 
 
-def check_run_progress(run: Body, requests: Sequence[Body]) -> RunProgress:
+def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress:
     """Return the progress of a run; `requests` are its approval requests."""
     initialized = find_condition(run, "Initialized")
     if initialized is not None and initialized.get("status") == "False":
         message = str(initialized.get("message") or initialized.get("reason"))
-        return RunProgress(has_ended=True, failure=message)
+        return StagedRunProgress(has_ended=True, failure=message)
     succeeded = find_condition(run, "Succeeded")
     if succeeded is not None and succeeded.get("status") == "True":
-        return RunProgress(has_ended=True)
+        return StagedRunProgress(has_ended=True)
     if succeeded is not None and succeeded.get("status") == "False":
-        return RunProgress(has_ended=True, failure=str(succeeded.get("message") or succeeded.get("reason")))
+        return StagedRunProgress(has_ended=True, failure=str(succeeded.get("message") or succeeded.get("reason")))
     state = str((run.get("spec") or {}).get("state") or "Initialize")
     if state != "Run":
         state_condition = {"Initialize": initialized, "Stop": find_condition(run, "Progressing")}.get(state)
         is_stopped = state_condition is not None and (state == "Initialize" or state_condition.get("status") == "False")
         stage = f"; {_describe_current_stage(run)}" if state == "Stop" and not is_stopped else ""
-        return RunProgress(has_ended=is_stopped, message=f"it is to {state.lower()}{stage}")
+        return StagedRunProgress(has_ended=is_stopped, message=f"it is to {state.lower()}{stage}")
     open_requests = [request for request in requests if not is_approved(request)]
     message = _describe_current_stage(run)
     if open_requests:
         name = get_name(open_requests[0])
-        return RunProgress(has_ended=False, approval=name, message=f"{message}; {name} waits for approval")
-    return RunProgress(has_ended=False, message=message)
+        return StagedRunProgress(has_ended=False, approval=name, message=f"{message}; {name} waits for approval")
+    return StagedRunProgress(has_ended=False, message=message)
 
 
 def is_approved(request: Body) -> bool:

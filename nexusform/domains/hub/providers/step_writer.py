@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.planning.selected_resources import OPEN_CLUSTERS
 from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
-from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import HubCache
-from nexusform.domains.hub.api.hub_client import ClientTiming, HubClient
+from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
 from nexusform.domains.hub.providers.content_verification import NO_SNAPSHOTS, ContentVerifier
 from nexusform.domains.hub.providers.field_ownership import is_already_applied, is_identity_only, remove_ignored_fields
@@ -24,7 +24,7 @@ from nexusform.domains.hub.providers.foreign_fields import (
     get_recorded_uid,
     is_recreated,
 )
-from nexusform.domains.hub.providers.hub_approvals import StepCoordination, approve_request
+from nexusform.domains.hub.providers.hub_approvals import RunApprovalTracker, approve_request
 from nexusform.domains.hub.providers.hub_bodies import (
     APPROVAL_TYPES,
     EVICTION_TYPE,
@@ -33,7 +33,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     PLACEMENT_TYPES,
     RUN_TYPES,
     HubObject,
-    build_objects,
+    build_hub_objects,
     build_released_member,
     build_sent_objects,
     find_differences,
@@ -43,7 +43,7 @@ from nexusform.domains.hub.providers.hub_errors import (
     convert_rejected_read,
     describe_existing_object,
     describe_missing_member,
-    format_rejection,
+    format_request_rejection,
     hide_sensitive_values,
     reject_tool_managed_object,
 )
@@ -55,14 +55,14 @@ from nexusform.domains.hub.providers.hub_wait import (
     read_placement_objects,
 )
 from nexusform.domains.hub.providers.object_access import (
-    describe_blockers,
+    describe_deletion_blockers,
     get_identity,
     get_uid,
     is_applied_by,
     is_deleting,
-    list_permitted,
+    list_objects_if_permitted,
     read_object,
-    require_path,
+    require_object_path,
 )
 from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout
 from nexusform.domains.hub.providers.prediction_verification import (
@@ -87,15 +87,15 @@ Values = Mapping[str, Any]
 EXTERNAL_PATCH: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
 
 
-class StepWriter(Struct, frozen=True):
+class HubStepWriter(Struct, frozen=True):
     """Writer of one step. `request` is the change, and receives the progress."""
 
     hub: HubClient
     cache: HubCache
     options: HubOptions
     request: ChangeRequest
-    timing: ClientTiming
-    coordination: StepCoordination
+    timing: ClientClock
+    coordination: RunApprovalTracker
     plan_figures: Figures | None = None  # the members' figures used by the plan
 
     @property
@@ -121,9 +121,9 @@ class StepWriter(Struct, frozen=True):
         """
         if self._type_name in APPROVAL_TYPES:
             return  # created by the hub, and approvals stay granted
-        hub_objects = build_objects(self._type_name, self.request.prior or {})
+        hub_objects = build_hub_objects(self._type_name, self.request.prior or {})
         if self.options.is_read_only:
-            self._reject_until_done_elsewhere(
+            self._raise_until_changed_externally(
                 [hub_object for hub_object in hub_objects if self._read_existing(hub_object) is not None], "delete"
             )
             return
@@ -156,7 +156,7 @@ class StepWriter(Struct, frozen=True):
             self.coordination.kept_titles.add(hub_object.title)
             return
         reject_tool_managed_object(self.options, body, "destroy")
-        path = require_path(self.hub, hub_object)
+        path = require_object_path(self.hub, hub_object)
         self.hub.delete(path, get_uid(body))
         if self._type_name in PLACEMENT_TYPES:
             return
@@ -164,13 +164,13 @@ class StepWriter(Struct, frozen=True):
         def check_removal(_elapsed: float) -> tuple[bool, str]:
             existing = self.cache.get(path)
             is_removed = existing is None or get_uid(existing) != get_uid(body)
-            return is_removed, f"{hub_object.title} still goes{describe_blockers(existing or {})}"
+            return is_removed, f"{hub_object.title} still goes{describe_deletion_blockers(existing or {})}"
 
         self._waiter.wait_until(
             check_removal, f"The deletion of {hub_object.title}", partial(self.cache.count_changes, path)
         )
 
-    def _reject_until_done_elsewhere(self, hub_objects: Sequence[HubObject], verb: str) -> None:
+    def _raise_until_changed_externally(self, hub_objects: Sequence[HubObject], verb: str) -> None:
         """Raise NotDoneYet for objects to be changed by another process."""
         if hub_objects:
             names = ", ".join(hub_object.title for hub_object in hub_objects)
@@ -191,7 +191,7 @@ class StepWriter(Struct, frozen=True):
     def _write_resource(self) -> ChangeResult:
         hub_objects = build_sent_objects(self.request)
         if self.options.is_read_only:
-            self._reject_until_done_elsewhere(
+            self._raise_until_changed_externally(
                 [hub_object for hub_object in hub_objects if self._has_sent_difference(hub_object)], "write"
             )
             return self._wait_for_result(())
@@ -201,7 +201,7 @@ class StepWriter(Struct, frozen=True):
         # Delete the objects removed from a manifest.
         if self.request.prior is not None and self._type_name == MANIFEST_TYPE:
             current_identities = {hub_object.identity for hub_object in hub_objects}
-            for hub_object in reversed(build_objects(self._type_name, self.request.prior)):
+            for hub_object in reversed(build_hub_objects(self._type_name, self.request.prior)):
                 if hub_object.identity not in current_identities:
                     self._delete_object(hub_object)
         with convert_rejected_read(hub_objects[0]):
@@ -236,14 +236,14 @@ class StepWriter(Struct, frozen=True):
         prior = self.request.prior
         results: list[ExistingObject] = []
         prior_identities = (
-            {hub_object.identity for hub_object in build_objects(self._type_name, prior)} if prior else set()
+            {hub_object.identity for hub_object in build_hub_objects(self._type_name, prior)} if prior else set()
         )
         new_namespaces: set[str] = set()  # new namespaces, without objects yet
         for hub_object in hub_objects:
             metadata = hub_object.body.get("metadata") or {}
             try:
                 body = None if metadata.get("namespace") in new_namespaces else self._read_existing(hub_object)
-                self._check_writable(hub_object, body, is_managed=hub_object.identity in prior_identities)
+                self._ensure_object_is_writable(hub_object, body, is_managed=hub_object.identity in prior_identities)
                 result = self._write_object(hub_object, body)
             except ProviderProblem as problem:
                 problem.is_partial = prior is None and bool(results)
@@ -254,7 +254,7 @@ class StepWriter(Struct, frozen=True):
                 new_namespaces.add(str(metadata.get("name")))
         return results
 
-    def _check_writable(self, hub_object: HubObject, body: Values | None, *, is_managed: bool) -> None:
+    def _ensure_object_is_writable(self, hub_object: HubObject, body: Values | None, *, is_managed: bool) -> None:
         """Raise ProviderProblem for a missing member, or for an existing object that may not be overwritten."""
         if body is None:
             if self._type_name == MEMBER_TYPE:
@@ -282,14 +282,14 @@ class StepWriter(Struct, frozen=True):
         """
         if self.request.resumed_operation is None or is_applied_by(body, self.options.manager):
             return self.request.resumed_operation is not None
-        operations = [_format_operation(item) for item in build_objects(self._type_name, self._planned)]
+        operations = [_format_operation(item) for item in build_hub_objects(self._type_name, self._planned)]
         return (
             is_identity_only(hub_object.body)
             and self.request.resumed_operation in operations[operations.index(_format_operation(hub_object)) :]
         )
 
     def _write_object(self, hub_object: HubObject, body: Values | None) -> dict[str, Any]:
-        path, manager = require_path(self.hub, hub_object), self.options.manager
+        path, manager = require_object_path(self.hub, hub_object), self.options.manager
         if body is not None and is_switching_to_external(hub_object.body, body):
             message = f"{hub_object.title} is left to staged runs"
             self.request.report_progress(StepProgress(operation="external", message=message))
@@ -307,7 +307,7 @@ class StepWriter(Struct, frozen=True):
             return self.hub.apply(path, body_to_send, manager, force=force)
         except ApiError as api_error:
             api_error = hide_sensitive_values(api_error, hub_object, self.request)
-            raise ProviderProblem(format_rejection(api_error, hub_object)) from None
+            raise ProviderProblem(format_request_rejection(api_error, hub_object)) from None
 
     # --- waiting -------------------------------------------------------------------------------
 
@@ -333,7 +333,7 @@ class StepWriter(Struct, frozen=True):
                 self.request.report_progress(StepProgress(message=wrong_prediction.message))
             if note:
                 note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}
-            is_run_managed = has_external_rollout(build_objects(self._type_name, planned)[0].body)
+            is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
             result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
             return replace(
                 result,
@@ -354,7 +354,7 @@ class StepWriter(Struct, frozen=True):
             self._wait_for_override(planned, is_removed=False)
         elif self._type_name == EVICTION_TYPE:
             reason = self._waiter.wait_for_eviction(
-                build_objects(self._type_name, planned)[0].path, str(planned["name"])
+                build_hub_objects(self._type_name, planned)[0].path, str(planned["name"])
             )
             if reason:
                 self.request.report_progress(StepProgress(message=f"{planned['name']} was not carried out: {reason}"))
@@ -382,7 +382,7 @@ class StepWriter(Struct, frozen=True):
         if not best.wrong_predictions:
             return best
         bindings = decision.bindings if best is results[0] else final.bindings
-        members = list_permitted(partial(self.hub.list_objects, MEMBER.collection))
+        members = list_objects_if_permitted(partial(self.hub.list_objects, MEMBER.collection))
         if members is None:
             return best  # a tenant may not list members: the cause stays unknown
         current_figures = read_figures(members, self.hub.read_time(members))
@@ -398,7 +398,7 @@ class StepWriter(Struct, frozen=True):
             if rollout.blocked_message:
                 self.request.report_progress(StepProgress(message=rollout.blocked_message))
         except ApiError as api_error:
-            if api_error.kind is not ErrorKind.PERMISSION:
+            if api_error.kind is not ApiErrorKind.PERMISSION:
                 raise
             message = f"it is not waited for until its clusters have it: {api_error.missing_permission}"
             self.request.report_progress(StepProgress(message=message))
@@ -448,7 +448,7 @@ class StepWriter(Struct, frozen=True):
         planned = self._planned
         if planned.get("approved") is False:
             return ChangeResult(planned)
-        path, name = build_objects(self._type_name, planned)[0].path, str(planned["name"])
+        path, name = build_hub_objects(self._type_name, planned)[0].path, str(planned["name"])
         run_name = get_approval_run(self._type_name, planned)
         run_path = _build_run_path(str(planned.get("namespace") or ""), run_name)
         if self.options.is_read_only:

@@ -12,7 +12,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.types.fleet_hub_export import FLEET_HUB_EXPORT, build_hub_attributes
 from nexusform.domains.fleet.types.kubernetes_manifests import ManifestReader, make_computed
-from nexusform.interfaces.plugins import DataResult, ExternalProblem, ReadContext, ResourceType, ServerQuery
+from nexusform.interfaces.plugins import DataResult, ExternalQueryProblem, ReadContext, ResourceType, ServerQuery
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING
 
@@ -76,7 +76,7 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         arguments["optional"] = optional
     try:
         dump = json.loads(context.query_server(ServerQuery(READER, arguments)))
-    except ExternalProblem as problem:
+    except ExternalQueryProblem as problem:
         return DataResult({}, [problem.problem])
     reader = ManifestReader(lenient=False, is_observed=True)
     items = {"apiVersion": "v1", "kind": "List", "items": dump["items"]}

@@ -96,7 +96,7 @@ def import_hub(
     problems += read_problems
     with ExitStack() as exit_stack:
         try:
-            server, imported, skipped = _read_objects(location, state, configuration, exit_stack)
+            server, imported, skipped = _read_hub_objects_to_import(location, state, configuration, exit_stack)
         except (HubProblem, ApiError, ProviderProblem) as problem:
             problems.append(build_error("unreadable-hub", str(problem)))
             return ImportResult(diagnostics=tuple(problems), sources=sources)
@@ -120,7 +120,7 @@ def import_hub(
     return ImportResult(tuple(lines), len(imported), tuple(problems), opened.sources)
 
 
-def _read_objects(
+def _read_hub_objects_to_import(
     location: CommandContext, state: State, configuration: Configuration | None, exit_stack: ExitStack
 ) -> tuple[str, ImportedObjects, list[Diagnostic]]:
     """Return the hub's URL, the objects to import by address, and warnings about those of other managers."""
@@ -251,12 +251,12 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
         values = normalize_imported_attributes(types[address.type].schema, attributes, object_id)
         object_state = ObjectState(values, last_creation + number, provider=PROVIDER)
         imports[address] = ImportedObject(object_id, object_state, span)
-    imports |= _find_manifests(run, last_creation + len(imports))
+    imports |= _find_configured_manifest_objects(run, last_creation + len(imports))
     plan = _plan_imported_objects(run, imports)
     predicted_changes = {c.address: c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP}
     if predicted_changes:  # a hub reports an empty selection before the first staged run
         for address, change in predicted_changes.items():
-            imports[address] = _add_predictions(imports[address], change.after or {})
+            imports[address] = _add_predicted_attributes(imports[address], change.after or {})
         plan = _plan_imported_objects(run, imports)
     problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
     if has_errors(problems):
@@ -272,7 +272,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
     return [*problems, *apply_plan(run, plan, _SilentListener(), PlanApplyOptions()).diagnostics]
 
 
-def _find_manifests(run: Run, last_creation: int) -> dict[Address, ImportedObject]:
+def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Address, ImportedObject]:
     """Return the objects of manifests in the configuration; others may depend on them. Manifests without all
     objects on the hub are left out.
     """
@@ -298,7 +298,7 @@ def _plan_imported_objects(run: Run, imports: Mapping[Address, ImportedObject]) 
     return run.plan(PlanOptions(refresh=False, samples=0, targets=targets, imports=imports)).plan
 
 
-def _add_predictions(imported: ImportedObject, planned: Mapping[str, Any]) -> ImportedObject:
+def _add_predicted_attributes(imported: ImportedObject, planned: Mapping[str, Any]) -> ImportedObject:
     """Return an object with its predicted attributes, the approvals of its block, and only the labels of its block."""
     current = imported.object
     values = {name: planned[name] for name in (*PREDICTED_ATTRIBUTES, "approvals") if name in planned}

@@ -80,12 +80,12 @@ def reconcile_hub(location: CommandContext, locking: LockOptions, notices: RunCa
         return HubReconciliation(diagnostics=opened.diagnostics, sources=opened.sources)
     with begin_run(opened.project, "OperationTypeReconcile", locking, notices=notices) as run:
         run.diagnostics += run.check_identities() if run.is_ready else []
-        result = _reconcile_run(run) if run.is_ready else HubReconciliation()
+        result = _reconcile_hub_placements(run) if run.is_ready else HubReconciliation()
     problems = (*opened.diagnostics, *run.diagnostics, *result.diagnostics)
     return replace(result, diagnostics=problems, sources=opened.sources)
 
 
-def _reconcile_run(run: Run) -> HubReconciliation:
+def _reconcile_hub_placements(run: Run) -> HubReconciliation:
     hubs = {key: provider for key, provider in run.providers.items() if isinstance(provider, FleetHubProvider)}
     if not hubs:
         detail = 'No provider "fleet" is configured, so there is no hub to compare with.'

@@ -25,7 +25,7 @@ from nexusform.domains.openstack.scheduling.numa_fit import (
     CellRequest,
     NumaRequest,
 )
-from nexusform.domains.openstack.scheduling.pci_devices import POLICIES, SOCKET, DeviceAlias, DeviceRequest
+from nexusform.domains.openstack.scheduling.pci_devices import POLICIES, SOCKET, DeviceRequest, PciDeviceAlias
 
 HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
 _SOCKET_TRAIT: Final = "COMPUTE_SOCKET_PCI_NUMA_AFFINITY"
@@ -94,7 +94,7 @@ def select_image_requests(image: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_flavor(
-    flavor: Flavor, aliases: Mapping[str, DeviceAlias], image: Mapping[str, str] | None = None
+    flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping[str, str] | None = None
 ) -> FlavorRequest:
     """Parse the properties of a flavor and of an image. `aliases` are those of nova.conf by name."""
     try:
@@ -103,7 +103,7 @@ def parse_flavor(
         return FlavorRequest(problem=str(problem))
 
 
-def _parse(flavor: Flavor, aliases: Mapping[str, DeviceAlias], image: Mapping[str, str]) -> FlavorRequest:
+def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping[str, str]) -> FlavorRequest:
     """Parse the properties. Raises ValueError."""
     properties = flavor.properties
     unpredicted = next((key for key in properties if key.startswith(_UNPREDICTED)), "")

@@ -24,7 +24,7 @@ from nexusform.domains.openstack.scheduling.numa_fit import (
     allocate_host_cells,
     fit_numa_cells,
 )
-from nexusform.domains.openstack.scheduling.pci_devices import DevicePool, DeviceRequest, take_devices
+from nexusform.domains.openstack.scheduling.pci_devices import DevicePool, DeviceRequest, allocate_pci_devices
 
 SERVER_RECORD: Final = "server "
 
@@ -91,7 +91,7 @@ class NovaHostUsage(Struct, frozen=True):
 
     def take_devices(self, requests: Sequence[DeviceRequest], cells: Sequence[int] = ()) -> list[DevicePool] | None:
         """Return the PCI devices left by requests, None if there are too few."""
-        return take_devices(self.pools, requests, cells, {cell.id: cell.socket for cell in self.cells})
+        return allocate_pci_devices(self.pools, requests, cells, {cell.id: cell.socket for cell in self.cells})
 
     def add(self, request: FlavorRequest) -> NovaHostUsage:
         """Return the use with one more VM; unsuitable cells and devices stay free."""

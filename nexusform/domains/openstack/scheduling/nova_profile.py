@@ -34,9 +34,9 @@ from nexusform.domains.openstack.scheduling.nova_hosts import (
     build_server,
     build_sku_name,
 )
-from nexusform.domains.openstack.scheduling.pci_devices import DeviceAlias, build_alias
+from nexusform.domains.openstack.scheduling.pci_devices import PciDeviceAlias, build_pci_device_alias
 from nexusform.scheduling.racks.layout import MachineCapacity, NumberedSite
-from nexusform.scheduling.racks.profile import MACHINE_KEYS, RACK_KEYS, Profile
+from nexusform.scheduling.racks.profile import MACHINE_KEYS, RACK_KEYS, SchedulerProfile
 from nexusform.scheduling.racks.rule import (
     CapacityCheck,
     CapacityFilter,
@@ -412,16 +412,16 @@ class NovaSettings(NamedTuple):
     enabled_filters: Iterable[str] = DEFAULT_FILTERS
     multipliers: Mapping[str, float] = {}
     subset_size: int = 1
-    aliases: Mapping[str, DeviceAlias] = {}
+    aliases: Mapping[str, PciDeviceAlias] = {}
 
 
-def build_settings(values: Mapping[str, Any]) -> NovaSettings:
+def build_nova_settings(values: Mapping[str, Any]) -> NovaSettings:
     """Build the settings from plain data, for example the arguments of an openstack_site."""
     return NovaSettings(
         values.get("enabled_filters") or DEFAULT_FILTERS,
         {name: float(value) for name, value in (values.get("weight_multipliers") or {}).items()},
         int(values.get("host_subset_size") or 1),
-        {name: build_alias(fields) for name, fields in (values.get("pci_aliases") or {}).items()},
+        {name: build_pci_device_alias(fields) for name, fields in (values.get("pci_aliases") or {}).items()},
     )
 
 
@@ -433,11 +433,11 @@ class NovaSite(NamedTuple):
     servers: Mapping[str, NovaServer] = {}
     images: Mapping[str, Mapping[str, str]] = {}
 
-    def build_usage_table(self, aliases: Mapping[str, DeviceAlias]) -> UsageTable:
+    def build_usage_table(self, aliases: Mapping[str, PciDeviceAlias]) -> UsageTable:
         """Build the uses of the hosts."""
         return UsageTable({host.name: host for host in self.hosts}, self.parse_requests(aliases), self.servers)
 
-    def parse_requests(self, aliases: Mapping[str, DeviceAlias]) -> dict[str, FlavorRequest]:
+    def parse_requests(self, aliases: Mapping[str, PciDeviceAlias]) -> dict[str, FlavorRequest]:
         """Return the requests of the flavors, and of flavors with images, by name of the SKU."""
         return {
             build_sku_name(flavor.name, image): parse_flavor(flavor, aliases, self.images.get(image))
@@ -455,7 +455,7 @@ class NovaSite(NamedTuple):
         return {sku.name: sku for sku in skus}
 
 
-def build_site(source: Mapping[str, Any]) -> NovaSite:
+def build_nova_site(source: Mapping[str, Any]) -> NovaSite:
     """Build a site from plain data, as of data openstack_inventory. Raises ValueError if it is invalid."""
     return NovaSite(
         [build_host(name, values) for name, values in sorted(source["hosts"].items())],
@@ -468,7 +468,7 @@ def build_site(source: Mapping[str, Any]) -> NovaSite:
     )
 
 
-def build_nova_profile(site: NovaSite, settings: NovaSettings) -> Profile:
+def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfile:
     """Build the profile of a site. Server groups are hints of its VMs."""
     enabled = frozenset(settings.enabled_filters)
     rules = _NovaRules(
@@ -488,7 +488,7 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> Profile:
     filters.append(zones.FILTER)
     if {AFFINITY, ANTI_AFFINITY} & enabled:
         filters.append(hints.FILTER)
-    return Profile(
+    return SchedulerProfile(
         filters=tuple(filters),
         rack_keys=RACK_KEYS,
         machine_keys=MACHINE_KEYS,

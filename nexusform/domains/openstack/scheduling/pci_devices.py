@@ -29,7 +29,7 @@ class DevicePool(Struct, frozen=True):
         return all(self.properties.get(name, "").lower() == value.lower() for name, value in wanted.items())
 
 
-class DeviceAlias(Struct, frozen=True):
+class PciDeviceAlias(Struct, frozen=True):
     """Alias of [pci] alias in nova.conf: properties of its devices, and their NUMA policy."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -39,12 +39,12 @@ class DeviceAlias(Struct, frozen=True):
 class DeviceRequest(Struct, frozen=True):
     """Number of devices of one alias."""
 
-    alias: DeviceAlias
+    alias: PciDeviceAlias
     count: int
     numa_policy: str = LEGACY
 
 
-def build_alias(settings: Mapping[str, str]) -> DeviceAlias:
+def build_pci_device_alias(settings: Mapping[str, str]) -> PciDeviceAlias:
     """Build an alias from the fields of nova.conf: vendor_id, product_id, device_type, numa_policy."""
     names = {"device_type": _DEVICE_TYPE}
     properties = {
@@ -55,10 +55,10 @@ def build_alias(settings: Mapping[str, str]) -> DeviceAlias:
     if _LIVE_MIGRATABLE in properties:
         is_migratable = properties[_LIVE_MIGRATABLE].lower() in ("true", "yes", "on", "1", "t", "y")
         properties[_LIVE_MIGRATABLE] = str(is_migratable).lower()
-    return DeviceAlias(properties, settings.get("numa_policy") or LEGACY)
+    return PciDeviceAlias(properties, settings.get("numa_policy") or LEGACY)
 
 
-def take_devices(
+def allocate_pci_devices(
     pools: Sequence[DevicePool],
     requests: Iterable[DeviceRequest],
     cells: Collection[int] = (),

@@ -14,9 +14,9 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     NovaSite,
     build_machine,
     build_nova_profile,
+    build_nova_settings,
+    build_nova_site,
     build_server_sku,
-    build_settings,
-    build_site,
 )
 from nexusform.domains.openstack.scheduling.numa_fit import HostCell
 from nexusform.scheduling.racks.engine import RackScheduler
@@ -44,7 +44,7 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
             images[f"flavor of {name}"] = server.get("image") or {}
     site = NovaSite(hosts, list(flavors.values()), servers, images)
     skus = site.build_skus()
-    settings = build_settings(snapshot["settings"])
+    settings = build_nova_settings(snapshot["settings"])
     profile = build_nova_profile(site, settings)
     table = site.build_usage_table(settings.aliases)
     machines = [build_machine(host, slot) for slot, host in enumerate(hosts, start=1)]
@@ -76,7 +76,7 @@ def build_hosts_without_servers(
     """Return the hosts of an inventory as plain data. Their NUMA cells and PCI devices are used only by servers with
     one of these records; the other servers are counted by their flavors.
     """
-    site = build_site(source)
+    site = build_nova_site(source)
     table = site.build_usage_table(settings.aliases)
     hosts = {}
     for host in site.hosts:

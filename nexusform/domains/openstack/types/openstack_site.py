@@ -13,9 +13,9 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     FILTERS,
     build_machine,
     build_nova_profile,
+    build_nova_settings,
+    build_nova_site,
     build_server_sku,
-    build_settings,
-    build_site,
 )
 from nexusform.domains.openstack.scheduling.pci_devices import POLICIES
 from nexusform.interfaces.plugins import ResourceType
@@ -27,7 +27,7 @@ from nexusform.resource_types.shared_arguments import (
     is_set_and_known,
     join_id_parts,
 )
-from nexusform.scheduling.site_inventory import Inventory, InventoryRack, InventorySite, OccupiedCapacity
+from nexusform.scheduling.site_inventory import InventoryRack, InventorySite, OccupiedCapacity, PlanInventory
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType
 from nexusform.values.typed_value import Unknown
@@ -125,7 +125,7 @@ def _check_filter_and_weigher_names(argument: str, names: Any, known: Any) -> It
             yield Problem((argument,), "unknown-scheduler-setting", detail)
 
 
-def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
+def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
     """Add the site, one rack per availability zone, the flavors, and the servers as occupied capacity."""
     site_id = build_id(attributes)
     other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)
@@ -135,11 +135,11 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inv
     if not isinstance(source, Mapping) or not isinstance(source.get("hosts"), Mapping):
         return []
     try:
-        site = build_site(source)
+        site = build_nova_site(source)
     except ValueError as problem:
         detail = f"The inventory is not one of data openstack_inventory: {problem}."
         return [Problem(("inventory",), "invalid-openstack-inventory", detail)]
-    settings = build_settings(attributes)
+    settings = build_nova_settings(attributes)
     inventory.sites[address] = InventorySite(site_id, site_id, profile=build_nova_profile(site, settings))
     inventory.skus.update({f"{address} {name}": sku for name, sku in site.build_skus().items()})
     _add_racks(site.hosts, site_id, address, inventory)
@@ -149,7 +149,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inv
     return []
 
 
-def _add_racks(hosts: Sequence[NovaHost], site_id: str, address: str, inventory: Inventory) -> None:
+def _add_racks(hosts: Sequence[NovaHost], site_id: str, address: str, inventory: PlanInventory) -> None:
     slots = {host.name: slot for slot, host in enumerate(hosts, start=1)}
     zones = sorted({host.availability_zone for host in hosts})
     for index, zone in enumerate(zones):

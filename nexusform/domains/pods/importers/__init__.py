@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "pod_admission": "collect_budgets collect_quotas",
+    "pod_admission": "collect_pod_disruption_budgets collect_resource_quotas",
     "kubernetes_cross_field_checks": "list_metadata_problems",
     "manifest_parser": (
         "format_canonical_json list_envelope_problems compute_fingerprint INVALID is_envelope is_fleet_group "

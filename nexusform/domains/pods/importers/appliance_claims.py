@@ -63,7 +63,7 @@ def collect_appliance_claims(
     number of pods per workload. `observed_names` are the claims (namespace and name) listed by kubectl;
     `is_complete`: there are no others.
     """
-    reader = _ClaimReader(collect_storage(manifests), observed_names, is_complete=is_complete)
+    reader = _ApplianceClaimReader(collect_storage(manifests), observed_names, is_complete=is_complete)
     claims: dict[str, ApplianceClaim] = {}
     for manifest in manifests:
         spec = Fields(manifest, [], manifest.body).get_mapping("spec")
@@ -82,7 +82,7 @@ def collect_appliance_claims(
     return claims
 
 
-class _ClaimReader(Struct, frozen=True):
+class _ApplianceClaimReader(Struct, frozen=True):
     storage: Storage
     observed_names: AbstractSet[tuple[str, str]]
     is_complete: bool

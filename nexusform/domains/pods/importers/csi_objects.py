@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.documents.field_validation import get_mapping, get_value, list_mappings
+from nexusform.documents.field_validation import get_mapping, get_value_at_path, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.workloads import AttachLimits
-from nexusform.kubernetes.matching import IN, NodeTerm, Requirement
+from nexusform.kubernetes.matching import IN, NodeSelectorTerm, Requirement
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
 # In-tree plugins of volumes and provisioners, all replaced by CSI drivers.
@@ -29,10 +29,10 @@ _MIGRATED_DRIVERS: Final[Mapping[str, str]] = {
 }
 
 
-class StorageCapacity(Struct, frozen=True):
+class CsiStorageCapacity(Struct, frozen=True):
     """Free storage of a class on the nodes of a term (None = all): the largest volume in bytes."""
 
-    term: NodeTerm | None
+    term: NodeSelectorTerm | None
     size: int
 
 
@@ -44,7 +44,7 @@ class CsiObjects(Struct, frozen=True):
     maximums: Mapping[tuple[str, str], int] = field(default_factory=dict)
     attachments: tuple[tuple[str, str, str], ...] = ()
     checked_drivers: frozenset[str] = frozenset()
-    capacities: Mapping[str, list[StorageCapacity]] = field(default_factory=dict)
+    capacities: Mapping[str, list[CsiStorageCapacity]] = field(default_factory=dict)
 
     def has_volume_limit(self, driver: str) -> bool:
         """Return whether nodes may reject volumes of a driver."""
@@ -54,7 +54,7 @@ class CsiObjects(Struct, frozen=True):
         """Return whether the free storage of a driver is known and checked."""
         return driver in self.checked_drivers and bool(self.capacities)
 
-    def list_storage_terms(self, storage_class: str, size: int) -> tuple[NodeTerm, ...] | None:
+    def list_storage_terms(self, storage_class: str, size: int) -> tuple[NodeSelectorTerm, ...] | None:
         """Return the nodes with enough free storage of a class (any of the terms), None for all."""
         sufficient = [item for item in self.capacities.get(storage_class, ()) if item.size >= size]
         terms = tuple(item.term for item in sufficient if item.term is not None)
@@ -66,7 +66,7 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiObjects:
     maximums: dict[tuple[str, str], int] = {}
     attachments: list[tuple[str, str, str]] = []
     checked_drivers: set[str] = set()
-    capacities: dict[str, list[StorageCapacity]] = {}
+    capacities: dict[str, list[CsiStorageCapacity]] = {}
     for manifest in manifests:
         if manifest.group != "storage.k8s.io":
             continue
@@ -76,12 +76,12 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiObjects:
                 maximums |= {(manifest.name, name): count for name, count in _list_attach_limits(body)}
             case "VolumeAttachment":
                 driver, node, volume = (
-                    str(get_value(body, "spec", *path) or "")
+                    str(get_value_at_path(body, "spec", *path) or "")
                     for path in (("attacher",), ("nodeName",), ("source", "persistentVolumeName"))
                 )
                 if driver and volume:
                     attachments.append((node, driver, volume))
-            case "CSIDriver" if get_value(body, "spec", "storageCapacity") is True:
+            case "CSIDriver" if get_value_at_path(body, "spec", "storageCapacity") is True:
                 checked_drivers.add(manifest.name)
             case "CSIStorageCapacity":
                 capacity = _parse_storage_capacity(manifest)
@@ -92,12 +92,12 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiObjects:
 
 def _list_attach_limits(body: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     for driver in list_mappings(body, "spec", "drivers"):
-        count = get_value(driver, "allocatable", "count")
+        count = get_value_at_path(driver, "allocatable", "count")
         if isinstance(count, int):
             yield str(driver.get("name")), count
 
 
-def _parse_storage_capacity(manifest: Manifest) -> StorageCapacity | None:
+def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
     """Return the free storage of an object; None without nodes or without an amount."""
     fields = Fields(manifest, [], manifest.body)
     selector = parse_selector(fields, "nodeTopology")
@@ -106,10 +106,10 @@ def _parse_storage_capacity(manifest: Manifest) -> StorageCapacity | None:
         return None
     pairs = tuple(Requirement(key, IN, (value,)) for key, value in selector.match_labels)
     requirements = (*pairs, *selector.match_expressions)
-    return StorageCapacity(NodeTerm(requirements) if requirements else None, size.round_to_units())
+    return CsiStorageCapacity(NodeSelectorTerm(requirements) if requirements else None, size.round_to_units())
 
 
-def find_provisioner(storage_class: Manifest | None) -> str:
+def find_csi_provisioner(storage_class: Manifest | None) -> str:
     """Return the CSI driver of a class, "" without a class."""
     name = str(storage_class.body.get("provisioner") or "") if storage_class is not None else ""
     return _MIGRATED_DRIVERS.get(name, name)
@@ -119,7 +119,7 @@ def find_volume_driver(volume: Manifest) -> str:
     """Return the CSI driver of a PersistentVolume, "" for other volumes."""
     spec = get_mapping(volume.body, "spec")
     in_tree = next((driver for key, driver in _MIGRATED_DRIVERS.items() if key in spec), "")
-    return str(get_value(spec, "csi", "driver") or in_tree)
+    return str(get_value_at_path(spec, "csi", "driver") or in_tree)
 
 
 def build_attach_limits(csi: CsiObjects, volumes: Mapping[str, Manifest]) -> AttachLimits:
@@ -127,7 +127,7 @@ def build_attach_limits(csi: CsiObjects, volumes: Mapping[str, Manifest]) -> Att
     attachments: list[tuple[str, str, str]] = []
     for node, driver, name in csi.attachments:
         volume = volumes.get(name)
-        if volume is None or not get_value(volume.body, "spec", "csi"):
+        if volume is None or not get_value_at_path(volume.body, "spec", "csi"):
             continue
         claim = get_mapping(volume.body, "spec", "claimRef")
         attachments.append((node, driver, f"{claim['namespace']}/{claim['name']}" if claim.get("name") else name))

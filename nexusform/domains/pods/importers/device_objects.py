@@ -11,24 +11,24 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.documents.field_validation import get_list, get_mapping, get_value, list_mappings
+from nexusform.documents.field_validation import get_list, get_mapping, get_value_at_path, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS, parse_node_term
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
-from nexusform.domains.pods.scheduling.cel_device_selectors import find_selector_problem, parse_amount
+from nexusform.domains.pods.scheduling.cel_device_selectors import find_selector_problem, parse_device_quantity
 from nexusform.domains.pods.scheduling.device_records import (
     ALL_DEVICES,
+    AllocatedDevice,
     Attribute,
     ClaimedUses,
     Device,
-    DeviceAlternative,
     DeviceClaim,
     DeviceInventory,
+    DeviceMatchConstraint,
     DeviceRequest,
-    DeviceSlice,
-    DeviceUse,
-    MatchConstraint,
+    DeviceSubRequest,
+    ResourceSlice,
 )
-from nexusform.kubernetes.matching import EQUAL, IN, NodeTerm, Requirement, Taint, Toleration
+from nexusform.kubernetes.matching import EQUAL, IN, NodeSelectorTerm, Requirement, Taint, Toleration
 
 _GROUP: Final = "resource.k8s.io"
 _VERSION: Final = "v1"
@@ -108,12 +108,12 @@ def collect_device_inventory(
     return DeviceInventory(tuple(_parse_slice(item) for item in slices.values()), allocations)
 
 
-def _list_allocated_devices(body: Mapping[str, Any]) -> tuple[DeviceUse, ...] | None:
+def _list_allocated_devices(body: Mapping[str, Any]) -> tuple[AllocatedDevice, ...] | None:
     """Return the devices of an allocated claim, None if it is not allocated."""
-    if get_value(body, "status", "allocation") is None:
+    if get_value_at_path(body, "status", "allocation") is None:
         return None
     return tuple(
-        DeviceUse(
+        AllocatedDevice(
             (str(result.get("driver")), str(result.get("pool")), str(result.get("device"))),
             result.get("adminAccess") is True,
         )
@@ -127,10 +127,10 @@ def list_allocated_claims(names: Iterable[str], objects: DeviceObjects) -> Claim
     return tuple((name, claim_uses) for name, claim_uses in uses if claim_uses is not None)
 
 
-def _parse_slice(manifest: Manifest) -> DeviceSlice:
+def _parse_slice(manifest: Manifest) -> ResourceSlice:
     spec = get_mapping(manifest.body, "spec")
     pool = get_mapping(spec, "pool")
-    return DeviceSlice(
+    return ResourceSlice(
         name=manifest.name,
         driver=str(spec.get("driver") or ""),
         pool=str(pool.get("name") or ""),
@@ -180,15 +180,15 @@ def _parse_attribute(value: Any) -> Attribute | None:
 
 def _parse_amount(value: Any) -> int:
     try:
-        return parse_amount(str(get_value(value, "value")))
+        return parse_device_quantity(str(get_value_at_path(value, "value")))
     except ValueError:
         return 0
 
 
-def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[NodeTerm, ...] | None:
+def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[NodeSelectorTerm, ...] | None:
     """Return the nodes of a slice or a device: a name, all nodes, or terms."""
     if fields.get("nodeName"):
-        return (NodeTerm(fields=(Requirement("metadata.name", IN, (str(fields["nodeName"]),)),)),)
+        return (NodeSelectorTerm(fields=(Requirement("metadata.name", IN, (str(fields["nodeName"]),)),)),)
     if fields.get("allNodes") is True:
         return _ALL_NODES
     terms = list_mappings(fields, "nodeSelector", "nodeSelectorTerms")
@@ -212,7 +212,7 @@ def parse_device_claims(
     references = tuple(spec.list_mappings("resourceClaims"))
     if not references:
         return PodDeviceClaims()
-    reader = _ClaimReader(objects, is_complete=is_complete and objects.has_slices)
+    reader = _DeviceClaimReader(objects, is_complete=is_complete and objects.has_slices)
     claims = tuple(reader.parse_reference(namespace, reference) for reference in references)
     problems = list(objects.problems) if objects.has_slices else ["no ResourceSlice is known"]
     problems += reader.problems
@@ -226,7 +226,7 @@ def parse_device_claims(
     return PodDeviceClaims(claims, tuple(problems))
 
 
-class _ClaimReader:
+class _DeviceClaimReader:
     def __init__(self, objects: DeviceObjects, *, is_complete: bool) -> None:
         self._objects, self._is_complete = objects, is_complete
         self.problems: list[str] = []
@@ -258,7 +258,7 @@ class _ClaimReader:
         items = list_mappings(spec, "devices", "requests")
         requests = [self._parse_request(manifest.title, item, errors) for item in items]
         constraints = [
-            MatchConstraint(str(item["matchAttribute"]), tuple(map(str, get_list(item, "requests"))))
+            DeviceMatchConstraint(str(item["matchAttribute"]), tuple(map(str, get_list(item, "requests"))))
             for item in list_mappings(spec, "devices", "constraints")
             if item.get("matchAttribute")
         ]
@@ -269,7 +269,7 @@ class _ClaimReader:
     def _parse_request(self, title: str, request: Mapping[str, Any], errors: list[str]) -> DeviceRequest:
         name = str(request.get("name") or "")
         first_available = list_mappings(request, "firstAvailable")
-        alternatives: list[DeviceAlternative] = []
+        alternatives: list[DeviceSubRequest] = []
         for fields in first_available or [get_mapping(request, "exactly")]:
             full_name = f"{name}/{fields.get('name')}" if first_available else name
             alternatives.append(self._parse_alternative(title, full_name, fields, errors))
@@ -279,7 +279,7 @@ class _ClaimReader:
 
     def _parse_alternative(
         self, title: str, full_name: str, fields: Mapping[str, Any], errors: list[str]
-    ) -> DeviceAlternative:
+    ) -> DeviceSubRequest:
         class_name = str(fields.get("deviceClassName") or "")
         device_class = self._objects.classes.get(class_name)
         if device_class is None:
@@ -292,7 +292,7 @@ class _ClaimReader:
         mode = fields.get("allocationMode") or "ExactCount"
         if mode not in ("ExactCount", "All"):
             self.problems.append(f"{title} has allocationMode {mode}")
-        return DeviceAlternative(
+        return DeviceSubRequest(
             name=full_name.rpartition("/")[2],
             selectors=selectors,
             count=ALL_DEVICES if mode == "All" else _get_integer(fields, "count", 1),
@@ -303,7 +303,7 @@ class _ClaimReader:
     def _list_selectors(self, fields: Mapping[str, Any], *path: str) -> Sequence[str]:
         expressions: list[str] = []
         for selector in list_mappings(fields, *path):
-            expression = str(get_value(selector, "cel", "expression") or "")
+            expression = str(get_value_at_path(selector, "cel", "expression") or "")
             problem = find_selector_problem(expression)
             if problem:
                 self.problems.append(f'selector "{expression.strip()}": {problem}')
@@ -325,5 +325,5 @@ def find_claim_names(body: Mapping[str, Any]) -> list[str]:
     """Return the names of the ResourceClaims of a pod from kubectl."""
     names = (claim.get("resourceClaimName") for claim in list_mappings(body, "spec", "resourceClaims"))
     statuses = (claim.get("resourceClaimName") for claim in list_mappings(body, "status", "resourceClaimStatuses"))
-    extended = get_value(body, "status", "extendedResourceClaimStatus", "resourceClaimName")
+    extended = get_value_at_path(body, "status", "extendedResourceClaimStatus", "resourceClaimName")
     return sorted({str(name) for name in chain(names, statuses, (extended,)) if name})

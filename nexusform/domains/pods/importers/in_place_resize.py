@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.documents.field_validation import get_mapping, get_value, list_mappings
+from nexusform.documents.field_validation import get_mapping, get_value_at_path, list_mappings
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
 CONTAINERS: Final = ("containers", "initContainers")
@@ -17,7 +17,7 @@ _STATUSES: Final = {"containers": "containerStatuses", "initContainers": "initCo
 def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     """Return the containers of a running pod (`section`: one of CONTAINERS) with their allocated requests."""
     status = get_mapping(pod, "status")
-    containers, statuses = get_value(pod, "spec", section), list_mappings(status, _STATUSES[section])
+    containers, statuses = get_value_at_path(pod, "spec", section), list_mappings(status, _STATUSES[section])
     if not isinstance(containers, list) or not statuses:
         return containers
     # Without status.resources the scheduler reads the spec alone.

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.documents.field_validation import get_mapping, get_value, list_mappings
+from nexusform.documents.field_validation import get_mapping, get_value_at_path, list_mappings
 from nexusform.documents.yaml_documents import INVALID, build_problem, parse_yaml
 from nexusform.domains.pods.importers.device_objects import (
     DeviceObjects,
@@ -39,7 +39,7 @@ from nexusform.domains.pods.importers.pod_conditions import (
 )
 from nexusform.domains.pods.scheduling.device_records import ClaimedUses
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
-from nexusform.domains.pods.scheduling.workloads import ObservedTemplate, PodCondition, PodSpec
+from nexusform.domains.pods.scheduling.workloads import ObservedPodTemplate, PodCondition, PodSpec
 from nexusform.kubernetes.matching import LabelSelector, Taint
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 from nexusform.scheduling.kubelet import NodeSize
@@ -141,7 +141,7 @@ class ObservedPod(Struct, frozen=True):
     node: str
     spec: PodSpec
     start_time: str = ""
-    template: ObservedTemplate | None = None
+    template: ObservedPodTemplate | None = None
     condition: PodCondition | None = None
     devices: ClaimedUses = ()
 
@@ -221,7 +221,7 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
         for body in _list_objects(name, content, reading.findings):
             metadata = body["metadata"]
             if body.get("kind") == "Node":
-                node, node_name = _reduce_node(body), str(metadata["name"])
+                node, node_name = _keep_needed_node_fields(body), str(metadata["name"])
                 if reading.nodes.get(node_name, node) != node:
                     reading.duplicate_nodes.append(node_name)
                 reading.nodes[node_name] = node
@@ -229,7 +229,7 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
                 reading.pods[f"{metadata.get('namespace', 'default')}/{metadata['name']}"] = _reduce_pod(body)
             elif body.get("kind") in _KEPT_FIELDS:
                 title = f"{body['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
-                reading.objects[title] = _reduce_object(body)
+                reading.objects[title] = _keep_needed_object_fields(body)
             elif body.get("kind") in LIVE_KINDS:
                 workload = reduce_live_workload(body)
                 reading.workloads[workload["key"]] = workload
@@ -245,9 +245,9 @@ def find_missing_kinds(objects: Iterable[_Object]) -> tuple[str, ...]:
 def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterator[dict[str, Any]]:
     """Yield the objects of a `kubectl get` output; one finding for any other text."""
     for document in _parse_documents(name, content, findings):
-        items = get_value(document, "items")
+        items = get_value_at_path(document, "items")
         for body in items if isinstance(items, list) else [document]:
-            if get_value(body, "metadata", "name"):
+            if get_value_at_path(body, "metadata", "name"):
                 yield body
                 continue
             detail = f"this is not the output of `{COMMAND}`: an object needs a kind and metadata with a name."
@@ -282,7 +282,7 @@ def _select_fields(values: Mapping[str, Any], names: Iterable[str]) -> dict[str,
     return {name: values[name] for name in names if values.get(name) is not None}
 
 
-def _reduce_node(body: _Object) -> _Object:
+def _keep_needed_node_fields(body: _Object) -> _Object:
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     # The size in bytes of each image of a node by all its names.
     images = status.get("images")
@@ -296,12 +296,12 @@ def _reduce_node(body: _Object) -> _Object:
         **_select_fields(spec, ("providerID", "taints", "unschedulable")),
         **_select_fields(status, ("capacity", "allocatable")),
         "images": sizes,
-        "version": str(get_value(status, "nodeInfo", "kubeletVersion") or ""),
+        "version": str(get_value_at_path(status, "nodeInfo", "kubeletVersion") or ""),
         **{name: value for name, value in reduce_node_condition(body).items() if value},
     }
 
 
-def _reduce_object(body: _Object) -> _Object:
+def _keep_needed_object_fields(body: _Object) -> _Object:
     kind, full_metadata = body["kind"], get_mapping(body, "metadata")
     metadata = _select_fields(full_metadata, ("name", "namespace", "labels", *_KEPT_METADATA.get(kind, ())))
     if kind == "PersistentVolumeClaim":
@@ -315,14 +315,14 @@ def _reduce_object(body: _Object) -> _Object:
     return {**reduced, "status": status} if status else reduced
 
 
-def _reduce_containers(containers: Any) -> list[_Object]:
+def _keep_needed_container_fields(containers: Any) -> list[_Object]:
     return [_select_fields(container, _CONTAINER_FIELDS) for container in list_mappings(containers)]
 
 
 def _reduce_pod(body: _Object) -> _Object:
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     owners = [owner for owner in list_mappings(metadata, "ownerReferences") if owner.get("controller")]
-    containers = {name: _reduce_containers(apply_allocated_requests(body, name)) for name in CONTAINERS}
+    containers = {name: _keep_needed_container_fields(apply_allocated_requests(body, name)) for name in CONTAINERS}
     if not spec.get("nodeName"):
         spec = {**spec, "nodeName": status.get("nominatedNodeName")}
     resized_spec = get_mapping(body, "spec")
@@ -332,7 +332,7 @@ def _reduce_pod(body: _Object) -> _Object:
         "owner": _select_fields(owners[0], ("kind", "name")) if owners else {},
         "terminating": metadata.get("deletionTimestamp") is not None,
         "phase": status.get("phase"),
-        "promised": not get_value(body, "spec", "nodeName"),
+        "promised": not get_value_at_path(body, "spec", "nodeName"),
         **({"resized": True} if is_resized else {}),
         **_select_fields(status, ("startTime",)),
         **({"claims": names} if (names := find_claim_names(body)) else {}),
@@ -479,7 +479,7 @@ def _build_pod(title: str, body: _Object, context: _PodParseContext) -> Observed
         start_time=str(body.get("startTime", "")),
         template=None
         if body.get("resized")
-        else ObservedTemplate(
+        else ObservedPodTemplate(
             next((str(labels[name]) for name in _REVISION_LABELS if name in labels), ""),
             parse_containers(root.get_mapping("spec")),
         ),

@@ -29,7 +29,7 @@ _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
 _DEADLINE: Final = 600  # seconds, the default of a Deployment
 
 
-def _list_set_keys(node: Node, *keys: str) -> list[str]:
+def _list_present_keys(node: Node, *keys: str) -> list[str]:
     return [key for key in keys if not node.get_node(key).is_absent]
 
 
@@ -173,7 +173,7 @@ def _check_value_source(source: Node) -> Iterator[CheckFailure]:
 
 
 def _check_probe(probe: Node) -> Iterator[CheckFailure]:
-    handlers = _list_set_keys(probe, *_HANDLERS)
+    handlers = _list_present_keys(probe, *_HANDLERS)
     if len(handlers) != 1:
         found_text = " and ".join(handlers) if handlers else "none"
         yield probe, "", f"must have one of {', '.join(_HANDLERS)}, not {found_text}."
@@ -238,7 +238,7 @@ def _check_volume_claim(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_disruption_budget(spec: Node) -> Iterator[CheckFailure]:
-    if len(_list_set_keys(spec, "minAvailable", "maxUnavailable")) > 1:
+    if len(_list_present_keys(spec, "minAvailable", "maxUnavailable")) > 1:
         yield spec.get_node("maxUnavailable"), ".maxUnavailable", "cannot be combined with minAvailable."
 
 

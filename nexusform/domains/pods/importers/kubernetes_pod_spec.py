@@ -18,9 +18,9 @@ from nexusform.domains.pods.scheduling.workloads import (
     AlignedRequests,
     Container,
     HostPort,
+    PodQuotaFields,
     PodSpec,
     PodTerm,
-    QuotaFigures,
     Requests,
     SpreadConstraint,
 )
@@ -33,12 +33,12 @@ from nexusform.kubernetes.matching import (
     NO_SCHEDULE,
     NOT_IN,
     LabelSelector,
-    NodeTerm,
+    NodeSelectorTerm,
     Requirement,
     Toleration,
     build_label_selector,
-    validate_requirement,
     validate_selector,
+    validate_selector_requirement,
 )
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 from nexusform.scheduling.kubelet import HUGEPAGES
@@ -163,7 +163,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         host_ports=_list_host_ports(spec),
         priority=_resolve_priority(spec, priorities),
         template=owner.template,
-        aligned_requests=_list_aligned_requests(spec),
+        aligned_requests=_list_numa_aligned_requests(spec),
         gates=tuple(gate.get_text("name") for gate in spec.list_mappings("schedulingGates")),
         quota_figures=_collect_quota_figures(spec),
         can_preempt=spec.get_text("preemptionPolicy") != NEVER
@@ -201,14 +201,14 @@ def _compute_container_scored_requests(spec: Fields) -> Requests | None:
     return _compute_requests(spec, _SCORE_DEFAULTS, has_pod_level=False)
 
 
-def _collect_quota_figures(spec: Fields) -> QuotaFigures:
+def _collect_quota_figures(spec: Fields) -> PodQuotaFields:
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     unspecified = []
     for section, name in product(("requests", "limits"), ("cpu", "memory")):
         if not all(name in _get_reported_amounts(container, section) for container in containers):
             unspecified.append(f"{section}.{name}")
-    limits = _sum_containers(spec, lambda container: _get_reported_amounts(container, "limits"))
-    return QuotaFigures(
+    limits = _sum_container_requests(spec, lambda container: _get_reported_amounts(container, "limits"))
+    return PodQuotaFields(
         tuple(sorted((name, amount) for name, amount in limits.items() if amount)),
         tuple(unspecified),
         "activeDeadlineSeconds" in spec,
@@ -225,7 +225,7 @@ def _get_reported_amounts(container: Fields, section: str) -> Amounts:
     )
 
 
-def _list_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
+def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
     """Return per container the resources allocated from the same NUMA cells: hugepages, devices, and
     exclusive CPUs of Guaranteed pods. Init containers are omitted: their resources are reused.
     """
@@ -306,7 +306,7 @@ def _compute_requests(spec: Fields, fallback: Mapping[str, int], *, has_pod_leve
     whole pod replace the sum.
     """
     is_reported = bool(fallback)  # the same manifest is read twice: report problems once
-    total = _sum_containers(
+    total = _sum_container_requests(
         spec, lambda container: {**fallback, **_get_effective_requests(container.get_mapping("resources"), is_reported)}
     )
     if has_pod_level:
@@ -323,7 +323,7 @@ def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
     resources = spec.get_mapping("resources")
     if not resources.data:
         return {}
-    container_total = _sum_containers(
+    container_total = _sum_container_requests(
         spec, lambda container: _get_effective_requests(container.get_mapping("resources"), is_reported=True)
     )
     default_requests = {name: container_total[name] for name in _SCORE_DEFAULTS if name in container_total}
@@ -334,7 +334,7 @@ def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
     }
 
 
-def _sum_containers(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
+def _sum_container_requests(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
     running_total: Amounts = {}
     for container in spec.list_mappings("containers"):
         _add_amounts(running_total, read_amounts(container))
@@ -390,8 +390,8 @@ _EFFECTS: Final = ("", NO_SCHEDULE, "NoExecute", "PreferNoSchedule")
 class NodeAffinity(Struct, frozen=True):
     """nodeAffinity: required terms (None = no requirement) and preferred ones with weights."""
 
-    required: tuple[NodeTerm, ...] | None
-    preferred: tuple[tuple[int, NodeTerm], ...]
+    required: tuple[NodeSelectorTerm, ...] | None
+    preferred: tuple[tuple[int, NodeSelectorTerm], ...]
 
 
 class PodAffinity(Struct, frozen=True):
@@ -421,7 +421,7 @@ def _parse_requirement(fields: Fields) -> Requirement:
 def parse_node_affinity(affinity: Fields) -> NodeAffinity:
     """Return the nodeAffinity of a pod's affinity."""
     fields = affinity.get_mapping("nodeAffinity")
-    required: tuple[NodeTerm, ...] | None = None
+    required: tuple[NodeSelectorTerm, ...] | None = None
     if _REQUIRED in fields:
         block = fields.get_mapping(_REQUIRED)
         required = tuple(parse_node_term(term) for term in block.list_mappings("nodeSelectorTerms"))
@@ -434,7 +434,7 @@ def parse_node_affinity(affinity: Fields) -> NodeAffinity:
     return NodeAffinity(required, preferred)
 
 
-def parse_node_term(fields: Fields) -> NodeTerm:
+def parse_node_term(fields: Fields) -> NodeSelectorTerm:
     """Return one nodeSelectorTerm."""
     labels = tuple(_parse_requirement(item) for item in fields.list_mappings("matchExpressions"))
     names = tuple(_parse_requirement(item) for item in fields.list_mappings("matchFields"))
@@ -443,12 +443,12 @@ def parse_node_term(fields: Fields) -> NodeTerm:
             if len(requirement.values) != 1:
                 fields.report("matchExpressions", f"needs exactly one value for {requirement.operator}.")
             continue
-        for problem in validate_requirement(requirement):
+        for problem in validate_selector_requirement(requirement):
             fields.report("matchExpressions", problem + ".")
     for requirement in names:
         if requirement.key != "metadata.name" or requirement.operator not in (IN, NOT_IN):
             fields.report("matchFields", "can only use metadata.name with In or NotIn.")
-    return NodeTerm(labels, names)
+    return NodeSelectorTerm(labels, names)
 
 
 def parse_pod_affinity(affinity: Fields, key: str, namespace: str, labels: Mapping[str, str]) -> PodAffinity:

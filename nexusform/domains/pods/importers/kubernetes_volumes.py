@@ -19,15 +19,15 @@ from nexusform.domains.pods.importers.csi_objects import (
     CsiObjects,
     build_attach_limits,
     collect_csi_objects,
-    find_provisioner,
+    find_csi_provisioner,
     find_volume_driver,
 )
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_node_term, parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.rules.volume_binding import UNBOUND, ZONE_LABELS
 from nexusform.domains.pods.scheduling.volume_binder import can_bind_volume
-from nexusform.domains.pods.scheduling.workloads import AttachLimits, Claim, Disk, Pairs, Volume, VolumeNeed
-from nexusform.kubernetes.matching import IN, NodeTerm, Requirement
+from nexusform.domains.pods.scheduling.workloads import AttachLimits, Claim, InlineVolume, Pairs, Volume, VolumeNeed
+from nexusform.kubernetes.matching import IN, NodeSelectorTerm, Requirement
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
@@ -42,12 +42,12 @@ _ALL_NODES: Final = None
 NOT_KNOWN: Final = "unknown-volumes"
 _REACHABILITY_UNKNOWN: Final = "the nodes that can reach its volume are not checked"
 
-Terms = tuple[NodeTerm, ...]
+Terms = tuple[NodeSelectorTerm, ...]
 # Reference to a claim: part of a pod's manifest, and the key in it.
 _FieldReference = tuple[Fields, str]
 
 
-class OrdinalClaims(Struct, frozen=True):
+class ClaimTemplateOrdinals(Struct, frozen=True):
     """Claim template of a StatefulSet, and the ordinals with claims."""
 
     claim: Fields
@@ -67,7 +67,7 @@ class Storage(Struct, frozen=True):
     free_volumes: Mapping[str, Sequence[Volume]] = field(default_factory=dict)
     classes: Mapping[str, Manifest] = field(default_factory=dict)
     claims: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
-    templates: Mapping[tuple[str, str], OrdinalClaims] = field(default_factory=dict)
+    templates: Mapping[tuple[str, str], ClaimTemplateOrdinals] = field(default_factory=dict)
     default_class: str = ""
     is_complete: bool = True
     csi: CsiObjects = CsiObjects()
@@ -78,7 +78,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
     volumes: dict[str, Manifest] = {}
     classes: dict[str, Manifest] = {}
     claims: dict[tuple[str, str], Manifest] = {}
-    templates: dict[tuple[str, str], OrdinalClaims] = {}
+    templates: dict[tuple[str, str], ClaimTemplateOrdinals] = {}
     default = ""
     manifests = tuple(manifests)
     for manifest in manifests:
@@ -145,15 +145,15 @@ def _is_same_claim(reference: Fields, claim: Manifest | None, *, is_complete: bo
     return _get_silent_fields(claim, "metadata").get_text("uid", uid) == uid
 
 
-def _collect_template_claims(stateful: Manifest) -> dict[tuple[str, str], OrdinalClaims]:
+def _collect_template_claims(stateful: Manifest) -> dict[tuple[str, str], ClaimTemplateOrdinals]:
     spec = _get_silent_fields(stateful, "spec")
     first_ordinal, replicas = spec.get_mapping("ordinals").data.get("start"), spec.data.get("replicas")
     first_ordinal = first_ordinal if isinstance(first_ordinal, int) else 0
     ordinals = range(first_ordinal, first_ordinal + (replicas if isinstance(replicas, int) else 1))
-    claims: dict[tuple[str, str], OrdinalClaims] = {}
+    claims: dict[tuple[str, str], ClaimTemplateOrdinals] = {}
     for template in spec.list_mappings("volumeClaimTemplates"):
         name = f"{template.get_mapping('metadata').get_text('name')}-{stateful.name}"
-        claims[stateful.namespace, name] = OrdinalClaims(template.get_mapping("spec"), ordinals)
+        claims[stateful.namespace, name] = ClaimTemplateOrdinals(template.get_mapping("spec"), ordinals)
     return claims
 
 
@@ -167,7 +167,7 @@ class PodVolumes(Struct, frozen=True):
     needs: tuple[VolumeNeed, ...] = ()
     claims: tuple[Claim, ...] = ()
     exclusive_claims: tuple[str, ...] = ()
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[InlineVolume, ...] = ()
     claim_count: int = 0
     missing_objects: tuple[str, ...] = ()
     bound_claims: Pairs = ()
@@ -180,7 +180,7 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
     needs: list[VolumeNeed | None] = []
     claims: list[Claim | None] = []
     exclusive_claims: list[str] = []
-    disks: list[Disk] = []
+    disks: list[InlineVolume] = []
     missing_objects: list[str] = []
     bound_claims: list[tuple[str, str]] = []
     template_names: set[str] = set()
@@ -206,7 +206,7 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
             missing_objects += claim_volumes.missing_objects
             bound_claims += claim_volumes.bound_claims
         else:
-            disks += _list_disks(volume)
+            disks += _list_exclusive_disks(volume)
     return PodVolumes(
         _filter_unique(needs),
         _filter_unique(claims),
@@ -233,11 +233,11 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
         _warn_unknown_nodes(reference, text, f"claim {name} is not on the cluster", outcome)
         return PodVolumes(missing_objects=(f'persistentvolumeclaim "{name}" not found',) if storage.is_complete else ())
     exclusive_claims = (f"{namespace}/{name}",) if _SINGLE_POD_MODE in claim.get_texts("accessModes") else ()
-    error = _find_claim_error(claim_object, storage) if claim_object is not None else ""
+    error = _explain_unschedulable_claim(claim_object, storage) if claim_object is not None else ""
     if error:
         _warn_unknown_nodes(reference, f'names the claim "{name}": {error}', error, "its pods stay Pending")
         return PodVolumes(exclusive_claims=exclusive_claims, missing_objects=(error,))
-    if claim_object is not None and _has_volume(claim_object, storage):
+    if claim_object is not None and _has_existing_volume(claim_object, storage):
         return PodVolumes(
             _filter_unique([_compute_bound_volume_nodes(claim_object, reference, storage)]),
             exclusive_claims=exclusive_claims,
@@ -250,7 +250,7 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
     )
     if selected_node:
         # Its volume is being provisioned for a pod with a node.
-        node_term = NodeTerm(fields=(Requirement("metadata.name", IN, (selected_node,)),))
+        node_term = NodeSelectorTerm(fields=(Requirement("metadata.name", IN, (selected_node,)),))
         bound_claims = _list_bound_claims(claim_object, storage) if claim_object is not None else ()
         return PodVolumes(
             (VolumeNeed((node_term,), is_bound=False),), exclusive_claims=exclusive_claims, bound_claims=bound_claims
@@ -267,24 +267,24 @@ def _list_bound_claims(claim: Manifest, storage: Storage) -> Pairs:
         (claim.namespace, claim.name)
     )
     storage_class = storage.classes.get(spec.get_text("storageClassName"))
-    driver = find_volume_driver(volume) if volume is not None else find_provisioner(storage_class)
+    driver = find_volume_driver(volume) if volume is not None else find_csi_provisioner(storage_class)
     return ((f"{claim.namespace}/{claim.name}", driver),) if driver else ()
 
 
-def _list_disks(volume: Fields) -> Iterator[Disk]:
+def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
     """Yield the disks without a claim that one pod per node can use (see isVolumeConflict upstream)."""
     gce, aws = volume.get_mapping("gcePersistentDisk"), volume.get_mapping("awsElasticBlockStore")
     iscsi, rbd = volume.get_mapping("iscsi"), volume.get_mapping("rbd")
     if gce.data:
-        yield Disk(f"gce:{gce.get_text('pdName')}", gce.get_flag("readOnly"))
+        yield InlineVolume(f"gce:{gce.get_text('pdName')}", gce.get_flag("readOnly"))
     if aws.data:
-        yield Disk(f"aws:{aws.get_text('volumeID')}")
+        yield InlineVolume(f"aws:{aws.get_text('volumeID')}")
     if iscsi.data:
-        yield Disk(f"iscsi:{iscsi.get_text('iqn')}", iscsi.get_flag("readOnly"))
+        yield InlineVolume(f"iscsi:{iscsi.get_text('iqn')}", iscsi.get_flag("readOnly"))
     image = f"{rbd.get_text('pool', 'rbd')}/{rbd.get_text('image')}"
     # One image is the same wherever one of its monitors is.
     for monitor in rbd.get_texts("monitors"):
-        yield Disk(f"rbd:{monitor}/{image}", rbd.get_flag("readOnly"))
+        yield InlineVolume(f"rbd:{monitor}/{image}", rbd.get_flag("readOnly"))
 
 
 def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields | None:
@@ -332,10 +332,10 @@ def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool 
     claims: list[Claim | None] = []
     invalid_claims: list[tuple[str, str]] = []
     for (namespace, name), manifest in storage.claims.items():
-        error = _find_claim_error(manifest, storage)
+        error = _explain_unschedulable_claim(manifest, storage)
         if error:
             invalid_claims.append((f"{namespace}/{name}", error))
-        elif not _has_volume(manifest, storage):
+        elif not _has_existing_volume(manifest, storage):
             claim = _get_silent_fields(manifest, "spec")
             claims.append(_build_unbound_claim(f"{namespace}/{name}", claim, (claim, ""), storage))
     immediate_claims = tuple(claim for claim in _filter_unique(claims) if not claim.waits_for_pod)
@@ -386,12 +386,12 @@ def _warn_unknown_nodes(
     fields.findings.append(problem)
 
 
-def _has_volume(claim: Manifest, storage: Storage) -> bool:
+def _has_existing_volume(claim: Manifest, storage: Storage) -> bool:
     volume_name = _get_silent_fields(claim, "spec").get_text("volumeName")
     return bool(volume_name) or (claim.namespace, claim.name) in storage.reserved_volumes
 
 
-def _find_claim_error(claim: Manifest, storage: Storage) -> str:
+def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     """Return why pods with this claim get no node, in the scheduler's words; "" if they do. A claim on a
     missing volume, or on one of another claim, waits; a claim with a deleted volume has lost it, once the
     volume controller has checked. Without an observed claim the existing volumes are unknown.
@@ -461,7 +461,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     class_object = storage.classes.get(class_name)
     if class_object is None:
         # Claims and volumes of a class without an object are matched all the same.
-        if class_name and _can_find_volume(unbound_claim, storage):
+        if class_name and _can_bind_free_volume(unbound_claim, storage):
             return replace(unbound_claim, waits_for_pod=True)
         if configured_class == "":
             return unbound_claim
@@ -477,8 +477,8 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     if provisioning_terms is _ALL_NODES and not waits_for_pod:
         text = f'requests a volume of "{class_name}", created before its pod is scheduled'
         _warn_unknown_nodes(reference, text, f"volumes of {class_name} are created before their pods are scheduled")
-    driver = find_provisioner(class_object)
-    has_separation_rules = _can_find_volume(unbound_claim, storage) or storage.csi.has_volume_limit(driver)
+    driver = find_csi_provisioner(class_object)
+    has_separation_rules = _can_bind_free_volume(unbound_claim, storage) or storage.csi.has_volume_limit(driver)
     if provisioning_terms is _ALL_NODES and not has_separation_rules:
         return None
     is_checked = waits_for_pod and storage.csi.is_storage_checked(driver)
@@ -491,7 +491,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     )
 
 
-def _can_find_volume(claim: Claim, storage: Storage) -> bool:
+def _can_bind_free_volume(claim: Claim, storage: Storage) -> bool:
     """Return whether a free volume fits the claim, or one is reserved for a claim of its name."""
     if any(can_bind_volume(volume, claim) for volume in storage.free_volumes.get(claim.storage_class, ())):
         return True
@@ -522,7 +522,7 @@ def _parse_allowed_topologies(storage_class: Manifest) -> Terms | None:
     for term in root.list_mappings("allowedTopologies"):
         labels = term.list_mappings("matchLabelExpressions")
         terms.append(
-            NodeTerm(
+            NodeSelectorTerm(
                 tuple(
                     Requirement(expression.get_text("key"), IN, expression.get_texts("values")) for expression in labels
                 )

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.documents.field_validation import get_mapping, get_value
+from nexusform.documents.field_validation import get_mapping, get_value_at_path
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers.device_objects import DeviceObjects, collect_device_objects, parse_device_claims
 from nexusform.domains.pods.importers.kubernetes_pod_spec import (
@@ -37,7 +37,7 @@ from nexusform.domains.pods.importers.live_workloads import (
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.importers.pod_admission import (
     AdmissionRules,
-    apply_admission,
+    apply_pod_admission,
     collect_admission_rules,
     find_limit_range_rejection,
 )
@@ -121,7 +121,7 @@ def _collect_device_classes(manifests: Iterable[Manifest]) -> dict[str, str]:
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("resource.k8s.io", "DeviceClass"):
             classes[f"{_IMPLICIT_RESOURCE}{manifest.name}"] = manifest.name
-            name = get_value(manifest.body, "spec", "extendedResourceName")
+            name = get_value_at_path(manifest.body, "spec", "extendedResourceName")
             if isinstance(name, str):
                 classes[name] = manifest.name
     return classes
@@ -132,7 +132,7 @@ def _collect_autoscalers(manifests: Iterable[Manifest]) -> dict[tuple[str, str, 
     autoscalers: dict[tuple[str, str, str], Manifest] = {}
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("autoscaling", "HorizontalPodAutoscaler"):
-            target = get_value(manifest.body, "spec", "scaleTargetRef")
+            target = get_value_at_path(manifest.body, "spec", "scaleTargetRef")
             if isinstance(target, dict):
                 autoscalers[manifest.namespace, str(target.get("kind")), str(target.get("name"))] = manifest
     return autoscalers
@@ -187,7 +187,7 @@ class _WorkloadReader:
         )
         _check_restart_policy(template.get_mapping("spec"), controller.restart_policies)
         metadata = template.get_mapping("metadata")
-        pod_spec = apply_admission(manifest.namespace, metadata, template.get_mapping("spec"), self.rules)
+        pod_spec = apply_pod_admission(manifest.namespace, metadata, template.get_mapping("spec"), self.rules)
         volumes = parse_volumes(manifest, pod_spec, spec.list_mappings("volumeClaimTemplates"), self.storage)
         pod = parse_pod_spec(metadata, pod_spec, owner, self.priorities)
         is_gang = manifest.kind == "Job" and "scheduling" in spec
@@ -323,7 +323,7 @@ def _get_template(manifest: Manifest) -> dict[str, Any]:
 
 
 def _get_replicas(manifest: Manifest) -> Any:
-    return get_value(manifest.body, "spec", "replicas")
+    return get_value_at_path(manifest.body, "spec", "replicas")
 
 
 def _format_key(manifest: Manifest) -> str:

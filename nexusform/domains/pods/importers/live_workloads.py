@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.documents.field_validation import get_mapping, get_value, list_mappings
+from nexusform.documents.field_validation import get_mapping, get_value_at_path, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_containers
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.workloads import NEWEST_REVISION
@@ -184,7 +184,7 @@ def _has_applied_field(metadata: Mapping[str, Any], name: str) -> bool:
         text = get_mapping(metadata, "annotations").get(key)
         if isinstance(text, str):
             try:
-                return get_value(json.loads(text), "spec", name) is not None
+                return get_value_at_path(json.loads(text), "spec", name) is not None
             except ValueError:
                 return False
     return False
@@ -212,7 +212,7 @@ def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPat
         kind, _, name = key.partition(":")
         step: str | tuple[tuple[str, Any], ...] = name
         if kind == "f":
-            inner_value = get_value(value, name)
+            inner_value = get_value_at_path(value, name)
         elif kind == "k":
             identity = tuple(sorted(json.loads(name).items()))
             inner_value, step = _find_list_item(value, identity), identity
@@ -237,7 +237,7 @@ def _freeze_path(path: Any) -> FieldPath:
 
 def _find_value_at_path(value: Any, path: FieldPath) -> Any:
     for step in path:
-        value = get_value(value, step) if isinstance(step, str) else _find_list_item(value, step)
+        value = get_value_at_path(value, step) if isinstance(step, str) else _find_list_item(value, step)
     return value
 
 

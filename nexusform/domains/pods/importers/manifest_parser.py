@@ -183,7 +183,7 @@ def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str,
         return f"{manifest.kind} belongs to the fleet itself"
     if kind in _UNSELECTABLE_KINDS or manifest.group == "metrics.k8s.io":
         return f"objects of kind {manifest.kind} are never selected"
-    return _find_cluster_owned_reason(manifest, services)
+    return _explain_unselectable_object(manifest, services)
 
 
 _UNSELECTABLE_KINDS: Final = frozenset(
@@ -201,7 +201,7 @@ _UNSELECTABLE_KINDS: Final = frozenset(
 )
 
 
-def _find_cluster_owned_reason(manifest: Manifest, services: Collection[tuple[str, str]]) -> str | None:
+def _explain_unselectable_object(manifest: Manifest, services: Collection[tuple[str, str]]) -> str | None:
     """Return why an object created by each cluster itself is never selected; None for all others."""
     reason = "every cluster creates its own"
     match manifest.group, manifest.kind:

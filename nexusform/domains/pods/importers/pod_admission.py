@@ -17,7 +17,7 @@ from nexusform.diagnostics.diagnostic import Severity
 from nexusform.documents.field_validation import get_mapping, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
-from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, Quota, QuotaScope
+from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ResourceQuota, ResourceQuotaScope
 from nexusform.kubernetes.matching import EXISTS
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
@@ -29,7 +29,7 @@ _CONTAINERS: Final = ("initContainers", "containers")
 RawAmounts = dict[str, Any]
 
 
-class ContainerDefaults(Struct, frozen=True):
+class LimitRangeDefaults(Struct, frozen=True):
     """Defaults from the LimitRanges of one namespace for containers without their own values."""
 
     requests: RawAmounts
@@ -50,7 +50,7 @@ class AdmissionRules(Struct, frozen=True):
     """
 
     runtimes: Mapping[str, Manifest] = field(default_factory=dict)
-    defaults: Mapping[str, ContainerDefaults] = field(default_factory=dict)
+    defaults: Mapping[str, LimitRangeDefaults] = field(default_factory=dict)
     networks: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
     bounds: Mapping[str, Sequence[LimitRangeBounds]] = field(default_factory=dict)
 
@@ -58,7 +58,7 @@ class AdmissionRules(Struct, frozen=True):
 def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
     """Return the admission rules of a cluster with these objects."""
     runtimes: dict[str, Manifest] = {}
-    defaults: dict[str, ContainerDefaults] = {}
+    defaults: dict[str, LimitRangeDefaults] = {}
     networks: dict[tuple[str, str], str | None] = {}
     bounds: dict[str, list[LimitRangeBounds]] = {}
     for manifest in manifests:
@@ -81,9 +81,9 @@ def _create_unreported_fields(manifest: Manifest) -> Fields:
     return Fields(manifest, [], manifest.body)
 
 
-def _add_limit_range_defaults(defaults: dict[str, ContainerDefaults], manifest: Manifest) -> None:
+def _add_limit_range_defaults(defaults: dict[str, LimitRangeDefaults], manifest: Manifest) -> None:
     """Add the container defaults of a LimitRange to its namespace; the first one counts."""
-    defaults_of_namespace = defaults.setdefault(manifest.namespace, ContainerDefaults({}, {}))
+    defaults_of_namespace = defaults.setdefault(manifest.namespace, LimitRangeDefaults({}, {}))
     for item in _create_unreported_fields(manifest).get_mapping("spec").list_mappings("limits"):
         if item.get_text("type") != "Container":
             continue
@@ -164,16 +164,16 @@ def _parse_nano(resources: Fields, section: str, name: str) -> int | None:
     return None if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.nano
 
 
-def collect_quotas(manifests: Iterable[Manifest]) -> tuple[Quota, ...]:
+def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuota, ...]:
     """Return the ResourceQuotas among the objects of a cluster."""
     quotas = []
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("", "ResourceQuota"):
             spec = _create_unreported_fields(manifest).get_mapping("spec")
-            scopes = [QuotaScope(name) for name in spec.get_texts("scopes")]
+            scopes = [ResourceQuotaScope(name) for name in spec.get_texts("scopes")]
             for item in spec.get_mapping("scopeSelector").list_mappings("matchExpressions"):
                 operator = item.get_text("operator", EXISTS)
-                scopes.append(QuotaScope(item.get_text("scopeName"), operator, item.get_texts("values")))
+                scopes.append(ResourceQuotaScope(item.get_text("scopeName"), operator, item.get_texts("values")))
             fields = spec.get_mapping("hard")
             limits = []
             for name, value in fields.data.items():
@@ -182,11 +182,11 @@ def collect_quotas(manifests: Iterable[Manifest]) -> tuple[Quota, ...]:
                     limits.append(
                         (name, quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units())
                     )
-            quotas.append(Quota(manifest.namespace, manifest.name, tuple(limits), tuple(scopes)))
+            quotas.append(ResourceQuota(manifest.namespace, manifest.name, tuple(limits), tuple(scopes)))
     return tuple(quotas)
 
 
-def collect_budgets(manifests: Iterable[Manifest]) -> tuple[DisruptionBudget, ...]:
+def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[DisruptionBudget, ...]:
     """Return the PodDisruptionBudgets with a selector among the objects of a cluster."""
     budgets = []
     for manifest in manifests:
@@ -210,7 +210,7 @@ class _AdmittedPod(Struct, frozen=True):
     rules: AdmissionRules
 
 
-def apply_admission(namespace: str, metadata: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
+def apply_pod_admission(namespace: str, metadata: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
     """Return the pod spec after admission, as read by the scheduler."""
     for step in _STEPS:
         changed_spec = step(_AdmittedPod(namespace, metadata, spec, rules))
@@ -264,7 +264,7 @@ def _apply_limit_ranges(pod: _AdmittedPod) -> RawAmounts | None:
     return changed_spec
 
 
-def _apply_container_defaults(container: Any, defaults: ContainerDefaults) -> Any:
+def _apply_container_defaults(container: Any, defaults: LimitRangeDefaults) -> Any:
     resources = container.get("resources", {}) if isinstance(container, dict) else None
     if not isinstance(resources, dict):
         return container

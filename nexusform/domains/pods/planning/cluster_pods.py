@@ -11,7 +11,7 @@ from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_
 from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
 from nexusform.domains.pods.importers.live_workloads import LiveWorkload, build_workload_with_pod_count
 from nexusform.domains.pods.importers.manifest_parser import Manifest
-from nexusform.domains.pods.importers.pod_admission import collect_budgets, collect_quotas
+from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
 from nexusform.domains.pods.planning.cluster_observation import ObservedCluster, merge_observed_pods
 from nexusform.domains.pods.planning.drain_obstacles import apply_observed_budget_status
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -158,8 +158,8 @@ class ClusterPods:
             name=cluster.name,
             nodes=cluster.nodes,
             namespaces=namespaces,
-            quotas=collect_quotas(manifests),
-            budgets=apply_observed_budget_status(collect_budgets(manifests), observed_cluster),
+            quotas=collect_resource_quotas(manifests),
+            budgets=apply_observed_budget_status(collect_pod_disruption_budgets(manifests), observed_cluster),
             volumes=storage.volumes,
             claims=storage.claims,
             invalid_claims=storage.invalid_claims,

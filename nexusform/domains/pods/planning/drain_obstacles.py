@@ -16,12 +16,12 @@ from nexusform.domains.pods.scheduling.preemption import (
     list_applied_budgets,
 )
 from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ExistingPod
-from nexusform.plans.maintenance import Disruptions
+from nexusform.plans.maintenance import DrainObstacles
 
 
 def find_drain_obstacles(
     budgets: Sequence[DisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
-) -> Disruptions:
+) -> DrainObstacles:
     """Return the obstacles for draining nodes: exhausted budgets, and single-pod workloads."""
     drained_pods = [pod for pod in existing_pods if pod.node in nodes]
     applied_budgets = list(list_applied_budgets(budgets, drained_pods, existing_pods))
@@ -35,7 +35,7 @@ def find_drain_obstacles(
     protected_workloads = tuple(
         sorted(find_protected_workloads((budget for budget, _ in applied_budgets), existing_pods) & drained_workloads)
     )
-    return Disruptions(
+    return DrainObstacles(
         tuple(f"{budget.namespace}/{budget.name}" for budget in blocking_budgets), single_replicas, protected_workloads
     )
 

@@ -171,7 +171,7 @@ def plan_manifests(
                     blocks.predict_action(instance, evaluation)
         instances += expanded.instances
     _remove_former_pods(instances, pods)
-    problems = _check_clusters(instances, pods)
+    problems = _reject_unknown_clusters(instances, pods)
     workloads = _place_pods(instances, pods)
     for instance in instances:
         if instance.is_configured:
@@ -200,7 +200,7 @@ def _remove_former_pods(instances: Iterable[Instance], pods: PodPhase) -> None:
             pods.remove_pods(str(instance.address), previous_id)
 
 
-def _check_clusters(instances: Iterable[Instance], pods: PodPhase) -> list[Diagnostic]:
+def _reject_unknown_clusters(instances: Iterable[Instance], pods: PodPhase) -> list[Diagnostic]:
     """Return an error per manifest with an unknown cluster."""
     problems: list[Diagnostic] = []
     known_ids = sorted(pods.clusters)
@@ -228,14 +228,14 @@ def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, 
         by_cluster.setdefault(target, []).append((instance, parse_objects(body)))
     values: dict[Address, Any] = {}
     for cluster_id, cluster_instances in by_cluster.items():
-        cluster_instances.sort(key=lambda pair: _get_sort_key(pair[0]))
+        cluster_instances.sort(key=lambda pair: _get_creation_sort_key(pair[0]))
         objects = [(str(instance.address), manifests) for instance, manifests in cluster_instances]
         values_by_address = pods.place_objects(cluster_id, objects)
         values |= {instance.address: values_by_address[str(instance.address)] for instance, _ in cluster_instances}
     return values
 
 
-def _get_sort_key(instance: Instance) -> tuple[bool, int]:
+def _get_creation_sort_key(instance: Instance) -> tuple[bool, int]:
     """Return a key that sorts existing objects by creation, and new ones after them."""
     return (False, instance.prior.creation) if instance.prior is not None else (True, 0)
 

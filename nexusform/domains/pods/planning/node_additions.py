@@ -51,7 +51,7 @@ def find_additions(
         if key not in waiting_pods:
             copies = [copy_node(nodes[pool], number) for pool, count in counts.items() for number in range(count)]
             all_nodes = (*inputs.cluster.nodes, *copies)
-            waiting_pods[key] = count_waiting(replace(inputs, cluster=replace(inputs.cluster, nodes=all_nodes)))
+            waiting_pods[key] = count_waiting_pods(replace(inputs, cluster=replace(inputs.cluster, nodes=all_nodes)))
         return waiting_pods[key]
 
     def is_enough(others: Mapping[str, int], pool: str, count: int) -> bool:
@@ -125,7 +125,7 @@ def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int]
     return {}
 
 
-def count_waiting(inputs: PredictionInput) -> Counter[str]:
+def count_waiting_pods(inputs: PredictionInput) -> Counter[str]:
     """Count the pods without a node by workload."""
     prediction = predict(
         inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed, lost_pods=inputs.lost_pods
@@ -175,10 +175,10 @@ def can_run(spec: PodSpec, inputs: PredictionInput, cluster: NodeCluster) -> boo
     if spec.gates or any(rule.reject(spec) for rule in profile.POD_FILTERS):
         return False
     nodes = chain(inputs.cluster.nodes, (copy_node(node, 0) for node in list_pool_nodes(cluster).values()))
-    return any(_is_node_possible(spec, node) for node in nodes) and _has_affinity_match(spec, inputs)
+    return any(_is_node_usable_by_pod(spec, node) for node in nodes) and _has_affinity_match(spec, inputs)
 
 
-def _is_node_possible(spec: PodSpec, node: Node) -> bool:
+def _is_node_usable_by_pod(spec: PodSpec, node: Node) -> bool:
     if any(rule.reject(spec, node) for rule in profile.NODE_FILTERS):
         return False
     usage = NodeUsage()

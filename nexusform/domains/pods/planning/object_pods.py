@@ -289,9 +289,9 @@ class ObjectPods(Struct):
         for key, outcome_by_number in self.outcomes.items():
             for number, outcome in outcome_by_number.items():
                 if (key, number) in doubts:
-                    outcome_by_number[number] = _apply_doubt(outcome, doubts[key, number])
+                    outcome_by_number[number] = _set_outcome_certainty(outcome, doubts[key, number])
         self.removed_outcomes = [
-            _apply_doubt(outcome, doubts[outcome.workload, outcome.number])
+            _set_outcome_certainty(outcome, doubts[outcome.workload, outcome.number])
             if (outcome.workload, outcome.number) in doubts
             else outcome
             for outcome in self.removed_outcomes
@@ -322,7 +322,7 @@ class ObjectPods(Struct):
             }
 
 
-def _apply_doubt(outcome: PodOutcome, doubt: PodDoubt | None) -> PodOutcome:
+def _set_outcome_certainty(outcome: PodOutcome, doubt: PodDoubt | None) -> PodOutcome:
     if doubt is None:
         return replace(outcome, is_certain=True, doubt="")
     return replace(outcome, is_certain=False, doubt=outcome.doubt or doubt.assumption, alternative=doubt.text)

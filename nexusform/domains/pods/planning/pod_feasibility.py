@@ -17,7 +17,7 @@ from nexusform.domains.pods.planning.node_additions import (
     WaitingPods,
     can_run,
     compute_search_limit,
-    count_waiting,
+    count_waiting_pods,
     find_additions,
 )
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -46,7 +46,7 @@ class ObjectFeasibility(Struct, frozen=True):
     is_certain: bool = False
 
 
-class ClusterCapacity:
+class ClusterPodCapacity:
     """Pods and capacity of a cluster, computed once for the feasibility of all objects on it."""
 
     def __init__(self, pods: PodPhase, cluster: NodeCluster) -> None:
@@ -77,7 +77,7 @@ class ClusterCapacity:
         return running + compute_placeable_range(self._session.get_scheduler(scalable[0].pod), _MAX_REPLICAS).minimum
 
 
-def find_object_feasibility(address: str, capacity: ClusterCapacity) -> ObjectFeasibility | None:
+def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> ObjectFeasibility | None:
     """Return the feasibility of an object on a cluster; None without workloads."""
     pods, cluster = capacity.pods, capacity.cluster
     workloads = pods.list_workloads(address, cluster.id)
@@ -143,7 +143,7 @@ def find_candidate_feasibility(
     requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
     reason = next((item.reason for item in outcomes if not item.node and item.reason), "")
     if running >= requested and all(item.node for item in outcomes):
-        maximum = ClusterCapacity(pods, cluster).compute_maximum(workloads, 0)
+        maximum = ClusterPodCapacity(pods, cluster).compute_maximum(workloads, 0)
         return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
     inputs = pods.build_initial_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
@@ -182,7 +182,7 @@ def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) 
     waiting: dict[str, Counter[str]] = {}
     for lost in dict.fromkeys(places):
         nodes = tuple(node for node, place in zip(inputs.cluster.nodes, places, strict=True) if place != lost)
-        waiting[lost] = count_waiting(replace(inputs, cluster=replace(inputs.cluster, nodes=nodes)))
+        waiting[lost] = count_waiting_pods(replace(inputs, cluster=replace(inputs.cluster, nodes=nodes)))
     return waiting
 
 

@@ -32,18 +32,18 @@ from nexusform.domains.pods.planning.template_matching import (
     assign_pod_numbers,
     assign_template_specs,
     find_next_number,
-    find_orphans,
+    find_orphan_pods,
     is_replaced_orphan,
 )
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PredictionScenario, find_doubtful_pods, has_permanent_failure
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings, list_displaced_warnings
+from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings, list_displaced_warnings
 from nexusform.domains.pods.scheduling.workload_warnings import PodWarning
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec, Workload
 from nexusform.planning.phases import ScheduledWorkload
-from nexusform.plans.maintenance import Disruptions
+from nexusform.plans.maintenance import DrainObstacles
 from nexusform.plans.plan import PlacementChange
 from nexusform.resources.address import parse_address
 
@@ -81,7 +81,7 @@ class PodPhase(ClusterPods):
             is_changed = prior_template not in (None, workload.pod.template)
             is_complete = self._is_complete(cluster.id)
             adjusted = add_observed_changes(workload, workload_pods, is_complete=is_complete, is_changed=is_changed)
-            orphans = self._take_orphans(object_pods, workload, cluster.id, workload_pods)
+            orphans = self._take_orphaned_pods(object_pods, workload, cluster.id, workload_pods)
             pods = assign_template_specs(adjusted, workload_pods, orphans, is_complete=is_complete)
             is_stuck = has_permanent_failure(adjusted, pods)
             has_orphans = workload.kind == "ReplicaSet" and bool(orphans) and len(pods) > adjusted.replicas
@@ -92,7 +92,7 @@ class PodPhase(ClusterPods):
                 object_pods.import_pod(pod, cluster, workload.pod.template)
         object_pods.workloads = tuple(workloads)
 
-    def _take_orphans(
+    def _take_orphaned_pods(
         self, object_pods: ObjectPods, workload: Workload, cluster_id: str, own_pods: Sequence[ExistingPod]
     ) -> list[ExistingPod]:
         """Remove the observed pods without a controller adopted by a workload, and return them as its pods. Pods of
@@ -105,7 +105,7 @@ class PodPhase(ClusterPods):
             *chain.from_iterable(observed_pods[key] for key in sorted(observed_pods.keys() - managed)),
             *(pod for pod in observed.waiting_pods if pod.workload not in managed and not pod.spec.gates),
         ]
-        orphans = list(find_orphans(workload, object_pods.manifests, candidates))
+        orphans = list(find_orphan_pods(workload, object_pods.manifests, candidates))
         for pod in orphans:
             observed_pods.pop(pod.workload, None)
             self._existing_pods[cluster_id].pop((pod.workload, pod.number), None)
@@ -327,7 +327,7 @@ class PodPhase(ClusterPods):
         self._lost_pods[cluster.id] = lost_pods.difference(
             (outcome_item.workload, outcome_item.number) for outcome_item in decided_outcomes
         )
-        warnings = collect_warnings(cluster_model, prediction)
+        warnings = collect_pod_warnings(cluster_model, prediction)
         for key in keys:
             object_pods = self._object_pods[key]
             object_pods.inputs = object_pods.inputs or inputs
@@ -408,11 +408,11 @@ class PodPhase(ClusterPods):
             risks += [(address, self.clusters[cluster_id].name, warning) for warning in object_pods.warnings]
         return risks
 
-    def find_disruptions(self, cluster_id: str, nodes: Collection[str]) -> Disruptions:
+    def find_disruptions(self, cluster_id: str, nodes: Collection[str]) -> DrainObstacles:
         """Return the obstacles for draining nodes: exhausted budgets, and single-pod workloads."""
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
-            return Disruptions()
+            return DrainObstacles()
         existing_pods = tuple(self._existing_pods.get(cluster_id, {}).values())
         return find_drain_obstacles(self._build_cluster(cluster).budgets, existing_pods, nodes)
 

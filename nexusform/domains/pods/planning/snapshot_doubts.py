@@ -39,7 +39,7 @@ _CLAIM_KINDS: Final = (
 _DEVICE_KINDS: Final = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
 
 
-class SnapshotDoubt(Struct, frozen=True):
+class SnapshotUncertainty(Struct, frozen=True):
     """Doubt about a snapshot: the assumption behind pods, the warning about it (id and text), and a
     check of the affected pods.
     """
@@ -50,27 +50,27 @@ class SnapshotDoubt(Struct, frozen=True):
     is_affected: Callable[[PodOutcome], bool] = lambda _: True
 
 
-def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[SnapshotDoubt]:
+def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[SnapshotUncertainty]:
     """Yield the doubts about a snapshot, at a time of planning (ISO 8601)."""
     if not snapshot.has_pods:
         detail = "The files list no pods, so the free capacity of the nodes is unknown."
-        yield SnapshotDoubt("pods that were not read", "pods-not-listed", detail)
+        yield SnapshotUncertainty("pods that were not read", "pods-not-listed", detail)
     observed = snapshot.observation_time
     age = int(datetime.fromisoformat(now).timestamp()) - observed if now and observed else 0
     if age > _HOUR:
         time = datetime.fromtimestamp(observed, UTC)
         detail = f"The files show the cluster as of {time:%H:%M} on {time:%Y-%m-%d} (UTC). Create them again."
-        yield SnapshotDoubt("files older than an hour", "old-cluster-files", detail)
+        yield SnapshotUncertainty("files older than an hour", "old-cluster-files", detail)
     if snapshot.nodes and all(node.ready not in ("", "True") for node in snapshot.nodes):
         detail = "No node is ready. The nodes may return, or lose their pods."
-        yield SnapshotDoubt(_UNREADY, "nodes-not-ready", detail)
+        yield SnapshotUncertainty(_UNREADY, "nodes-not-ready", detail)
     if snapshot.duplicate_nodes:
         names = ", ".join(snapshot.duplicate_nodes)
         detail = f"The files list {names} more than once, with different contents. The last one is used."
-        yield SnapshotDoubt("a node listed twice", "duplicate-node", detail)
+        yield SnapshotUncertainty("a node listed twice", "duplicate-node", detail)
     if has_unknown_storage(snapshot.objects):
         detail = "A CSI driver checks free storage, but the files list no CSIStorageCapacity."
-        yield SnapshotDoubt("free storage", "storage-not-listed", detail, _has_volume_claims)
+        yield SnapshotUncertainty("free storage", "storage-not-listed", detail, _has_volume_claims)
     yield from _list_unread_kinds(snapshot)
     yield from _list_node_agent_doubts(snapshot)
 
@@ -86,12 +86,12 @@ def _has_volume_claims(outcome: PodOutcome) -> bool:
     return outcome.spec is not None and bool(outcome.spec.claim_count)
 
 
-def _list_unread_kinds(snapshot: KubectlSnapshot) -> Iterator[SnapshotDoubt]:
+def _list_unread_kinds(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
     if not snapshot.unread_kinds:
         return
     kinds = frozenset(snapshot.unread_kinds)
     detail = f"These kinds were not read: {', '.join(sorted(kinds))}. Pods that depend on them are not certain."
-    yield SnapshotDoubt(
+    yield SnapshotUncertainty(
         "objects that were not read", "kinds-not-read", detail, lambda outcome: _is_dependent(outcome, kinds)
     )
 
@@ -111,16 +111,16 @@ def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     )
 
 
-def _list_node_agent_doubts(snapshot: KubectlSnapshot) -> Iterator[SnapshotDoubt]:
+def _list_node_agent_doubts(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
     """Yield the doubts about autoscalers of nodes and the descheduler, found by the names of their pods."""
     names = {pod.workload for pod in snapshot.pods}
     for agent in _SCALERS:
         if any(agent in name for name in names):
             detail = f"{agent} runs on the cluster. It may add nodes for Pending pods, and remove others."
-            yield SnapshotDoubt(agent, "nodes-are-scaled", detail, lambda outcome: not outcome.node)
+            yield SnapshotUncertainty(agent, "nodes-are-scaled", detail, lambda outcome: not outcome.node)
     if any(_DESCHEDULER in name for name in names):
         detail = "descheduler runs on the cluster. It may evict pods, which are then placed again."
-        yield SnapshotDoubt(_DESCHEDULER, "pods-are-descheduled", detail)
+        yield SnapshotUncertainty(_DESCHEDULER, "pods-are-descheduled", detail)
 
 
 def find_pods_in_doubt(

@@ -236,7 +236,7 @@ def create_replacement_check(
     return is_replaced
 
 
-def find_orphans(
+def find_orphan_pods(
     workload: Workload, manifests: Iterable[Manifest], pods: Iterable[ExistingPod]
 ) -> Iterator[ExistingPod]:
     """Yield the pods without a controller adopted by a ReplicaSet, DaemonSet or StatefulSet. A StatefulSet adopts only

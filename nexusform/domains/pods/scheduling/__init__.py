@@ -8,5 +8,5 @@ PUBLIC = {
     "workload_warnings": "RISKS",
     "pod_prediction": "predict",
     "workloads": ("DisruptionBudget Cluster Node PodSpec PodState ExistingPod Workload SpreadConstraint PodTerm"),
-    "spec_scheduler": "SpecScheduler",
+    "spec_scheduler": "PodSpecScheduler",
 }

@@ -85,7 +85,7 @@ class PodDoubt(Struct, frozen=True):
     text: str = ""
 
 
-class Assumption(Struct, frozen=True):
+class PredictionAssumption(Struct, frozen=True):
     """Assumption of predictions. `list_alternatives` yields scenes under other facts, each with its condition
     ("if b arrives first"), as many as the number of samples permits. `has_samples`: each scene has its own seed.
     """
@@ -110,7 +110,7 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     }
     open_keys = set(map(_get_key, outcomes)) - doubts.keys()
     ties = {key for key in doubts if samples >= _FEWEST_SAMPLES}
-    if len(scene.cluster.nodes) > _MOST_SAMPLED_NODES or any(map(_has_doubt_besides_ties, placed_pods)):
+    if len(scene.cluster.nodes) > _MOST_SAMPLED_NODES or any(map(_has_uncertainty_besides_ties, placed_pods)):
         ties.clear()
     tie_seeds = iter(range(1, 1 + samples))
     for assumption in ASSUMPTIONS:
@@ -142,7 +142,7 @@ def _list_unsampled_doubts(
             yield key, PodDoubt(VERSION)
 
 
-def _has_doubt_besides_ties(outcome: PodOutcome) -> bool:
+def _has_uncertainty_besides_ties(outcome: PodOutcome) -> bool:
     return outcome.doubt not in ("", TIES)
 
 
@@ -231,7 +231,7 @@ def _get_location(outcome: PodOutcome) -> tuple[str, str]:
     return (outcome.node, outcome.spec.template if outcome.spec is not None else "")
 
 
-def _list_other_samples(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_resampled_scenarios(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with other random choices."""
     for number in range(samples):
         pods = _shuffle_eviction_ages(scene, number)
@@ -287,7 +287,7 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
         )
 
 
-def _list_with_waiting_pods(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the Pending pods of other workloads placed first."""
     if not scene.waiting_pods:
         return
@@ -301,7 +301,7 @@ def _list_with_waiting_pods(scene: PredictionScenario, _: int) -> Iterator[tuple
     yield f"if {first} is scheduled first", replace(scene, workloads=(*pods, *scene.workloads), arrival=arrival)
 
 
-def _list_after_terminations(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_scenarios_after_terminations(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene after the end of all terminating pods."""
     remaining_pods = tuple(pod for pod in scene.existing_pods if not pod.spec.is_terminating)
     if len(remaining_pods) < len(scene.existing_pods):
@@ -310,7 +310,7 @@ def _list_after_terminations(scene: PredictionScenario, _: int) -> Iterator[tupl
 
 def _list_slow_terminations(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with removed pods still holding their capacity until a new pod fits nowhere else."""
-    for order, pods in enumerate(_list_age_orders(scene, samples)):
+    for order, pods in enumerate(_list_pod_age_permutations(scene, samples)):
         for sample in (1, 2 + order, 2 + order + _MOST_ORDERS):
             slow_scene = replace(scene, existing_pods=pods, seed=scene.seed + order, slow_terminations=sample)
             yield "if removed pods terminate slowly", slow_scene
@@ -367,11 +367,11 @@ def _list_at_later_times(scene: PredictionScenario, samples: int) -> Iterator[tu
     for hours in (1, 24) if now else ():
         cluster = replace(scene.cluster, observation_time=now + hours * _HOUR)
         yield f"{hours} h later", replace(scene, cluster=cluster)
-    for pods in _list_age_orders(scene, samples):
+    for pods in _list_pod_age_permutations(scene, samples):
         yield "in another order of start", replace(scene, existing_pods=pods)
 
 
-def _list_age_orders(scene: PredictionScenario, samples: int) -> Iterator[tuple[ExistingPod, ...]]:
+def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Iterator[tuple[ExistingPod, ...]]:
     """Yield the existing pods with other ages: of those created in one second, each is the newest once."""
     keys = {workload.key for workload in scene.workloads}
     groups: dict[tuple[str, int], list[ExistingPod]] = {}
@@ -399,14 +399,14 @@ def _list_newer_versions(scene: PredictionScenario, samples: int) -> Iterator[tu
 
 
 # In order: the first difference of a pod is reported.
-ASSUMPTIONS: Final[tuple[Assumption, ...]] = (
-    Assumption("Pending pods of others", _list_with_waiting_pods),
-    Assumption("terminating pods", _list_after_terminations),
-    Assumption("nodes that are not ready", _list_with_coming_taints),
-    Assumption("pods that are not ready", _list_readiness_changes),
-    Assumption("start times", _list_at_later_times),
-    Assumption("the end of removed pods", _list_slow_terminations),
-    Assumption(VERSION, _list_newer_versions),
-    Assumption(ARRIVAL_ORDER, _list_arrival_orders, has_samples=True),
-    Assumption(TIES, _list_other_samples, has_samples=True),
+ASSUMPTIONS: Final[tuple[PredictionAssumption, ...]] = (
+    PredictionAssumption("Pending pods of others", _list_scenarios_with_waiting_pods),
+    PredictionAssumption("terminating pods", _list_scenarios_after_terminations),
+    PredictionAssumption("nodes that are not ready", _list_with_coming_taints),
+    PredictionAssumption("pods that are not ready", _list_readiness_changes),
+    PredictionAssumption("start times", _list_at_later_times),
+    PredictionAssumption("the end of removed pods", _list_slow_terminations),
+    PredictionAssumption(VERSION, _list_newer_versions),
+    PredictionAssumption(ARRIVAL_ORDER, _list_arrival_orders, has_samples=True),
+    PredictionAssumption(TIES, _list_resampled_scenarios, has_samples=True),
 )

@@ -23,7 +23,7 @@ _MAX_INT64: Final = (1 << 63) - 1
 _FAILURE: Final = "selector %s fails on a device: %s"
 
 
-class SelectorError(Exception):
+class CelSelectorError(Exception):
     """An expression fails on a device; the scheduler stops there, too."""
 
 
@@ -38,7 +38,7 @@ def find_selector_problem(expression: str) -> str:
     return ""
 
 
-def select_device(expression: str, driver: str, device: Device) -> bool:
+def is_device_selected(expression: str, driver: str, device: Device) -> bool:
     """Return whether an expression selects a device."""
     attributes = tuple(sorted(device.attributes.items()))
     return _evaluate_expression(expression, driver, attributes, tuple(sorted(device.capacity.items())))
@@ -58,7 +58,7 @@ def _evaluate_expression(
     result = _compile(expression).eval(data={"device": {"driver": driver, "allowMultipleAllocations": False, **values}})
     value = result.value()
     if not isinstance(value, bool):
-        raise SelectorError(_FAILURE % (expression, value))
+        raise CelSelectorError(_FAILURE % (expression, value))
     return value
 
 
@@ -98,7 +98,7 @@ def _create_environment() -> Any:
         )
 
     functions = [
-        declare("quantity", (amount, [text], parse_amount)),
+        declare("quantity", (amount, [text], parse_device_quantity)),
         declare("semver", (version, [text], _parse_version)),
         declare("compareTo", (amount, [amount, amount], _compare), (amount, [version, version], _compare_versions)),
         declare(
@@ -122,7 +122,7 @@ def _create_environment() -> Any:
     )
 
 
-def parse_amount(text: str) -> int:
+def parse_device_quantity(text: str) -> int:
     """Return a quantity in thousandths. An amount too large is a ValueError."""
     quantity = parse_quantity(text)
     if isinstance(quantity, MalformedQuantity):

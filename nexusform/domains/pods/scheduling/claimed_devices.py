@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from nexusform.domains.pods.scheduling.device_allocator import (
     ORDERED_POOLS,
-    Allocation,
     AllocationError,
+    DeviceAllocation,
     DeviceAllocator,
 )
 from nexusform.domains.pods.scheduling.device_records import ClaimedUses, DeviceClaim, DeviceId
@@ -28,7 +28,7 @@ _VERSION: Final = "the Kubernetes version"
 _Identity = tuple[str, int, str]
 
 
-class DeviceNodes(Struct, frozen=True):
+class DeviceNodeRequirements(Struct, frozen=True):
     """Nodes with devices for a pod, as needs of volumes. `doubt`: the assumption behind it, "" if certain."""
 
     needs: tuple[VolumeNeed, ...] = ()
@@ -48,7 +48,7 @@ class ClaimedDevices:
         self._claims_by_pod: dict[_Identity, tuple[str, ...]] = {}
         self._holders: dict[str, set[_Identity]] = {}
         self._random_nodes: set[str] = set()
-        self._needs: dict[tuple[DeviceClaim, ...], DeviceNodes] = {}
+        self._needs: dict[tuple[DeviceClaim, ...], DeviceNodeRequirements] = {}
         for pod in existing_pods:
             if not pod.node:
                 continue
@@ -60,26 +60,26 @@ class ClaimedDevices:
         # Allocated claims without a known pod keep their devices.
         self._unheld_claims = self._uses.keys() - self._holders.keys()
 
-    def compute_need(self, spec: PodSpec) -> DeviceNodes:
+    def compute_need(self, spec: PodSpec) -> DeviceNodeRequirements:
         """Return the nodes with devices for the claims of a pod."""
         claims = spec.device_claims
         if not claims:
-            return DeviceNodes()
+            return DeviceNodeRequirements()
         need = self._needs.get(claims)
         if need is None:
             need = self._needs[claims] = self._compute_need(claims)
         return need
 
-    def _compute_need(self, claims: tuple[DeviceClaim, ...]) -> DeviceNodes:
+    def _compute_need(self, claims: tuple[DeviceClaim, ...]) -> DeviceNodeRequirements:
         error = next((claim.error for claim in claims if claim.error), "")
         if error:
-            return DeviceNodes((VolumeNeed((), is_bound=True, error=error),))
-        allocations: dict[str, Allocation | None] = {}
+            return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=error),))
+        allocations: dict[str, DeviceAllocation | None] = {}
         try:
             for node in self._nodes:
-                allocations[node.name] = self._allocate(claims, node)
+                allocations[node.name] = self._allocate_claims_on_node(claims, node)
         except AllocationError as problem:
-            return DeviceNodes((VolumeNeed((), is_bound=True, error=str(problem)),), RANDOM)
+            return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=str(problem)),), RANDOM)
         allocated_names = [name for name, allocation in allocations.items() if allocation is not None]
         reachable_names = [node.name for node in self._nodes if self._has_allocated_claims(claims, node)]
         needs = []
@@ -89,9 +89,9 @@ class ClaimedDevices:
             names = [name for name in reachable_names if name in allocated_names]
             unallocated_names = [name for name in allocations if allocations[name] is None]
             needs.append(build_node_volume_need([*names, *unallocated_names], UNAVAILABLE_CLAIM))
-        return DeviceNodes(tuple(needs), self._find_doubt(claims, allocations))
+        return DeviceNodeRequirements(tuple(needs), self._find_doubt(claims, allocations))
 
-    def _find_doubt(self, claims: Iterable[DeviceClaim], allocations: Mapping[str, Allocation | None]) -> str:
+    def _find_doubt(self, claims: Iterable[DeviceClaim], allocations: Mapping[str, DeviceAllocation | None]) -> str:
         if self._version not in _TESTED_VERSIONS:
             return _VERSION
         if self._has_gated_slices and self._version < ORDERED_POOLS:
@@ -107,10 +107,10 @@ class ClaimedDevices:
         uses = [use for claim in claims if not claim.is_own for use in self._uses.get(claim.name, ())]
         return all(self._allocator.is_reachable(use.device, node) is not False for use in uses)
 
-    def _allocate(self, claims: Iterable[DeviceClaim], node: Node) -> Allocation | None:
+    def _allocate_claims_on_node(self, claims: Iterable[DeviceClaim], node: Node) -> DeviceAllocation | None:
         open_claims = self._select_unallocated(claims)
         if not open_claims:
-            return Allocation(())
+            return DeviceAllocation(())
         return self._allocator.allocate(node, self._pools[node.name], open_claims, self._collect_used())
 
     def _select_unallocated(self, claims: Iterable[DeviceClaim]) -> Sequence[DeviceClaim]:
@@ -125,7 +125,7 @@ class ClaimedDevices:
         if not claims or pod.node not in self._node_by_name or _get_pod_identity(pod) in self._claims_by_pod:
             return
         try:
-            allocation = self._allocate(claims, self._node_by_name[pod.node])
+            allocation = self._allocate_claims_on_node(claims, self._node_by_name[pod.node])
         except AllocationError:
             allocation = None
         open_claims = self._select_unallocated(claims)

@@ -12,22 +12,22 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domains.pods.scheduling.cel_device_selectors import SelectorError, select_device
+from nexusform.domains.pods.scheduling.cel_device_selectors import CelSelectorError, is_device_selected
 from nexusform.domains.pods.scheduling.device_records import (
     ALL_DEVICES,
+    AllocatedDevice,
     Attribute,
     Device,
-    DeviceAlternative,
     DeviceClaim,
     DeviceId,
+    DeviceMatchConstraint,
     DeviceRequest,
-    DeviceSlice,
-    DeviceUse,
-    MatchConstraint,
+    DeviceSubRequest,
+    ResourceSlice,
 )
 from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
 from nexusform.domains.pods.scheduling.workloads import Node
-from nexusform.kubernetes.matching import EXISTS, NodeTerm, Taint, Toleration
+from nexusform.kubernetes.matching import EXISTS, NodeSelectorTerm, Taint, Toleration
 
 # From this version on, pools and slices are tried in the order of their names, before at random.
 ORDERED_POOLS: Final = (1, 36)
@@ -46,14 +46,14 @@ class CandidateDevice(Struct, frozen=True):
 
     id: DeviceId
     device: Device
-    slice: DeviceSlice
+    slice: ResourceSlice
 
 
-class DevicePool(Struct, frozen=True):
+class DeviceSlicePool(Struct, frozen=True):
     """Slices of a pool for a node, and all of its newest slices."""
 
-    slices: tuple[DeviceSlice, ...]
-    all_slices: tuple[DeviceSlice, ...]
+    slices: tuple[ResourceSlice, ...]
+    all_slices: tuple[ResourceSlice, ...]
 
     @property
     def is_incomplete(self) -> bool:
@@ -67,12 +67,12 @@ class DevicePool(Struct, frozen=True):
         return next((name for name, count in names.items() if count > 1), "")
 
 
-class Allocation(Struct, frozen=True):
+class DeviceAllocation(Struct, frozen=True):
     """Devices by claim. `score` counts the preferred alternatives. `is_random`: another order of the slices may
     give other devices.
     """
 
-    uses: tuple[tuple[DeviceUse, ...], ...]
+    uses: tuple[tuple[AllocatedDevice, ...], ...]
     score: int = 0
     is_random: bool = False
 
@@ -80,9 +80,9 @@ class Allocation(Struct, frozen=True):
 class DeviceAllocator:
     """Slices of a cluster. `allocate` finds devices for claims on a node; `seed` draws the order of slices."""
 
-    def __init__(self, slices: Iterable[DeviceSlice], version: tuple[int, ...], seed: int) -> None:
+    def __init__(self, slices: Iterable[ResourceSlice], version: tuple[int, ...], seed: int) -> None:
         self._is_ordered, self._seed = version >= ORDERED_POOLS, seed
-        by_pool: dict[tuple[str, str], list[DeviceSlice]] = {}
+        by_pool: dict[tuple[str, str], list[ResourceSlice]] = {}
         for item in sorted(slices, key=lambda item: item.name):
             by_pool.setdefault((item.driver, item.pool), []).append(item)
         self._pools = [_select_newest_slices(by_pool[key]) for key in sorted(by_pool)]
@@ -93,19 +93,19 @@ class DeviceAllocator:
             for device in item.devices
         }
 
-    def gather_pools(self, node: Node) -> list[DevicePool]:
+    def gather_pools(self, node: Node) -> list[DeviceSlicePool]:
         """Return the pools with devices for a node."""
-        pools: list[DevicePool] = []
+        pools: list[DeviceSlicePool] = []
         for pool in self._pools:
             slices = [item for item in pool if _has_devices_for(item, node)]
             if slices:
-                pools.append(DevicePool(tuple(self._sort_slices(slices, node)), tuple(pool)))
+                pools.append(DeviceSlicePool(tuple(self._sort_slices(slices, node)), tuple(pool)))
         return pools if self._is_ordered else sorted(pools, key=lambda pool: self._draw(pool.slices[0], node))
 
-    def _sort_slices(self, slices: list[DeviceSlice], node: Node) -> list[DeviceSlice]:
+    def _sort_slices(self, slices: list[ResourceSlice], node: Node) -> list[ResourceSlice]:
         return slices if self._is_ordered else sorted(slices, key=lambda item: self._draw(item, node))
 
-    def _draw(self, item: DeviceSlice, node: Node) -> bytes:
+    def _draw(self, item: ResourceSlice, node: Node) -> bytes:
         return blake2b(f"{self._seed}|{node.name}|{item.name}".encode(), digest_size=8).digest()
 
     def is_reachable(self, device: DeviceId, node: Node) -> bool | None:
@@ -116,29 +116,29 @@ class DeviceAllocator:
         return _is_node_matching(record.terms if item.has_own_nodes else item.terms, node)
 
     def allocate(
-        self, node: Node, pools: Sequence[DevicePool], claims: Sequence[DeviceClaim], used: Collection[DeviceId]
-    ) -> Allocation | None:
+        self, node: Node, pools: Sequence[DeviceSlicePool], claims: Sequence[DeviceClaim], used: Collection[DeviceId]
+    ) -> DeviceAllocation | None:
         """Return the devices for claims on a node with these pools; None if not all claims can be allocated."""
         search = _AllocationSearch(node, pools, claims, used)
         if not search.allocate_request(0, 0):
             return None
-        return Allocation(
+        return DeviceAllocation(
             tuple(tuple(uses) for uses in search.uses), search.score, not self._is_ordered and search.is_random()
         )
 
 
-def _select_newest_slices(slices: Sequence[DeviceSlice]) -> list[DeviceSlice]:
+def _select_newest_slices(slices: Sequence[ResourceSlice]) -> list[ResourceSlice]:
     generation = max(item.generation for item in slices)
     return [item for item in slices if item.generation == generation]
 
 
-def _has_devices_for(item: DeviceSlice, node: Node) -> bool:
+def _has_devices_for(item: ResourceSlice, node: Node) -> bool:
     if item.has_own_nodes:
         return any(_is_node_matching(device.terms, node) for device in item.devices)
     return _is_node_matching(item.terms, node)
 
 
-def _is_node_matching(terms: tuple[NodeTerm, ...] | None, node: Node) -> bool:
+def _is_node_matching(terms: tuple[NodeSelectorTerm, ...] | None, node: Node) -> bool:
     return terms is None or any(is_term_satisfied(term, node) for term in terms)
 
 
@@ -146,10 +146,10 @@ class _AllocationSearch:
     """State of one search: the devices chosen so far."""
 
     def __init__(
-        self, node: Node, pools: Sequence[DevicePool], claims: Sequence[DeviceClaim], used: Collection[DeviceId]
+        self, node: Node, pools: Sequence[DeviceSlicePool], claims: Sequence[DeviceClaim], used: Collection[DeviceId]
     ) -> None:
         self._node, self._pools, self._claims, self._used = node, pools, claims, used
-        self.uses: list[list[DeviceUse]] = [[] for _ in claims]
+        self.uses: list[list[AllocatedDevice]] = [[] for _ in claims]
         self.score = 0
         self._steps = 0
         self._taken: Counter[DeviceId] = Counter()
@@ -199,7 +199,7 @@ class _AllocationSearch:
         return False
 
     def _allocate_devices(
-        self, claim_index: int, request_index: int, alternative: DeviceAlternative, count: int, first: int = 0
+        self, claim_index: int, request_index: int, alternative: DeviceSubRequest, count: int, first: int = 0
     ) -> bool:
         """Allocate the devices of a request from one (`first`) on, then all later requests."""
         if first >= count:
@@ -225,14 +225,14 @@ class _AllocationSearch:
                 self._values[claim_index, index].pop()
         return False
 
-    def _list_candidates(self, alternative: DeviceAlternative) -> list[CandidateDevice]:
+    def _list_candidates(self, alternative: DeviceSubRequest) -> list[CandidateDevice]:
         """Return the devices selected by an alternative, in use or not."""
         candidates = self._candidates.get(id(alternative))
         if candidates is None:
             candidates = self._candidates[id(alternative)] = list(self._select_devices(alternative))
         return candidates
 
-    def _select_devices(self, alternative: DeviceAlternative) -> Iterator[CandidateDevice]:
+    def _select_devices(self, alternative: DeviceSubRequest) -> Iterator[CandidateDevice]:
         for pool in self._pools:
             if pool.duplicate_name:
                 raise AllocationError(f"pool {pool.slices[0].pool} has two devices {pool.duplicate_name}")
@@ -240,14 +240,14 @@ class _AllocationSearch:
                 for device in item.devices:
                     try:
                         is_selected = all(
-                            select_device(selector, item.driver, device) for selector in alternative.selectors
+                            is_device_selected(selector, item.driver, device) for selector in alternative.selectors
                         )
-                    except SelectorError as problem:
+                    except CelSelectorError as problem:
                         raise AllocationError(str(problem)) from problem
                     if is_selected and not (item.has_own_nodes and not _is_node_matching(device.terms, self._node)):
                         yield CandidateDevice((item.driver, item.pool, device.name), device, item)
 
-    def _is_usable(self, claim_index: int, alternative: DeviceAlternative, candidate: CandidateDevice) -> bool:
+    def _is_usable(self, claim_index: int, alternative: DeviceSubRequest, candidate: CandidateDevice) -> bool:
         """Return whether a device is free, has enough counters, and its taints are tolerated."""
         if alternative.has_admin_access:
             if any(use.device == candidate.id for use in self.uses[claim_index]):
@@ -263,10 +263,10 @@ class _AllocationSearch:
             for taint in candidate.device.taints
         )
 
-    def _move(self, claim_index: int, alternative: DeviceAlternative, candidate: CandidateDevice, sign: int) -> None:
+    def _move(self, claim_index: int, alternative: DeviceSubRequest, candidate: CandidateDevice, sign: int) -> None:
         """Add a device to a claim (sign 1), or remove the last one (sign -1)."""
         if sign > 0:
-            self.uses[claim_index].append(DeviceUse(candidate.id, alternative.has_admin_access))
+            self.uses[claim_index].append(AllocatedDevice(candidate.id, alternative.has_admin_access))
         else:
             self.uses[claim_index].pop()
         self._taken[candidate.id] += sign
@@ -274,11 +274,11 @@ class _AllocationSearch:
             self._consumed[candidate.slice.driver, candidate.slice.pool, counter_set, counter] += sign * amount
 
     def _check_constraint_values(
-        self, claim_index: int, request: DeviceRequest, alternative: DeviceAlternative, candidate: CandidateDevice
+        self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest, candidate: CandidateDevice
     ) -> bool:
         """Record the attributes of a device for constraints, and return whether it satisfies them."""
         constraints = list(self._list_constraints(claim_index, request, alternative))
-        values = [find_attribute(candidate, constraint.attribute) for _, constraint in constraints]
+        values = [find_device_attribute(candidate, constraint.attribute) for _, constraint in constraints]
         for (index, _), value in zip(constraints, values, strict=True):
             known_values = self._values.get((claim_index, index))
             if value is None or (known_values and known_values[0] != value):
@@ -289,8 +289,8 @@ class _AllocationSearch:
         return True
 
     def _list_constraints(
-        self, claim_index: int, request: DeviceRequest, alternative: DeviceAlternative
-    ) -> Iterator[tuple[int, MatchConstraint]]:
+        self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest
+    ) -> Iterator[tuple[int, DeviceMatchConstraint]]:
         names = {request.name, f"{request.name}/{alternative.name}"}
         for index, constraint in enumerate(self._claims[claim_index].constraints):
             if not constraint.requests or names.intersection(constraint.requests):
@@ -298,7 +298,7 @@ class _AllocationSearch:
 
 
 def _count_available_counters(
-    pools: Iterable[DevicePool], used: Collection[DeviceId]
+    pools: Iterable[DeviceSlicePool], used: Collection[DeviceId]
 ) -> Mapping[tuple[str, str, str, str], int]:
     """Return the counters of pools less those consumed by devices in use."""
     available: dict[tuple[str, str, str, str], int] = {}
@@ -316,7 +316,7 @@ def _count_available_counters(
     return available
 
 
-def find_attribute(candidate: CandidateDevice, name: str) -> Attribute | None:
+def find_device_attribute(candidate: CandidateDevice, name: str) -> Attribute | None:
     """Return an attribute of a device by its full name (`domain/name`); the driver is the default domain."""
     attributes = candidate.device.attributes
     if name in attributes:

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.kubernetes.matching import NodeTerm, Taint, Toleration
+from nexusform.kubernetes.matching import NodeSelectorTerm, Taint, Toleration
 
 # An attribute: the name of its type ("string", "int", "bool", "version") and its value.
 Attribute = tuple[str, str | int | bool]
@@ -18,7 +18,7 @@ DeviceId = tuple[str, str, str]
 ALL_DEVICES: Final = 0
 
 
-class DeviceUse(Struct, frozen=True):
+class AllocatedDevice(Struct, frozen=True):
     """Device of an allocated claim. With admin access, others may still get the device."""
 
     device: DeviceId
@@ -26,7 +26,7 @@ class DeviceUse(Struct, frozen=True):
 
 
 # Claims of a pod (`namespace/name`), each with its devices.
-ClaimedUses = tuple[tuple[str, tuple[DeviceUse, ...]], ...]
+ClaimedUses = tuple[tuple[str, tuple[AllocatedDevice, ...]], ...]
 
 
 class Device(Struct, frozen=True):
@@ -39,10 +39,10 @@ class Device(Struct, frozen=True):
     capacity: Mapping[str, int] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     counters: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    terms: tuple[NodeTerm, ...] | None = None
+    terms: tuple[NodeSelectorTerm, ...] | None = None
 
 
-class DeviceSlice(Struct, frozen=True):
+class ResourceSlice(Struct, frozen=True):
     """ResourceSlice. `terms`: the nodes with its devices, None for all. `has_own_nodes`: each device has its own."""
 
     name: str
@@ -51,7 +51,7 @@ class DeviceSlice(Struct, frozen=True):
     generation: int
     slice_count: int
     devices: tuple[Device, ...]
-    terms: tuple[NodeTerm, ...] | None = None
+    terms: tuple[NodeSelectorTerm, ...] | None = None
     has_own_nodes: bool = False
     counters: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
@@ -62,7 +62,7 @@ class DeviceSlice(Struct, frozen=True):
         return has_fields or self.has_own_nodes or bool(self.counters)
 
 
-class DeviceAlternative(Struct, frozen=True):
+class DeviceSubRequest(Struct, frozen=True):
     """One way to satisfy a request: a number of devices (ALL_DEVICES: all) selected by all of the CEL expressions."""
 
     name: str
@@ -76,11 +76,11 @@ class DeviceRequest(Struct, frozen=True):
     """Request of a claim: the first satisfiable alternative counts. `is_prioritized`: firstAvailable."""
 
     name: str
-    alternatives: tuple[DeviceAlternative, ...]
+    alternatives: tuple[DeviceSubRequest, ...]
     is_prioritized: bool = False
 
 
-class MatchConstraint(Struct, frozen=True):
+class DeviceMatchConstraint(Struct, frozen=True):
     """Attribute with one value in all devices of the requests (all requests if empty)."""
 
     attribute: str
@@ -95,12 +95,12 @@ class DeviceClaim(Struct, frozen=True):
     name: str
     is_own: bool = False
     requests: tuple[DeviceRequest, ...] = ()
-    constraints: tuple[MatchConstraint, ...] = ()
+    constraints: tuple[DeviceMatchConstraint, ...] = ()
     error: str = ""
 
 
 class DeviceInventory(Struct, frozen=True):
     """Slices of a cluster, and its allocated claims with their devices."""
 
-    slices: tuple[DeviceSlice, ...] = ()
-    allocations: Mapping[str, tuple[DeviceUse, ...]] = field(default_factory=dict)
+    slices: tuple[ResourceSlice, ...] = ()
+    allocations: Mapping[str, tuple[AllocatedDevice, ...]] = field(default_factory=dict)

@@ -26,13 +26,13 @@ def find_shared_hardware(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield warnings about pods on one machine; if there are none, about all pods in one rack."""
     if context.workload.kind == "DaemonSet" or len(context.running_outcomes) < 2:
         return
-    machine_warnings = list(_find_shared_machines(context))
+    machine_warnings = list(_warn_shared_machines(context))
     yield from machine_warnings
     if not machine_warnings:
-        yield from _find_shared_rack(context)
+        yield from _warn_shared_rack(context)
 
 
-def _find_shared_machines(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_shared_machines(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield one warning for each machine with two or more of the pods."""
     required_keys, preferred_keys = _list_own_topology_keys(context)
     proposed_label = find_hardware_key(context.nodes, _get_machine, required_keys + preferred_keys)
@@ -52,7 +52,7 @@ def _find_shared_machines(context: WorkloadContext) -> Iterator[PodWarning]:
         yield context.build_warning(SHARED_MACHINE, detail, location=machine, summary=summary)
 
 
-def _find_shared_rack(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_shared_rack(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield a warning if all pods are in one rack though workers of another rack could take some."""
     racks = {node.rack for node in context.nodes if node.rack}
     racks_known = all(context.node_by_name[outcome.node].rack for outcome in context.running_outcomes)

@@ -66,7 +66,7 @@ def _format_resource_shortage(resource: str, requested: int, used: int, capacity
     return f"OutOf{resource}: Node didn't have enough resource: {resource}, {figures}"
 
 
-class NumaCells:
+class NodeNumaCells:
     """Free resources of each NUMA cell of a node with a topology manager."""
 
     def __init__(self, node: Node) -> None:

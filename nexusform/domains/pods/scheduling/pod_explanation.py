@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from nexusform.domains.pods.scheduling.pod_prediction import PodPredictor
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduling_session import Observer, SchedulingSession
-from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
+from nexusform.domains.pods.scheduling.spec_scheduler import PodSpecScheduler
 from nexusform.domains.pods.scheduling.workloads import DEFAULT_SEED, Cluster, ExistingPod, Pairs, PodSpec, Workload
 from nexusform.scheduling.placement_decision import Rejection
 
@@ -41,7 +41,7 @@ def explain(
     """
     evaluations: list[tuple[NodeVerdict, ...]] = []
 
-    def record_evaluation(workload: str, number: int, scheduler: SpecScheduler) -> None:
+    def record_evaluation(workload: str, number: int, scheduler: PodSpecScheduler) -> None:
         if (workload, number) == pod:
             evaluations.append(_build_node_verdicts(scheduler))
 
@@ -71,7 +71,7 @@ def evaluate_nodes(
     return _build_node_verdicts(session.create_scheduler(spec, number))
 
 
-def _build_node_verdicts(scheduler: SpecScheduler) -> tuple[NodeVerdict, ...]:
+def _build_node_verdicts(scheduler: PodSpecScheduler) -> tuple[NodeVerdict, ...]:
     """Return every node as evaluated by the scheduler, highest total first."""
     points = scheduler.score_nodes()
     verdicts = []

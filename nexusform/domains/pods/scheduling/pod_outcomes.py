@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.scheduling.device_records import ClaimedUses
 from nexusform.domains.pods.scheduling.rules import disk_conflicts, inter_pod_affinity
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
-from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
+from nexusform.domains.pods.scheduling.spec_scheduler import PodSpecScheduler
 from nexusform.domains.pods.scheduling.topology_counts import DomainCounter, SpreadCounter
 from nexusform.domains.pods.scheduling.workloads import (
     ExistingPod,
@@ -97,7 +97,7 @@ class PodOutcome(Struct, frozen=True):
         return self.action != REMOVE and self.state is PodState.FAILED
 
 
-class PlaceableRange(Struct, frozen=True):
+class PlaceablePodRange(Struct, frozen=True):
     """Minimum and maximum number of pods allowed by hard rules, exact or as bounds."""
 
     minimum: int
@@ -113,7 +113,7 @@ class WorkloadForecast(Struct, frozen=True):
 
     workload: Workload
     replicas: int
-    placeable_range: PlaceableRange
+    placeable_range: PlaceablePodRange
     per_machine: Mapping[str, int]
     per_rack: Mapping[str, int]
     is_blocked: bool = False
@@ -194,7 +194,7 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(name for name in names if name).items()))
 
 
-def compute_placeable_range(scheduler: SpecScheduler, further: int) -> PlaceableRange:
+def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
     """Return how many of `further` further pods can be placed, at minimum and at maximum."""
     spec = scheduler.group.spec
     if spec.exclusive_claims:
@@ -208,10 +208,10 @@ def compute_placeable_range(scheduler: SpecScheduler, further: int) -> Placeable
     if has_several_keys:
         return _compute_placeable_bounds(scheduler, capacity, further, anti_affinity, spread)
     total = min(_sum_node_capacity(capacity, anti_affinity, spread), further)
-    return PlaceableRange(total, total, is_exact=True)
+    return PlaceablePodRange(total, total, is_exact=True)
 
 
-def _compute_node_capacity(scheduler: SpecScheduler, further: int) -> dict[int, int]:
+def _compute_node_capacity(scheduler: PodSpecScheduler, further: int) -> dict[int, int]:
     """Return the number of further pods of the spec per node, by current pods and the node's usage."""
     capacity = {}
     counts, is_first_pod = scheduler.counts, _is_first_of_affinity_group(scheduler)
@@ -261,7 +261,7 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
 
 
 def _list_own_counters(
-    scheduler: SpecScheduler, capacity: dict[int, int]
+    scheduler: PodSpecScheduler, capacity: dict[int, int]
 ) -> tuple[list[DomainCounter], list[SpreadCounter]]:
     """Return the counters of mutual exclusion; one-node domains are applied to `capacity`."""
     cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
@@ -312,7 +312,7 @@ def _limit_pods_by_skew(tally: SpreadCounter, pods_by_domain: Mapping[int, int])
     }
 
 
-def _is_first_of_affinity_group(scheduler: SpecScheduler) -> bool:
+def _is_first_of_affinity_group(scheduler: PodSpecScheduler) -> bool:
     # With affinity to its own group, the first pod decides the domain of all others.
     return (
         bool(scheduler.counts.affinity) and scheduler.counts.matches_itself and not scheduler.counts.has_affinity_match
@@ -320,12 +320,12 @@ def _is_first_of_affinity_group(scheduler: SpecScheduler) -> bool:
 
 
 def _compute_affinity_range(
-    scheduler: SpecScheduler,
+    scheduler: PodSpecScheduler,
     capacity: Mapping[int, int],
     further: int,
     anti_affinity: Sequence[DomainCounter],
     spread: Sequence[SpreadCounter],
-) -> PlaceableRange:
+) -> PlaceablePodRange:
     """Return the range for pods with affinity to their own group: all go to one unknown domain."""
     counts = scheduler.counts
     tally = counts.affinity[0]
@@ -341,34 +341,34 @@ def _compute_affinity_range(
     maximum = max(totals)
     one_rule = len(counts.affinity) == 1 and not anti_affinity and not spread
     if one_rule:
-        return PlaceableRange(min(totals), maximum, is_exact=True)
-    return PlaceableRange(min(1, further, maximum), maximum, is_exact=False)
+        return PlaceablePodRange(min(totals), maximum, is_exact=True)
+    return PlaceablePodRange(min(1, further, maximum), maximum, is_exact=False)
 
 
-def _has_anti_affinity_conflict(scheduler: SpecScheduler, node: int) -> bool:
+def _has_anti_affinity_conflict(scheduler: PodSpecScheduler, node: int) -> bool:
     tallies = (*scheduler.counts.anti_affinity, *scheduler.counts.existing_anti_affinity)
     return any(tally.domain_by_node[node] >= 0 and tally.counts[tally.domain_by_node[node]] for tally in tallies)
 
 
 def _compute_placeable_bounds(
-    scheduler: SpecScheduler,
+    scheduler: PodSpecScheduler,
     capacity: Mapping[int, int],
     further: int,
     anti_affinity: Sequence[DomainCounter],
     spread: Sequence[SpreadCounter],
-) -> PlaceableRange:
+) -> PlaceablePodRange:
     """Return the bounds of the range by each counter alone."""
     ceilings = [_sum_node_capacity(capacity, [tally], []) for tally in anti_affinity]
     ceilings += [_sum_node_capacity(capacity, [], [tally]) for tally in spread]
     maximum = min([further, *ceilings])
     if spread or len(scheduler.counts.affinity) > 1:
         minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)
-        return PlaceableRange(minimum, maximum, is_exact=False)
+        return PlaceablePodRange(minimum, maximum, is_exact=False)
     sizes = [(tally, Counter(tally.domain_by_node[node] for node in capacity)) for tally in anti_affinity]
     excluded_nodes = max((_count_excluded_nodes(node, sizes) for node in capacity), default=1)
     lower_bound = -(-len(capacity) // excluded_nodes)
     minimum = min(maximum, lower_bound)
-    return PlaceableRange(minimum, maximum, is_exact=minimum == maximum)
+    return PlaceablePodRange(minimum, maximum, is_exact=minimum == maximum)
 
 
 def _count_excluded_nodes(node: int, sizes: Sequence[tuple[DomainCounter, Mapping[int, int]]]) -> int:

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from nexusform.domains.pods.scheduling import ordered_ready, pod_outcomes, profile
 from nexusform.domains.pods.scheduling.arrival_order import ArrivalOrder
 from nexusform.domains.pods.scheduling.daemon_rollout import DaemonRollout
-from nexusform.domains.pods.scheduling.pod_outcomes import PlaceableRange, PodOutcome, Prediction
-from nexusform.domains.pods.scheduling.preemption import Eviction, is_pod_covered
+from nexusform.domains.pods.scheduling.pod_outcomes import PlaceablePodRange, PodOutcome, Prediction
+from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, is_pod_covered
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduling_session import Observer, PodVerdict, SchedulingSession
@@ -310,20 +310,20 @@ class PodPredictor:
                 progress.outcomes[number] = self._build_outcome(workload, verdict, by_number[number])
         if progress.is_daemon:
             running = len(progress.kept_pods) + sum(bool(outcome.node) for outcome in progress.outcomes.values())
-            progress.placeable_range = PlaceableRange(running, running, is_exact=True)
+            progress.placeable_range = PlaceablePodRange(running, running, is_exact=True)
 
-    def _compute_running_range(self, progress: WorkloadProgress) -> PlaceableRange:
+    def _compute_running_range(self, progress: WorkloadProgress) -> PlaceablePodRange:
         """Return the range of running pods before placement; for daemons, after it."""
         spec = progress.workload.pod
         kept_count = len(progress.kept_pods) + len(progress.outdated_pods)
         if not progress.pods_to_place or progress.is_daemon or spec.gates:
-            return PlaceableRange(kept_count, kept_count, is_exact=True)
+            return PlaceablePodRange(kept_count, kept_count, is_exact=True)
         further_range = pod_outcomes.compute_placeable_range(
             self.session.get_scheduler(spec), len(progress.pods_to_place)
         )
         # The number of pods with a volume depends on the order of placement.
         minimum = 0 if spec.claims or spec.device_claims else further_range.minimum
-        return PlaceableRange(
+        return PlaceablePodRange(
             kept_count + minimum,
             kept_count + further_range.maximum,
             further_range.is_exact and minimum == further_range.minimum,
@@ -389,7 +389,7 @@ class PodPredictor:
             else:
                 self._evict_unmanaged(eviction.pod, pod_outcomes.PREEMPTED, format_pod_name(*eviction.preemptor))
 
-    def _record_eviction(self, progress: WorkloadProgress, eviction: Eviction) -> None:
+    def _record_eviction(self, progress: WorkloadProgress, eviction: PreemptionVictim) -> None:
         """Record the eviction of a pod of this prediction, and request it again."""
         pod = eviction.pod
         outcome = progress.outcomes.get(pod.number)
@@ -444,13 +444,13 @@ class PodPredictor:
         if not any(taint.effect == taints.NO_EXECUTE for node in self.nodes.values() for taint in node.taints):
             return
         for _ in range(_MOST_EVICTIONS):
-            moves = [self._move_expired(progress) for progress in progress_list if not progress.is_daemon]
+            moves = [self._evict_expired_pods(progress) for progress in progress_list if not progress.is_daemon]
             moves += [self._evict_expired_unmanaged(pod) for pod in self.unmanaged_pods]
             if not any(moves):
                 return
             self._retry_waiting_pods(progress_list)
 
-    def _move_expired(self, progress: WorkloadProgress) -> bool:
+    def _evict_expired_pods(self, progress: WorkloadProgress) -> bool:
         """Evict the expired pods of a workload, and return whether one moves to another node."""
         key, spec = progress.workload.key, progress.workload.pod
         pod_by_number = {pod.number: pod for pod in progress.pods_to_place}

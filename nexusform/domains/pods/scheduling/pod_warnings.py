@@ -12,7 +12,7 @@ from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.hardware_risks import find_missing_topology_labels, find_shared_hardware
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, describe_unmet, format_pending_message
 from nexusform.domains.pods.scheduling.pod_outcomes import NO_EXECUTE, PodOutcome, Prediction, describe_condition
-from nexusform.domains.pods.scheduling.rolling_replacement import TEMPLATE_KEY, SurgeCheck
+from nexusform.domains.pods.scheduling.rolling_replacement import TEMPLATE_KEY, SurgeCapacityCheck
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
 from nexusform.domains.pods.scheduling.spec_scheduler import FeasibleNodesCache
@@ -43,7 +43,7 @@ _DEFAULT_VOLUME_LIMIT: Final = 16
 _MOST_NAMES: Final = 5
 
 
-def collect_warnings(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, ...]:
+def collect_pod_warnings(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, ...]:
     """Return every warning about a prediction, workload by workload."""
     cache, facts_cache = SchedulerCache(cluster), FeasibleNodesCache(cluster.nodes)
     node_by_name = {node.name: node for node in cluster.nodes}
@@ -51,7 +51,7 @@ def collect_warnings(cluster: Cluster, prediction: Prediction) -> tuple[PodWarni
     for outcome in prediction.outcomes:
         outcomes_by_workload.setdefault(outcome.workload, []).append(outcome)
     existing_pods = prediction.list_existing_pods()
-    next_rollout = SurgeCheck(cluster, existing_pods)
+    next_rollout = SurgeCapacityCheck(cluster, existing_pods)
     claims_by_node: Counter[str] = Counter()
     for pod in existing_pods:
         claims_by_node[pod.node] += pod.spec.claim_count

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
-from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
+from nexusform.domains.pods.scheduling.spec_scheduler import PodSpecScheduler
 from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ExistingPod, PodSpec
 from nexusform.kubernetes.matching import is_selected
 from nexusform.kubernetes.quantity import compute_amount_of_total
@@ -32,7 +32,7 @@ NodePods = Mapping[tuple[str, int, str], ExistingPod]
 TieBreak = Callable[[Sequence[int]], int]
 
 
-class Eviction(Struct, frozen=True):
+class PreemptionVictim(Struct, frozen=True):
     """Pod evicted for another one: `preemptor` is its workload and number. `is_certain`: no other pod may be evicted
     instead.
     """
@@ -93,7 +93,7 @@ def compute_eviction_allowances(
 
 
 def select_victims(
-    scheduler: SpecScheduler,
+    scheduler: PodSpecScheduler,
     rejections: Mapping[int, Rejection],
     pods_by_node: Sequence[NodePods],
     allowances: Sequence[DisruptionAllowance],
@@ -104,7 +104,7 @@ def select_victims(
     """
     promising_nodes = [node for node, rejection in rejections.items() if profile.can_preempt(rejection)]
     candidate_limit = max(len(promising_nodes) * _CANDIDATE_PERCENT // 100, _MINIMUM_CANDIDATES)
-    trial = _EvictionTrial(scheduler, pods_by_node, allowances)
+    trial = _PreemptionTrial(scheduler, pods_by_node, allowances)
     candidates: list[_Candidate] = []
     checked_count = 0
     for node in promising_nodes:
@@ -125,11 +125,11 @@ def select_victims(
     return PreemptionResult(node, best_candidates[node].victims, is_exhaustive and not is_arbitrary, considered_nodes)
 
 
-class _EvictionTrial:
+class _PreemptionTrial:
     """Trial removal of pods from a node to check whether another pod fits."""
 
     def __init__(
-        self, scheduler: SpecScheduler, pods_by_node: Sequence[NodePods], allowances: Sequence[DisruptionAllowance]
+        self, scheduler: PodSpecScheduler, pods_by_node: Sequence[NodePods], allowances: Sequence[DisruptionAllowance]
     ) -> None:
         self._scheduler = scheduler
         self._pods_by_node = pods_by_node

@@ -63,7 +63,7 @@ class NodeScore(Struct, frozen=True):
     is_applicable: Callable[[Node], bool] = lambda _: True
 
 
-class DomainScore(Struct, frozen=True):
+class TopologyDomainScore(Struct, frozen=True):
     """Score by the pods in the node's domains; skipped for pods without such rules. The third argument
     of `score` is the number of domains of the feasible nodes per soft spread constraint. None = not scored.
     """
@@ -152,15 +152,15 @@ NODE_SCORES: Final[tuple[NodeScore, ...]] = (
     ),
 )
 
-DOMAIN_SCORES: Final[tuple[DomainScore, ...]] = (
-    DomainScore(
+DOMAIN_SCORES: Final[tuple[TopologyDomainScore, ...]] = (
+    TopologyDomainScore(
         "topology_spread",
         2,
         lambda counts: bool(counts.soft_spread),
         topology_spread.score,
         topology_spread.normalize_scores,
     ),
-    DomainScore(
+    TopologyDomainScore(
         "inter_pod_affinity",
         2,
         lambda counts: bool(counts.preferred_affinity),

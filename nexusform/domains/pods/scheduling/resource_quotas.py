@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domains.pods.scheduling.workloads import PodSpec, Quota, QuotaScope
+from nexusform.domains.pods.scheduling.workloads import PodSpec, ResourceQuota, ResourceQuotaScope
 from nexusform.kubernetes.matching import EXISTS, IN, NOT_IN
 
 _REQUESTS: Final = "requests."
@@ -22,7 +22,7 @@ _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
 class QuotaUsage:
     """Resources used by pods under the quotas of a cluster."""
 
-    def __init__(self, quotas: Iterable[Quota]) -> None:
+    def __init__(self, quotas: Iterable[ResourceQuota]) -> None:
         self._usages = [_UsedQuota(quota, {}) for quota in quotas]
 
     def add(self, pod: PodSpec) -> None:
@@ -58,7 +58,7 @@ class QuotaUsage:
 
 
 class _UsedQuota(Struct, frozen=True):
-    quota: Quota
+    quota: ResourceQuota
     used_amounts: dict[str, int]
 
 
@@ -91,7 +91,7 @@ def _format_amount(name: str, amount: int) -> str:
     return f"{amount}m"
 
 
-def _compute_pod_amounts(quota: Quota, pod: PodSpec) -> dict[str, int]:
+def _compute_pod_amounts(quota: ResourceQuota, pod: PodSpec) -> dict[str, int]:
     amounts = dict.fromkeys(_PODS, 1)
     requests = (("cpu", pod.requests.cpu), ("memory", pod.requests.memory), *pod.requests.other_resources)
     for name, amount in requests:
@@ -101,12 +101,12 @@ def _compute_pod_amounts(quota: Quota, pod: PodSpec) -> dict[str, int]:
     return {name: amounts.get(name, 0) for name, _ in quota.hard}
 
 
-def _is_pod_in_quota(quota: Quota, pod: PodSpec) -> bool:
+def _is_pod_in_quota(quota: ResourceQuota, pod: PodSpec) -> bool:
     """Return whether a quota counts a pod: it matches the namespace and all scopes."""
     return quota.namespace == pod.namespace and all(_is_in_quota_scope(scope, pod) for scope in quota.scopes)
 
 
-def _is_in_quota_scope(scope: QuotaScope, pod: PodSpec) -> bool:
+def _is_in_quota_scope(scope: ResourceQuotaScope, pod: PodSpec) -> bool:
     best_effort = not (pod.requests.cpu or pod.requests.memory or pod.quota_figures.limits)
     match scope.name:
         case "BestEffort":

@@ -208,7 +208,7 @@ class _PodReplacement(Struct, frozen=True):
         self.state.removed_pods.append(pod)
 
 
-class SurgeCheck:
+class SurgeCapacityCheck:
     """Check for surge capacity: whether pods of a changed template would fit besides all existing pods."""
 
     def __init__(self, cluster: Cluster, existing_pods: Sequence[ExistingPod]) -> None:

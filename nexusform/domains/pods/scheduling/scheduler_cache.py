@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Final
 
-from nexusform.domains.pods.scheduling.workloads import Cluster, Disk, HostPort, PodSpec, PodTerm
+from nexusform.domains.pods.scheduling.workloads import Cluster, HostPort, InlineVolume, PodSpec, PodTerm
 from nexusform.kubernetes.matching import IN, LabelSelector, is_selected
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
@@ -28,7 +28,7 @@ class NodeUsage:
         self.pods = 0
         self.other_resources: dict[str, int] = {}
         self.ports: list[HostPort] = []
-        self.disks: list[Disk] = []
+        self.disks: list[InlineVolume] = []
 
     def add(self, pod: PodSpec, sign: int) -> None:
         """Add a pod (sign 1) or remove one (sign -1)."""
@@ -64,7 +64,7 @@ class TopologyDomains:
         self.node_domains = [-1 if domain < 0 else node for node, domain in enumerate(domain_by_node)]
 
 
-class PodGroup:
+class PodSpecGroup:
     """Pods of one spec, counted per node."""
 
     __slots__ = ("labels", "nodes", "spec")
@@ -93,23 +93,23 @@ class SchedulerCache:
         self._topologies: dict[str, TopologyDomains] = {}
         # Nodes and domains counted by spread constraints, by all that decides them.
         self.eligible_nodes: dict[object, tuple[list[bool], frozenset[int]]] = {}
-        self._groups: dict[PodSpec, PodGroup] = {}
-        self._groups_by_pair: dict[tuple[str, str], list[PodGroup]] = {}
+        self._groups: dict[PodSpec, PodSpecGroup] = {}
+        self._groups_by_pair: dict[tuple[str, str], list[PodSpecGroup]] = {}
         # Groups with terms about other pods, by a label pair required of these pods.
-        self._term_groups_by_pair: dict[tuple[str, str], list[PodGroup]] = {}
-        self._unindexed_term_groups: list[PodGroup] = []
+        self._term_groups_by_pair: dict[tuple[str, str], list[PodSpecGroup]] = {}
+        self._unindexed_term_groups: list[PodSpecGroup] = []
 
-    def get_group(self, spec: PodSpec) -> PodGroup:
+    def get_group(self, spec: PodSpec) -> PodSpecGroup:
         """Return the pod group of this spec, creating it if needed."""
         group = self._groups.get(spec)
         if group is None:
-            group = self._groups[spec] = PodGroup(spec)
+            group = self._groups[spec] = PodSpecGroup(spec)
             for pair in spec.labels:
                 self._groups_by_pair.setdefault(pair, []).append(group)
             self._index_affinity_terms(group)
         return group
 
-    def _index_affinity_terms(self, group: PodGroup) -> None:
+    def _index_affinity_terms(self, group: PodSpecGroup) -> None:
         spec = group.spec
         terms = spec.anti_affinity + spec.affinity + spec.preferred_affinity + spec.preferred_anti_affinity
         pairs: set[tuple[str, str]] = set()
@@ -124,7 +124,7 @@ class SchedulerCache:
         for pair in sorted(pairs):
             self._term_groups_by_pair.setdefault(pair, []).append(group)
 
-    def place(self, group: PodGroup, node: int, sign: int = 1) -> None:
+    def place(self, group: PodSpecGroup, node: int, sign: int = 1) -> None:
         """Add a pod of the group to a node, or remove one (sign -1)."""
         self.usage[node].add(group.spec, sign)
         self._update_usage_number(node)
@@ -143,7 +143,7 @@ class SchedulerCache:
         numbers, key = self._numbers_by_usage, (size.cpu, size.memory, size.pods, *amounts)
         self.usage_numbers[node] = numbers.setdefault(key, len(numbers))
 
-    def list_groups(self) -> Iterable[PodGroup]:
+    def list_groups(self) -> Iterable[PodSpecGroup]:
         """Return all groups of pods."""
         return self._groups.values()
 
@@ -163,7 +163,7 @@ class SchedulerCache:
             topology = self._topologies[key] = TopologyDomains(key, domain_by_node, list(numbers))
         return topology
 
-    def select_groups(self, selector: LabelSelector, namespace: str | None = None) -> list[PodGroup]:
+    def select_groups(self, selector: LabelSelector, namespace: str | None = None) -> list[PodSpecGroup]:
         """Return the groups with pods selected by a selector, in one namespace or in all."""
         return [
             group
@@ -173,7 +173,7 @@ class SchedulerCache:
             and is_selected(selector, group.labels)
         ]
 
-    def _list_candidates(self, selector: LabelSelector) -> Iterable[PodGroup]:
+    def _list_candidates(self, selector: LabelSelector) -> Iterable[PodSpecGroup]:
         """Return the groups a selector could select, found by one of its label pairs, else all groups."""
         pairs = list_required_labels(selector)
         if pairs is None:
@@ -181,7 +181,7 @@ class SchedulerCache:
         # A pod has one value per key, so no group is indexed under two of the pairs.
         return chain.from_iterable(self._groups_by_pair.get(pair, ()) for pair in pairs)
 
-    def find_term_groups(self, group: PodGroup) -> list[PodGroup]:
+    def find_term_groups(self, group: PodSpecGroup) -> list[PodSpecGroup]:
         """Return the groups with terms that may select pods of this group; callers check each term."""
         groups_by_id = {id(candidate): candidate for candidate in self._unindexed_term_groups}
         for pair in group.spec.labels:
@@ -189,21 +189,21 @@ class SchedulerCache:
                 groups_by_id[id(candidate)] = candidate
         return [candidate for candidate in groups_by_id.values() if candidate.nodes]
 
-    def select_term_groups(self, term: PodTerm) -> list[PodGroup]:
+    def select_term_groups(self, term: PodTerm) -> list[PodSpecGroup]:
         """Return the groups with pods selected by a pod affinity term."""
         if term.selector is None:
             return []
-        return [g for g in self.select_groups(term.selector) if self._has_namespace(term, g.spec.namespace)]
+        return [g for g in self.select_groups(term.selector) if self._is_namespace_selected(term, g.spec.namespace)]
 
-    def is_selected(self, term: PodTerm, group: PodGroup) -> bool:
+    def is_selected(self, term: PodTerm, group: PodSpecGroup) -> bool:
         """Return whether a term selects the pods of a group."""
         return (
             term.selector is not None
-            and self._has_namespace(term, group.spec.namespace)
+            and self._is_namespace_selected(term, group.spec.namespace)
             and is_selected(term.selector, group.labels)
         )
 
-    def _has_namespace(self, term: PodTerm, namespace: str) -> bool:
+    def _is_namespace_selected(self, term: PodTerm, namespace: str) -> bool:
         if namespace in term.namespaces:
             return True
         if term.namespace_selector is None:

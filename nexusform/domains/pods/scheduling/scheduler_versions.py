@@ -32,7 +32,7 @@ def parse_version(text: str) -> tuple[int, ...]:
     return (int(parts[1]), int(parts[2])) if parts is not None else ()
 
 
-class VersionDeviation(Struct, frozen=True):
+class SchedulerVersionDifference(Struct, frozen=True):
     """Deviation of the versions from `since` on, before `until` (None: all known ones). `is_affected`: new
     pods affected by it. `apply`: such a pod as read by these versions. `affects_scores_only`: it only affects
     the choice among several nodes. `is_repeated`: an unknown version repeats the prediction with and without it.
@@ -125,17 +125,17 @@ def _apply_all_namespaces(spec: PodSpec) -> PodSpec:
     )
 
 
-QUIRKS: Final[tuple[VersionDeviation, ...]] = (
+QUIRKS: Final[tuple[SchedulerVersionDifference, ...]] = (
     # LeastAllocated uses the requests of a new pod's containers, not its pod-level requests.
-    VersionDeviation(
+    SchedulerVersionDifference(
         "pod_level_requests", (1, 34), None, _has_pod_level_requests, _apply_container_scores, affects_scores_only=True
     ),
     # A negative namespaceSelector of the new pod selects every namespace (kubernetes#141526).
-    VersionDeviation(
+    SchedulerVersionDifference(
         "negative_namespace_selectors", (1, 34), (1, 37), _has_negative_namespace_term, _apply_all_namespaces
     ),
     # BalancedAllocation compares the balance of a node before and after the new pod.
-    VersionDeviation(
+    SchedulerVersionDifference(
         "balance_change",
         BALANCE_CHANGE,
         None,

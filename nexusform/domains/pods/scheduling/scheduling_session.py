@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.attached_volumes import AttachedVolumes
 from nexusform.domains.pods.scheduling.claimed_devices import ClaimedDevices
-from nexusform.domains.pods.scheduling.kubelet_admission import NumaCells, find_kubelet_rejection
+from nexusform.domains.pods.scheduling.kubelet_admission import NodeNumaCells, find_kubelet_rejection
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, format_pending_message
-from nexusform.domains.pods.scheduling.preemption import Eviction, compute_eviction_allowances, select_victims
+from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, compute_eviction_allowances, select_victims
 from nexusform.domains.pods.scheduling.rules import node_affinity, tie_break
 from nexusform.domains.pods.scheduling.rules.image_locality import MAX_POINTS
-from nexusform.domains.pods.scheduling.scheduler_cache import PodGroup, SchedulerCache
+from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
 from nexusform.domains.pods.scheduling.scheduler_versions import is_version_uncertain
-from nexusform.domains.pods.scheduling.spec_scheduler import FeasibleNodesCache, NodeChoice, SpecScheduler
+from nexusform.domains.pods.scheduling.spec_scheduler import FeasibleNodesCache, NodeChoice, PodSpecScheduler
 from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
@@ -54,7 +54,7 @@ class PodVerdict(Struct, frozen=True):
 
 
 # Called with a pod (workload key, number) and its scheduler just before the decision.
-Observer = Callable[[str, int, SpecScheduler], None]
+Observer = Callable[[str, int, PodSpecScheduler], None]
 
 
 class SchedulingSession:
@@ -80,27 +80,27 @@ class SchedulingSession:
         self.facts_cache = FeasibleNodesCache(cluster.nodes, cluster.version)
         self.seed = seed
         # Evictions not handled yet; the caller takes them from here.
-        self.evictions: list[Eviction] = []
+        self.evictions: list[PreemptionVictim] = []
         self.age = 1  # of every pod that is made here: newer than every existing pod
         # Expected number of pods under each budget of the cluster.
         self._expected_counts = expected_counts
         self._names = [node.name for node in cluster.nodes]
         self._encoded_names = [name.encode() for name in self._names]
         # Nominated pods by node: their requests are reserved against pods of lower priority.
-        self._nominated_groups: dict[int, list[PodGroup]] = {}
+        self._nominated_groups: dict[int, list[PodSpecGroup]] = {}
         # Evicted pods hold their capacity until `remove_victims`, and their preemptors wait for it.
         self.has_slow_victims = False
         self.has_random_ages = False
         # Removed pods that hold their capacity until a new pod fits nowhere else.
         self.slow_terminations = 0
         self._lingering_pods: list[ExistingPod] = []
-        self._slow_evictions: list[tuple[Eviction, int]] = []
-        self._nominations: dict[tuple[str, int], tuple[int, PodGroup]] = {}
-        self._scheduler: SpecScheduler | None = None
+        self._slow_evictions: list[tuple[PreemptionVictim, int]] = []
+        self._nominations: dict[tuple[str, int], tuple[int, PodSpecGroup]] = {}
+        self._scheduler: PodSpecScheduler | None = None
         # Nodes with a usage that depends on a tie-break, as bits.
         self._uncertain_nodes = 0
         self._failures: dict[int, tuple[int, PodVerdict]] = {}
-        self._cells: dict[int, NumaCells] = {}
+        self._cells: dict[int, NodeNumaCells] = {}
         self._pods_by_node: list[dict[Identity, ExistingPod]] = [{} for _ in cluster.nodes]
         self._lowest_priority = _MAX_PRIORITY  # no pod here that may be evicted has a lower priority
         for pod in running_pods:
@@ -120,7 +120,7 @@ class SchedulingSession:
         """Assign NUMA cells to the running pods again, sorted by name: their order is unknown."""
         for node_index, node in enumerate(self.cluster.nodes):
             if node.cells:
-                cells = self._cells[node_index] = NumaCells(node)
+                cells = self._cells[node_index] = NodeNumaCells(node)
                 for _, pod in sorted(self._pods_by_node[node_index].items()):
                     cells.reserve(pod.spec)
 
@@ -131,22 +131,22 @@ class SchedulingSession:
         if not pod.is_protected:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
 
-    def get_scheduler(self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()) -> SpecScheduler:
+    def get_scheduler(self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()) -> PodSpecScheduler:
         """Return the scheduler of a spec; `volume_needs` are those of a pod's own claims."""
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
         is_stale = scheduler is None or scheduler.group is not group or scheduler.version != self.cache.version
         if scheduler is None or is_stale or scheduler.volume_needs != volume_needs:
             # The nominated groups by node with at least the priority of this spec.
-            result: dict[int, list[PodGroup]] = {}
+            result: dict[int, list[PodSpecGroup]] = {}
             for node_index, groups in self._nominated_groups.items():
                 prior_groups = [group for group in groups if group.spec.priority >= spec.priority]
                 if prior_groups:
                     result[node_index] = prior_groups
-            scheduler = self._scheduler = SpecScheduler(self.cache, group, self.facts_cache, volume_needs, result)
+            scheduler = self._scheduler = PodSpecScheduler(self.cache, group, self.facts_cache, volume_needs, result)
         return scheduler
 
-    def create_scheduler(self, spec: PodSpec, number: int) -> SpecScheduler:
+    def create_scheduler(self, spec: PodSpec, number: int) -> PodSpecScheduler:
         """Return the scheduler for one pod, with its immediate claims bound."""
         self.volume_binder.bind_immediate_claims(spec, number)
         volume_needs = self.volume_binder.compute_volume_needs(spec, number)
@@ -216,12 +216,12 @@ class SchedulingSession:
         is_certain = self._is_choice_certain(scheduler, choice)
         if not is_certain:
             is_sampled = choice.feasible_nodes > profile.compute_scored_node_limit(len(self._names))
-            if self._uncertain_nodes or is_sampled or self._is_choice_open(scheduler, choice):
+            if self._uncertain_nodes or is_sampled or self._is_choice_undetermined(scheduler, choice):
                 self._uncertain_nodes |= scheduler.facts.mask
             else:
                 for node in choice.tied_nodes:
                     self._uncertain_nodes |= 1 << node
-        return self._describe_tie_doubt(self._start_on_best(scheduler, pod, choice, is_certain), scheduler, choice)
+        return self._add_tie_uncertainty(self._start_on_best(scheduler, pod, choice, is_certain), scheduler, choice)
 
     def _sample_pod_age(self, workload: str, number: int) -> int:
         """Return the age of a new pod; kubelets start pods in any order."""
@@ -230,12 +230,12 @@ class SchedulingSession:
         digest = blake2b(f"{self.seed}|{workload}|{number}".encode(), digest_size=1).digest()
         return self.age + digest[0]
 
-    def _describe_tie_doubt(
-        self, verdict: PodVerdict, scheduler: SpecScheduler, choice: NodeChoice | None = None
+    def _add_tie_uncertainty(
+        self, verdict: PodVerdict, scheduler: PodSpecScheduler, choice: NodeChoice | None = None
     ) -> PodVerdict:
         return verdict if verdict.is_certain else replace(verdict, doubt=self._find_doubt(scheduler, choice))
 
-    def _find_doubt(self, scheduler: SpecScheduler, choice: NodeChoice | None) -> str:
+    def _find_doubt(self, scheduler: PodSpecScheduler, choice: NodeChoice | None) -> str:
         """Return the assumption behind an uncertain decision."""
         if scheduler.group.spec.has_unknown_rules:
             return "rules of others"
@@ -245,10 +245,10 @@ class SchedulingSession:
             return scheduler.device_doubt
         if self._is_doubtful(scheduler, choice.feasible_nodes if choice is not None else 0):
             return "the Kubernetes version"
-        return "images of nodes" if choice is not None and self._is_choice_open(scheduler, choice) else "ties"
+        return "images of nodes" if choice is not None and self._is_choice_undetermined(scheduler, choice) else "ties"
 
     def _start_on_best(
-        self, scheduler: SpecScheduler, pod: ExistingPod, choice: NodeChoice, is_certain: bool
+        self, scheduler: PodSpecScheduler, pod: ExistingPod, choice: NodeChoice, is_certain: bool
     ) -> PodVerdict:
         """Start a pod on a tied node; a re-created pod tries the others if kubelet rejects it."""
         tied_nodes = list(choice.tied_nodes)
@@ -267,7 +267,7 @@ class SchedulingSession:
     def _build_tie_break_prefix(self, pod: ExistingPod) -> str:
         return f"{self.seed}|{self.cluster.name}|{pod.workload}|{pod.number}"
 
-    def _start_bound_pod(self, scheduler: SpecScheduler, pod: ExistingPod) -> PodVerdict:
+    def _start_bound_pod(self, scheduler: PodSpecScheduler, pod: ExistingPod) -> PodVerdict:
         """Return the verdict on a pod with a node name: kubelet runs or rejects it without scheduling."""
         spec = pod.spec
         node_index = self.cache.index.get(spec.node_name)
@@ -281,7 +281,7 @@ class SchedulingSession:
             return _build_failed_verdict(spec.node_name, rejection_text, is_certain, 0)
         return PodVerdict(spec.node_name, is_certain, 1)
 
-    def _start_pod(self, scheduler: SpecScheduler, node: int, pod: ExistingPod) -> str:
+    def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
         """Add a pod to a node, and return kubelet's rejection, "" if it runs."""
         cells = self._cells.get(node)
         rejection_text = cells.allocate(pod.spec) if cells is not None else ""
@@ -320,9 +320,9 @@ class SchedulingSession:
             if rejection_text
             else PodVerdict(node, is_certain, 1)
         )
-        return self._describe_tie_doubt(verdict, scheduler)
+        return self._add_tie_uncertainty(verdict, scheduler)
 
-    def _decide_unschedulable_pod(self, scheduler: SpecScheduler, pod: ExistingPod) -> PodVerdict:
+    def _decide_unschedulable_pod(self, scheduler: PodSpecScheduler, pod: ExistingPod) -> PodVerdict:
         """Return the verdict on a pod without a feasible node, cached until something changes."""
         if self.remove_lingering_pods():
             return self.place_pod(pod.spec, pod.workload, pod.number)
@@ -330,11 +330,11 @@ class SchedulingSession:
         rejections = {node: rejection for node, rejection in rejection_by_node.items() if rejection is not None}
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)
         if preemption_verdict is not None:
-            return self._describe_tie_doubt(preemption_verdict, scheduler)
+            return self._add_tie_uncertainty(preemption_verdict, scheduler)
         is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._is_doubtful(scheduler, 0)
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
-        verdict = self._describe_tie_doubt(PodVerdict("", is_certain, 0, reason, reasons), scheduler)
+        verdict = self._add_tie_uncertainty(PodVerdict("", is_certain, 0, reason, reasons), scheduler)
         if not (pod.spec.claims or pod.spec.device_claims):  # else others of the spec may have other volumes
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
         return verdict
@@ -353,7 +353,7 @@ class SchedulingSession:
         ).rstrip(".")
 
     def _try_preemption(
-        self, scheduler: SpecScheduler, pod: ExistingPod, rejections: Mapping[int, Rejection]
+        self, scheduler: PodSpecScheduler, pod: ExistingPod, rejections: Mapping[int, Rejection]
     ) -> PodVerdict | None:
         """Evict less important pods for one without a feasible node, if that helps."""
         if not pod.spec.can_preempt or pod.spec.priority <= self._lowest_priority:
@@ -386,7 +386,7 @@ class SchedulingSession:
             self._nominations[preemptor] = (choice.node, scheduler.group)
             for victim in choice.victims:
                 del self._pods_by_node[choice.node][_get_identity(victim)]  # evicted only once
-                self._slow_evictions.append((Eviction(victim, preemptor, is_certain), choice.node))
+                self._slow_evictions.append((PreemptionVictim(victim, preemptor, is_certain), choice.node))
             self.cache.version += 1
             return PodVerdict("", is_certain, 0, "waits for the end of the pods evicted for it.")
         for victim in choice.victims:
@@ -400,7 +400,7 @@ class SchedulingSession:
                 self._register_pod(victim, choice.node)
             self.assign_numa_cells()
             return _build_failed_verdict(name, rejection_text, is_certain, 0)
-        self.evictions += [Eviction(victim, preemptor, is_certain) for victim in choice.victims]
+        self.evictions += [PreemptionVictim(victim, preemptor, is_certain) for victim in choice.victims]
         return PodVerdict(name, is_certain, 0, victims=choice.victims)
 
     def _release_nominated_node(self, workload: str, number: int) -> int | None:
@@ -423,28 +423,28 @@ class SchedulingSession:
         self._slow_evictions = []
         self.has_slow_victims = False
 
-    def _is_choice_certain(self, scheduler: SpecScheduler, choice: NodeChoice) -> bool:
+    def _is_choice_certain(self, scheduler: PodSpecScheduler, choice: NodeChoice) -> bool:
         """Return whether a choice is certain: one best node, all scored, none relevant uncertain."""
         if len(choice.tied_nodes) > 1:
             return False
         if choice.feasible_nodes > 1 and choice.feasible_nodes > profile.compute_scored_node_limit(len(self._names)):
             return False
-        if self._is_choice_open(scheduler, choice):
+        if self._is_choice_undetermined(scheduler, choice):
             return False
         return self._is_certain(scheduler, scheduler.facts.mask)
 
-    def _is_choice_open(self, scheduler: SpecScheduler, choice: NodeChoice) -> bool:
+    def _is_choice_undetermined(self, scheduler: PodSpecScheduler, choice: NodeChoice) -> bool:
         """Return whether unknown facts may change the best node: images on nodes, the scheduler's version."""
         if scheduler.images_matter and choice.lead is not None and choice.lead <= MAX_POINTS:
             return True
         return self._is_doubtful(scheduler, choice.feasible_nodes)
 
-    def _is_doubtful(self, scheduler: SpecScheduler, feasible: int) -> bool:
+    def _is_doubtful(self, scheduler: PodSpecScheduler, feasible: int) -> bool:
         spec, version = scheduler.group.spec, self.cluster.version
         has_doubt = scheduler.is_storage_uncertain or bool(scheduler.device_doubt)
         return has_doubt or is_version_uncertain(spec, version, feasible)
 
-    def _is_certain(self, scheduler: SpecScheduler, nodes: int) -> bool:
+    def _is_certain(self, scheduler: PodSpecScheduler, nodes: int) -> bool:
         """Return whether no tie-break affects the evaluation of these nodes (bits)."""
         if not self._uncertain_nodes:
             return True
@@ -467,7 +467,7 @@ def _build_failed_verdict(node: str, reason: str, is_certain: bool, feasible_nod
     return PodVerdict("", is_certain, feasible_nodes, f"on {node}: {reason}.", unscheduled_state=PodState.FAILED)
 
 
-def _has_pod_dependencies(scheduler: SpecScheduler) -> bool:
+def _has_pod_dependencies(scheduler: PodSpecScheduler) -> bool:
     """Return whether pods on other nodes can affect a pod, including those that take volumes or devices."""
     counts = scheduler.counts
     if scheduler.group.spec.claims or scheduler.group.spec.device_claims:

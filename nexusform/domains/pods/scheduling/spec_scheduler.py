@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage, PodGroup, SchedulerCache
+from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage, PodSpecGroup, SchedulerCache
 from nexusform.domains.pods.scheduling.scheduler_versions import Version, apply_version_deviations
 from nexusform.domains.pods.scheduling.topology_counts import SpreadCounter, TopologyCounts
 from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node, PodSpec, VolumeNeed
@@ -102,7 +102,7 @@ class _TopologyAxis:
         return [by_domain[domain] for domain in self.domain_by_node]
 
 
-class SpecScheduler:
+class PodSpecScheduler:
     """Node selection for the next pod of a spec; `volume_needs` are those of its own claims.
     `nominated_groups` are pods (by node) without a node yet for which capacity is reserved.
     """
@@ -110,10 +110,10 @@ class SpecScheduler:
     def __init__(
         self,
         cache: SchedulerCache,
-        group: PodGroup,
+        group: PodSpecGroup,
         facts_cache: FeasibleNodesCache,
         volume_needs: tuple[VolumeNeed, ...] = (),
-        nominated_groups: Mapping[int, Sequence[PodGroup]] | None = None,
+        nominated_groups: Mapping[int, Sequence[PodSpecGroup]] | None = None,
     ) -> None:
         self.cache = cache
         self._nominated_groups = nominated_groups or {}
@@ -165,7 +165,7 @@ class SpecScheduler:
                 return iter(rejections)
         return self._list_node_rejections(node)
 
-    def _move_group_pod(self, group: PodGroup, node: int, sign: int) -> None:
+    def _move_group_pod(self, group: PodSpecGroup, node: int, sign: int) -> None:
         self.cache.place(group, node, sign)
         if self.counts.can_reject:
             self.counts.update_counts(group, node, sign)
@@ -188,9 +188,9 @@ class SpecScheduler:
         filter_spec, spec, counts, cache = self._filter_spec, self.group.spec, self.counts, self.cache
         filters: dict[str, Callable[[int], str | None]] = {}
         for node_filter in profile.NODE_FILTERS:
-            filters[node_filter.name] = partial(_check_node, node_filter.reject, filter_spec, cache)
+            filters[node_filter.name] = partial(_run_node_filter, node_filter.reject, filter_spec, cache)
         for rule, usage_filter in profile.USAGE_FILTERS:
-            filters[rule] = partial(_check_usage, usage_filter, spec, cache)
+            filters[rule] = partial(_run_usage_filter, usage_filter, spec, cache)
         for rule, domain_filter in profile.DOMAIN_FILTERS:
             filters[rule] = partial(domain_filter, counts)
         return [(rule, filters[rule]) for rule in profile.ORDER if rule in filters]
@@ -219,7 +219,7 @@ class SpecScheduler:
                 open_buckets.append((bucket, node))
         if not open_buckets:
             return None
-        totals = self._compute_totals([node for _, node in open_buckets], self._count_domains(open_buckets))
+        totals = self._compute_weighted_totals([node for _, node in open_buckets], self._count_domains(open_buckets))
         best_total, levels = -1, []
         for (bucket, _), total in zip(open_buckets, totals, strict=True):
             top_score = max(bucket.nodes_by_score)
@@ -240,7 +240,7 @@ class SpecScheduler:
         if not feasible_nodes:
             return {}
         single_buckets = [(_NodeBucket.create_single(node), node) for node in feasible_nodes]
-        columns = self._compute_points(feasible_nodes, self._count_domains(single_buckets))
+        columns = self._compute_rule_scores(feasible_nodes, self._count_domains(single_buckets))
         points = {}
         for at, node in enumerate(feasible_nodes):
             spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
@@ -357,7 +357,7 @@ class SpecScheduler:
         scored_buckets = [(bucket, node) for bucket, node in open_buckets if counts.has_spread_score(node)]
         return [_count_bucket_domains(tally, scored_buckets) for tally in counts.soft_spread]
 
-    def _compute_points(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
+    def _compute_rule_scores(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
         counts, points = self.counts, self.facts.points
         columns: dict[str, list[int]] = {}
         for at, node_score in enumerate(self._facts_cache.scores):
@@ -369,9 +369,9 @@ class SpecScheduler:
                 columns[domain_score.name] = _apply_weight(domain_score.weight, domain_score.normalize(figures))
         return columns
 
-    def _compute_totals(self, nodes: list[int], sizes: list[int]) -> list[int]:
+    def _compute_weighted_totals(self, nodes: list[int], sizes: list[int]) -> list[int]:
         """Return the weighted points of nodes over all rules except usage."""
-        return [sum(column) for column in zip(*self._compute_points(nodes, sizes).values(), strict=True)]
+        return [sum(column) for column in zip(*self._compute_rule_scores(nodes, sizes).values(), strict=True)]
 
 
 def _compute_score_lead(best_total: int, buckets: Iterable[tuple[tuple[_NodeBucket, int], int]]) -> int | None:
@@ -384,13 +384,13 @@ def _compute_score_lead(best_total: int, buckets: Iterable[tuple[tuple[_NodeBuck
     return None if next_total < 0 else best_total - next_total
 
 
-def _check_node(
+def _run_node_filter(
     reject: Callable[[PodSpec, Node], str | None], spec: PodSpec, cache: SchedulerCache, node: int
 ) -> str | None:
     return reject(spec, cache.nodes[node])
 
 
-def _check_usage(reject: profile.UsageFilter, spec: PodSpec, cache: SchedulerCache, node: int) -> str | None:
+def _run_usage_filter(reject: profile.UsageFilter, spec: PodSpec, cache: SchedulerCache, node: int) -> str | None:
     return reject(spec, cache.nodes[node], cache.usage[node])
 
 

@@ -48,7 +48,7 @@ class TemplateRollout:
         progress = self._progress
         counted_numbers = {pod.number for pod in (*progress.pods_to_place, *progress.pending_outdated_pods)}
         new_specs = extract_scaled_outdated_pods(progress)
-        self._remove_unhealthy(new_specs)
+        self._delete_unhealthy_former_pods(new_specs)
         for _ in counted_numbers.intersection(self._further_numbers):
             self._quota_usage.remove(progress.workload.pod)  # counted again once it is created
         pending_pods, progress.pending_outdated_pods = progress.pending_outdated_pods, []
@@ -67,10 +67,10 @@ class TemplateRollout:
             progress.outdated_pods.append(ExistingPod(progress.workload.key, pod.number, verdict.node, spec, age))
             progress.placed_outdated[pod.number] = (verdict.is_certain, pod.trigger)
 
-    def _remove_unhealthy(self, new_specs: dict[int, PodSpec]) -> None:
+    def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
         """Delete non-running pods of former templates, oldest set first; `new_specs` were just created."""
         progress = self._progress
-        count = _count_removable(progress, len(new_specs))
+        count = _count_removable_former_pods(progress, len(new_specs))
         running_templates = {pod.spec.template for pod in progress.outdated_pods}
         old_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
         new_numbers = [number for number in new_specs if number not in old_numbers]
@@ -161,7 +161,7 @@ class TemplateRollout:
         return {pod.number: self._waiting_verdicts[pod.number] for pod in progress.pending_outdated_pods}
 
 
-def _count_removable(progress: WorkloadProgress, new_count: int) -> int:
+def _count_removable_former_pods(progress: WorkloadProgress, new_count: int) -> int:
     """Return how many non-running pods of former templates, `new_count` new ones included, to delete."""
     workload = progress.workload
     if workload.is_paused:

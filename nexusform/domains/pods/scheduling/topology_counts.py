@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.rules import node_affinity
-from nexusform.domains.pods.scheduling.scheduler_cache import PodGroup, SchedulerCache
+from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
 from nexusform.domains.pods.scheduling.workloads import HOSTNAME, ZONE, Node, PodSpec, PodTerm, SpreadConstraint
 from nexusform.kubernetes.matching import NO_SCHEDULE, LabelSelector, is_selected, select_untolerated_taint
 
@@ -65,7 +65,7 @@ class SpreadCounter(DomainCounter):
         """Whether new pods are counted; a selector that selects everything counts none."""
         return not _is_empty_selector(self.constraint.selector)
 
-    def should_count(self, group: PodGroup) -> bool:
+    def should_count(self, group: PodSpecGroup) -> bool:
         """Return whether the constraint counts the pods of a group of its namespace."""
         selector = self.constraint.selector
         return selector is not None and self.counts_new_pods and is_selected(selector, group.labels)
@@ -101,7 +101,7 @@ class TopologyCounts:
     by the scheduler, if it differs from that of existing pods.
     """
 
-    def __init__(self, cache: SchedulerCache, group: PodGroup, incoming_spec: PodSpec | None = None) -> None:
+    def __init__(self, cache: SchedulerCache, group: PodSpecGroup, incoming_spec: PodSpec | None = None) -> None:
         self.cache = cache
         self.group = group
         self.incoming_spec = spec = group.spec if incoming_spec is None else incoming_spec
@@ -115,7 +115,7 @@ class TopologyCounts:
         self.existing_anti_affinity: list[DomainCounter] = []  # pods that stand and keep this one away
         self.preferred_affinity: list[DomainCounter] = []  # points of wishes, of this pod and of those that stand
         self._count_affinity()
-        self._count_terms()
+        self._count_affinity_terms()
         self._all_soft_keys = bool(spec.spread)
         self.hard_spread = self._create_spread_counters([c for c in spec.spread if c.is_hard])
         # The scoring constraints: those of the spec, else the defaults of the cluster.
@@ -160,7 +160,7 @@ class TopologyCounts:
         if self.matches_itself:
             self._own_increments += [(tally, 1) for tally in self.affinity]
 
-    def _count_terms(self) -> None:
+    def _count_affinity_terms(self) -> None:
         """Count the terms of existing pods about the new pod, and of the new pod about existing pods."""
         cache, group, spec = self.cache, self.group, self.incoming_spec
         tally_by_key: dict[str, DomainCounter] = {}
@@ -208,7 +208,7 @@ class TopologyCounts:
     ) -> SpreadCounter:
         topology = self.cache.get_topology(constraint.topology_key)
         domain_by_node, size = topology.domain_by_node, len(topology.values)
-        eligible_nodes, eligible_domains = self._find_eligible(constraint, required_keys)
+        eligible_nodes, eligible_domains = self._find_eligible_nodes(constraint, required_keys)
         if not constraint.is_hard and constraint.topology_key == HOSTNAME:
             # Points over hostname count the pods of the node itself, whatever its label says.
             domain_by_node, size = topology.node_domains, len(topology.node_domains)
@@ -224,7 +224,7 @@ class TopologyCounts:
         tally.index_domains_by_count()
         return tally
 
-    def _find_eligible(
+    def _find_eligible_nodes(
         self, constraint: SpreadConstraint, required_keys: tuple[str, ...]
     ) -> tuple[list[bool], frozenset[int]]:
         """Return the nodes, and their domains, counted by a constraint: equal ones are found once."""
@@ -272,7 +272,7 @@ class TopologyCounts:
             or spec.exclusive_claims
         )
 
-    def update_counts(self, other: PodGroup, node: int, sign: int) -> None:
+    def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
         """Count a pod of any group added to a node (sign 1) or removed from it (sign -1), for the filters."""
         cache, spec = self.cache, other.spec
         if self.affinity and all(cache.is_selected(term, other) for term in self.incoming_spec.affinity):
@@ -332,7 +332,7 @@ def _list_scored_terms(spec: PodSpec) -> tuple[PodTerm, ...]:
     return (*required_terms, *_list_preferred_terms(spec))
 
 
-def _count_group(group: PodGroup, tally: DomainCounter, amount: int) -> int:
+def _count_group(group: PodSpecGroup, tally: DomainCounter, amount: int) -> int:
     """Count each pod of a group as `amount`, and return the number of pods in a domain."""
     pod_count = 0
     for node, pods in group.nodes.items():

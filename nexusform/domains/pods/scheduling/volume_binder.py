@@ -24,7 +24,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Volume,
     VolumeNeed,
 )
-from nexusform.kubernetes.matching import IN, NodeTerm, Requirement, is_selected
+from nexusform.kubernetes.matching import IN, NodeSelectorTerm, Requirement, is_selected
 
 # Placeholder for the name of a volume provisioned by the class of the claim.
 _PROVISIONED: Final = ""
@@ -67,7 +67,7 @@ class VolumeBinder:
             if pod.node:
                 self._bind_to_provisioned_volumes(pod.spec, pod.number)
                 node = self._by_name.get(pod.node) or Node(pod.node, {HOSTNAME: pod.node})
-                self._bind_on_node(pod.spec, pod.number, node)
+                self._bind_pod_claims_on_node(pod.spec, pod.number, node)
 
     def _bind_to_provisioned_volumes(self, spec: PodSpec, number: int) -> None:
         """Bind unbound claims of an existing pod to provisioned volumes where the class provisions them."""
@@ -80,7 +80,7 @@ class VolumeBinder:
             ):
                 self._bind_claim(name, _PROVISIONED)
 
-    def _bind_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
+    def _bind_pod_claims_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
         for claim in sorted(spec.claims, key=lambda claim: claim.size):
             name = claim.format_name(number)
             if name not in self._volume_by_claim and not self._bind_prebound(claim, name):
@@ -102,7 +102,7 @@ class VolumeBinder:
             if claim.waits_for_pod and claim.format_name(number) not in self._volume_by_claim
         ]
         if waiting:
-            needs += self._compute_shared_needs(waiting)
+            needs += self._compute_nodes_for_claims_together(waiting)
         return tuple(need for need in needs if need is not None)
 
     def find_driver(self, claim: Claim, name: str) -> str:
@@ -125,7 +125,7 @@ class VolumeBinder:
         names = [(claim, claim.format_name(number)) for claim in spec.claims]
         unbound_claims = [(claim, name) for claim, name in names if name not in self._volume_by_claim]
         if spec.claims:
-            self._bind_on_node(spec, number, self._by_name[node])
+            self._bind_pod_claims_on_node(spec, number, self._by_name[node])
         for claim, name in unbound_claims:
             if self._volume_by_claim.get(name) == _PROVISIONED:
                 self._provisioned_classes.add(claim.storage_class)
@@ -176,7 +176,7 @@ class VolumeBinder:
             return None
         return VolumeNeed(claim.provisioning_terms, is_bound=True)
 
-    def _compute_shared_needs(self, claims: Sequence[Claim]) -> Iterator[VolumeNeed]:
+    def _compute_nodes_for_claims_together(self, claims: Sequence[Claim]) -> Iterator[VolumeNeed]:
         """Yield the nodes with a separate volume for each of these claims, found or provisioned."""
         claims_by_size = sorted(claims, key=lambda claim: claim.size)
         shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
@@ -229,7 +229,7 @@ class VolumeBinder:
 def build_node_volume_need(names: Iterable[str], reason: str) -> VolumeNeed:
     """Return the need of one of these nodes; others are rejected for a reason."""
     values = tuple(names)
-    terms = (NodeTerm(fields=(Requirement(_NAME, IN, values),)),) if values else ()
+    terms = (NodeSelectorTerm(fields=(Requirement(_NAME, IN, values),)),) if values else ()
     return VolumeNeed(terms, is_bound=False, reason=reason)
 
 
@@ -248,6 +248,6 @@ def _has_requested_size(volume: Volume, claim: Claim) -> bool:
     return volume.size >= claim.size and volume.is_block == claim.is_block
 
 
-def _is_reachable(terms: tuple[NodeTerm, ...] | None, node: Node) -> bool:
+def _is_reachable(terms: tuple[NodeSelectorTerm, ...] | None, node: Node) -> bool:
     """Return whether a node satisfies one of these terms; None means every node does."""
     return terms is None or any(is_term_satisfied(term, node) for term in terms)

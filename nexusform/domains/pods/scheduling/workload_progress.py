@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.pod_outcomes import PlaceableRange, PodOutcome, WorkloadForecast
+from nexusform.domains.pods.scheduling.pod_outcomes import PlaceablePodRange, PodOutcome, WorkloadForecast
 from nexusform.domains.pods.scheduling.removal_order import sort_for_removal
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.scaling import compute_new_pods, compute_surplus_per_template, group_by_template
@@ -58,7 +58,7 @@ class WorkloadProgress(Struct):
     removals: list[tuple[ExistingPod, str]] = field(default_factory=list)
     outcomes: dict[int, PodOutcome] = field(default_factory=dict)
     evicted_numbers: set[int] = field(default_factory=set)
-    placeable_range: PlaceableRange = field(default_factory=lambda: PlaceableRange(0, 0, is_exact=True))
+    placeable_range: PlaceablePodRange = field(default_factory=lambda: PlaceablePodRange(0, 0, is_exact=True))
     is_blocked: bool = False
     is_template_stuck: bool = False
     uncreated: int = 0
@@ -207,7 +207,7 @@ def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> Wor
     placeable_range = progress.placeable_range
     if running_count < placeable_range.minimum or running_count > placeable_range.maximum:
         # Later pods of other workloads changed the range.
-        placeable_range = PlaceableRange(
+        placeable_range = PlaceablePodRange(
             min(running_count, placeable_range.minimum), max(running_count, placeable_range.maximum), is_exact=False
         )
     return WorkloadForecast(

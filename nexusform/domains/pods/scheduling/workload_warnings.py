@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, WorkloadForecast
-from nexusform.domains.pods.scheduling.rolling_replacement import SurgeCheck
+from nexusform.domains.pods.scheduling.rolling_replacement import SurgeCapacityCheck
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
 from nexusform.domains.pods.scheduling.workloads import Cluster, Node, PodTerm, Workload
 
@@ -74,7 +74,7 @@ class WorkloadContext(Struct, frozen=True):
     workload: Workload
     forecast: WorkloadForecast
     outcomes: tuple[PodOutcome, ...]
-    next_rollout: SurgeCheck
+    next_rollout: SurgeCapacityCheck
     running_outcomes: tuple[PodOutcome, ...] = ()
     claims_by_node: Mapping[str, int] = {}
 

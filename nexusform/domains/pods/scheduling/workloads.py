@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.domains.pods.scheduling.device_records import ClaimedUses, DeviceClaim, DeviceInventory
-from nexusform.kubernetes.matching import LabelSelector, NodeTerm, Requirement, Taint, Toleration
+from nexusform.kubernetes.matching import LabelSelector, NodeSelectorTerm, Requirement, Taint, Toleration
 from nexusform.scheduling.kubelet import TopologyPolicy
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -78,14 +78,14 @@ class VolumeNeed(Struct, frozen=True):
     claim. `reason`: the scheduler's reason for other nodes, "" if the volume is missing there.
     """
 
-    terms: tuple[NodeTerm, ...] | None
+    terms: tuple[NodeSelectorTerm, ...] | None
     is_bound: bool
     zones: tuple[Requirement, ...] = ()
     error: str = ""
     reason: str = ""
 
 
-class Disk(Struct, frozen=True):
+class InlineVolume(Struct, frozen=True):
     """Disk named by a pod without a claim. Pods with disks of one name share a node only if all read."""
 
     name: str
@@ -107,8 +107,8 @@ class Claim(Struct, frozen=True):
     is_block: bool = False
     selector: LabelSelector | None = None
     waits_for_pod: bool = False
-    provisioning_terms: tuple[NodeTerm, ...] | None = ()
-    storage_terms: tuple[NodeTerm, ...] | None = None
+    provisioning_terms: tuple[NodeSelectorTerm, ...] | None = ()
+    storage_terms: tuple[NodeSelectorTerm, ...] | None = None
     driver: str = ""
 
     def format_name(self, number: int) -> str:
@@ -127,7 +127,7 @@ class Volume(Struct, frozen=True):
     modes: tuple[str, ...] = ()
     is_block: bool = False
     labels: Pairs = ()
-    terms: tuple[NodeTerm, ...] | None = None
+    terms: tuple[NodeSelectorTerm, ...] | None = None
     claim: str = ""
     zones: tuple[Requirement, ...] = ()
     driver: str = ""
@@ -171,7 +171,7 @@ class PodCondition(Struct, frozen=True):
     stuck_since: str = ""
 
 
-class ObservedTemplate(Struct, frozen=True):
+class ObservedPodTemplate(Struct, frozen=True):
     """Template of a pod from kubectl: the revision label of its workload and its containers."""
 
     revision: str = ""
@@ -200,7 +200,7 @@ class HostPort(Struct, frozen=True):
     address: str = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address; nothing listens here
 
 
-class QuotaFigures(Struct, frozen=True):
+class PodQuotaFields(Struct, frozen=True):
     """Pod figures read by quotas besides its requests: its limits, the names of requests.cpu,
     requests.memory, limits.cpu and limits.memory unspecified in some container, whether it has a deadline,
     and its PriorityClass.
@@ -234,8 +234,8 @@ class PodSpec(Struct, frozen=True):
     scored_requests: Requests = Requests()
     node_name: str = ""
     node_selector: Pairs = ()
-    node_terms: tuple[NodeTerm, ...] | None = None
-    preferred_nodes: tuple[tuple[int, NodeTerm], ...] = ()
+    node_terms: tuple[NodeSelectorTerm, ...] | None = None
+    preferred_nodes: tuple[tuple[int, NodeSelectorTerm], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     affinity: tuple[PodTerm, ...] = ()
     anti_affinity: tuple[PodTerm, ...] = ()
@@ -249,12 +249,12 @@ class PodSpec(Struct, frozen=True):
     aligned_requests: tuple[AlignedRequests, ...] = ()
     is_terminating: bool = False
     gates: tuple[str, ...] = ()
-    quota_figures: QuotaFigures = QuotaFigures()
+    quota_figures: PodQuotaFields = PodQuotaFields()
     volumes: tuple[VolumeNeed, ...] = ()
     exclusive_claims: tuple[str, ...] = ()
     can_preempt: bool = True
     claims: tuple[Claim, ...] = ()
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[InlineVolume, ...] = ()
     bound_claims: Pairs = ()
     claim_count: int = 0
     images: tuple[str, ...] = ()
@@ -355,7 +355,7 @@ class ExistingPod(Struct, frozen=True):
     rejection: str = ""
     volumes: Pairs = ()
     is_protected: bool = False
-    observed_template: ObservedTemplate | None = None
+    observed_template: ObservedPodTemplate | None = None
     charged_budgets: tuple[str, ...] = ()
     condition: PodCondition | None = None
     devices: ClaimedUses = ()
@@ -371,7 +371,7 @@ class ExistingPod(Struct, frozen=True):
         return self.condition is not None and bool(self.condition.stuck_reason)
 
 
-class QuotaScope(Struct, frozen=True):
+class ResourceQuotaScope(Struct, frozen=True):
     """Scope of a quota: BestEffort, NotTerminating, ..., or PriorityClass with an operator."""
 
     name: str
@@ -379,13 +379,13 @@ class QuotaScope(Struct, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class Quota(Struct, frozen=True):
+class ResourceQuota(Struct, frozen=True):
     """ResourceQuota: maximum total of requests in a namespace (CPU in milli-CPUs)."""
 
     namespace: str
     name: str
     hard: tuple[tuple[str, int], ...]
-    scopes: tuple[QuotaScope, ...] = ()
+    scopes: tuple[ResourceQuotaScope, ...] = ()
 
 
 class DisruptionBudget(Struct, frozen=True):
@@ -424,7 +424,7 @@ class Cluster(Struct, frozen=True):
     name: str
     nodes: tuple[Node, ...]
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    quotas: tuple[Quota, ...] = ()
+    quotas: tuple[ResourceQuota, ...] = ()
     budgets: tuple[DisruptionBudget, ...] = ()
     volumes: tuple[Volume, ...] = ()
     claims: tuple[Claim, ...] = ()

@@ -74,7 +74,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 
     argument = ("directory",) if attributes.get("directory") else ("files",)
-    source = _read_contents(attributes, context)
+    source = _read_kubectl_files(attributes, context)
     problems = list(source.problems)
     reading = parse_kubectl_files(source.contents)
     reading.unread_kinds = list(source.unread_kinds)
@@ -109,7 +109,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     return DataResult(values, problems)
 
 
-def _read_contents(attributes: Mapping[str, Any], context: ReadContext) -> KubectlKindFiles:
+def _read_kubectl_files(attributes: Mapping[str, Any], context: ReadContext) -> KubectlKindFiles:
     """Read the files of the arguments, or of a directory with one file per kind."""
     from nexusform.domains.pods.importers.kubectl_kind_files import KubectlKindFiles, read_kind_files
 

@@ -9,7 +9,7 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.backends.backend_kind import require_package
+from nexusform.backends.backend_kind import require_backend_package
 from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import FileTooLarge, read_regular
 from nexusform.interfaces.state_storage import BackendProblem
@@ -40,7 +40,7 @@ def create_blob_credential(settings: Mapping[str, Any], account: str) -> Any:
         from azure.core.credentials import AzureSasCredential
 
         return AzureSasCredential(sas.lstrip("?"))
-    with require_package("azurerm", "azure"):
+    with require_backend_package("azurerm", "azure"):
         credential = _create_identity(settings)
     # Request a token once, so that later requests do not fail for lack of a login.
     from azure.core.exceptions import AzureError
@@ -65,12 +65,12 @@ def _create_identity(settings: Mapping[str, Any]) -> Any:
     client = _get_setting(settings, "client_id", "ARM_CLIENT_ID")
     tenant = _get_setting(settings, "tenant_id", "ARM_TENANT_ID")
     secret = _get_setting(settings, "client_secret", "ARM_CLIENT_SECRET")
-    if _get_flag(settings, "use_oidc", "ARM_USE_OIDC"):
+    if _get_boolean_setting(settings, "use_oidc", "ARM_USE_OIDC"):
         _require_ids(client, tenant, "use_oidc")
         return ClientAssertionCredential(tenant, client, lambda: _read_oidc_token(settings))
-    if _get_flag(settings, "use_msi", "ARM_USE_MSI"):
+    if _get_boolean_setting(settings, "use_msi", "ARM_USE_MSI"):
         return ManagedIdentityCredential(client_id=client or None)
-    if _get_flag(settings, "use_cli", "ARM_USE_CLI"):
+    if _get_boolean_setting(settings, "use_cli", "ARM_USE_CLI"):
         return AzureCliCredential(tenant_id=tenant)
     if secret:
         _require_ids(client, tenant, "client_secret")
@@ -130,7 +130,7 @@ def _get_setting(settings: Mapping[str, Any], name: str, variable: str) -> str:
     return str(settings.get(name) or read_variable(variable))
 
 
-def _get_flag(settings: Mapping[str, Any], name: str, variable: str) -> bool:
+def _get_boolean_setting(settings: Mapping[str, Any], name: str, variable: str) -> bool:
     value = settings.get(name)
     if value is None:
         return read_variable(variable).lower() in ("1", "true")

@@ -14,12 +14,12 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from nexusform.backends import backend_kind, journal_lines, locks
-from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
-from nexusform.backends.journal_lines import LineBatcher, LineJournal
-from nexusform.backends.locks import Lease, LeaseLost, read_lease_seconds, read_monotonic_clock
+from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_backend_package
+from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
+from nexusform.backends.locks import LeaseLost, LockLease, read_lease_seconds, read_monotonic_clock
 from nexusform.domains.remote_state.backends.azure_login import NOT_SIGNED_IN, create_blob_credential
 from nexusform.files.regular_files import FileTooLarge
-from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
 from nexusform.network.read_limits import ReadByteLimit
 from nexusform.network.web_errors import check_plain_credentials
 
@@ -35,10 +35,10 @@ _MAX_BLOCK_BYTES: Final = 4 << 20  # of one block
 _FIRST_READ_BYTES: Final = 1 << 20  # bytes that come with the size of a blob
 
 
-class AzureBackend(LineJournal):
+class AzureBackend(LineJournalBackend):
     """State of one workspace in a blob; see the module."""
 
-    _journal: _Journal
+    _journal: _BlobJournal
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class AzureBackend(LineJournal):
         self._snapshots = snapshots
         self._name = key if workspace == DEFAULT_WORKSPACE else f"{key}{_WORKSPACE}{workspace}"
         self._blob: BlobClient = container.get_blob_client(self._name)
-        self._lease_state: _LeaseState | None = None
-        self._journal = _Journal(container, f"{self._name}{_JOURNAL}", self.check_lease, max_bytes)
+        self._lease_state: _HeldBlobLease | None = None
+        self._journal = _BlobJournal(container, f"{self._name}{_JOURNAL}", self.check_lease, max_bytes)
 
     def describe(self) -> str:
         """Return the URL of the blob, without credentials."""
@@ -111,11 +111,11 @@ class AzureBackend(LineJournal):
             except BaseException:
                 client.release()
                 raise
-        self._lease_state = _LeaseState(info.id, client.id, Lease(seconds, _create_lease_renewal(client)))
+        self._lease_state = _HeldBlobLease(info.id, client.id, LockLease(seconds, _create_lease_renewal(client)))
         self._lease_state.lease.begin(sent_at)
         if previous_holder is None:
             return []
-        return [f"The lock of {locks.describe_holder(previous_holder)} was replaced: its lease had expired."]
+        return [f"The lock of {locks.describe_lock_holder(previous_holder)} was replaced: its lease had expired."]
 
     def unlock(self, lock_id: str) -> None:
         """Release the lock. Raises BackendProblem if it is not held under this id."""
@@ -183,12 +183,12 @@ class AzureBackend(LineJournal):
             self._journal.delete()
             self._blob.delete_blob("include")
 
-    def list_versions(self) -> list[StoredVersion]:
+    def list_versions(self) -> list[StoredStateVersion]:
         """Return the earlier documents, newest first."""
         with self._convert_errors("list the history"):
             blobs = list(self._container.list_blobs(name_starts_with=self._name, include=["snapshots"]))
         snapshots = sorted(blob.snapshot for blob in blobs if blob.name == self._name and blob.snapshot)
-        return [StoredVersion(snapshot, snapshot) for snapshot in reversed(snapshots)]
+        return [StoredStateVersion(snapshot, snapshot) for snapshot in reversed(snapshots)]
 
     def read_version(self, version: str) -> bytes:
         """Return an earlier document by its id."""
@@ -266,18 +266,18 @@ class AzureBackend(LineJournal):
             raise backend_kind.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
 
-class _LeaseState:
+class _HeldBlobLease:
     """Lock held by this object."""
 
     __slots__ = ("lease", "lease_id", "lock_id")
 
-    def __init__(self, lock_id: str, lease_id: str, lease: Lease) -> None:
+    def __init__(self, lock_id: str, lease_id: str, lease: LockLease) -> None:
         self.lock_id = lock_id
         self.lease_id = lease_id
         self.lease = lease
 
 
-class _Journal:
+class _BlobJournal:
     """Numbered append blobs. Blocks state their position, so one of two writers fails."""
 
     def __init__(
@@ -302,7 +302,7 @@ class _Journal:
         """Return every line of every blob, in order."""
         reading = ReadByteLimit(self._max_bytes)
         texts = [_read_content(self._get_blob(name).download_blob(), reading) for name in self._list_names()]
-        return journal_lines.split_lines(texts)
+        return journal_lines.split_journal(texts)
 
     def has_lines(self) -> bool:
         """Return whether there is any line."""
@@ -454,7 +454,7 @@ _HINTS: Final[Mapping[str, str]] = {
 
 def open_azurerm(settings: Mapping[str, Any], max_bytes: int = backend_kind.MAXIMUM_SIZE) -> AzureBackend:
     """Return the backend of the settings. Raises BackendProblem."""
-    with require_package("azurerm", "azure"):
+    with require_backend_package("azurerm", "azure"):
         from azure.storage.blob import ContainerClient
     # The SDK reports errors as exceptions; its log is optional.
     logging.getLogger("azure").setLevel(logging.CRITICAL)

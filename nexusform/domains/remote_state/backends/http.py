@@ -97,7 +97,7 @@ class HttpBackend:
         """Send the document with the lock's id. An equal document is not sent; its workspace is added to the
         index if an aborted run did not do so.
         """
-        self._check_lock(_RECENT_SECONDS)
+        self._verify_lock_is_held(_RECENT_SECONDS)
         if self.read() == document:
             self._add_to_workspace_index()
             return
@@ -122,9 +122,9 @@ class HttpBackend:
 
     def append_all(self, records: Sequence[bytes]) -> None:
         """Append records to the local journal in order, all durable on return."""
-        self._check_lock(_CHECK_SECONDS)
+        self._verify_lock_is_held(_CHECK_SECONDS)
         self._journal.append_lines(records)
-        self._check_lock(_CHECK_SECONDS)  # a suspended holder must not continue after its write
+        self._verify_lock_is_held(_CHECK_SECONDS)  # a suspended holder must not continue after its write
 
     def read_journal(self) -> list[bytes]:
         """Return the local records not in the document yet."""
@@ -225,7 +225,7 @@ class HttpBackend:
         )
         self._journal.remove()
 
-    def _check_lock(self, seconds: float) -> None:
+    def _verify_lock_is_held(self, seconds: float) -> None:
         """Raise a BackendProblem if the lock was broken, unless it was checked within `seconds`."""
         if not self._lock_id or locks.read_monotonic_clock() - self._checked_at < seconds:
             return

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.backends import backend_kind, journal_lines, locks
-from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
+from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_backend_package
 from nexusform.backends.journal_lines import LineBatcher
-from nexusform.backends.locks import Lease, read_lease_seconds, read_monotonic_clock
+from nexusform.backends.locks import LockLease, read_lease_seconds, read_monotonic_clock
 from nexusform.files.access_record import read_variable, record_server_access
 from nexusform.files.regular_files import FileTooLarge
-from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
 from nexusform.network.deadlines import compute_silence_limit, read_deadline
 from nexusform.network.read_limits import ReadByteLimit
 from nexusform.network.web_errors import is_loopback
@@ -63,7 +63,7 @@ class PostgresBackend:
         check_name(workspace)
         self._database = database
         self._workspace = workspace
-        self._lock_state: _LockState | None = None
+        self._lock_state: _HeldLock | None = None
         self._batch_writer = LineBatcher(self._write_lines)
 
     def describe(self) -> str:
@@ -77,7 +77,7 @@ class PostgresBackend:
 
     def write(self, document: bytes) -> None:
         """Replace the document and keep the previous one as a version. An equal document is not written."""
-        with self._begin_write("write the state") as (connection, row):
+        with self._begin_fenced_transaction("write the state") as (connection, row):
             self._replace_document(connection, row, document)
 
     def append(self, record: bytes) -> None:
@@ -101,11 +101,11 @@ class PostgresBackend:
             lines = _fetch_limited(
                 connection, self._database.format_sql(query), (self._database.max_bytes, self._workspace)
             )
-        return journal_lines.split_lines([lines or b""])
+        return journal_lines.split_journal([lines or b""])
 
     def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal in one transaction."""
-        with self._begin_write("write the state") as (connection, row):
+        with self._begin_fenced_transaction("write the state") as (connection, row):
             self._replace_document(connection, row, document)
             connection.execute(self._database.format_sql("DELETE FROM {schema}.journal WHERE workspace = %s"), (row,))
             if keep:
@@ -119,7 +119,7 @@ class PostgresBackend:
         with self._translate_errors("lock the state"):
             connection = self._database.connect(idle_seconds=seconds)
             try:
-                row = self._get_row_id(connection)
+                row = self._get_or_create_row_id(connection)
                 key = (self._database.lock_space, row)
                 if not _fetch_first_value(connection, "SELECT pg_try_advisory_lock(%s, %s)", key):
                     raise StateLocked(self.read_lock())  # noqa: TRY301 - the session is closed below either way
@@ -133,12 +133,12 @@ class PostgresBackend:
             with guard:
                 connection.execute("SELECT 1")
 
-        self._lock_state = _LockState(info.id, fencing, connection, guard, Lease(seconds, renew))
+        self._lock_state = _HeldLock(info.id, fencing, connection, guard, LockLease(seconds, renew))
         self._batch_writer = LineBatcher(self._write_lines)
         self._lock_state.lease.begin(sent_at)
         if previous_holder is None:
             return []
-        return [f"The lock of {locks.describe_holder(previous_holder)} was replaced: its session had ended."]
+        return [f"The lock of {locks.describe_lock_holder(previous_holder)} was replaced: its session had ended."]
 
     def unlock(self, lock_id: str) -> None:
         """Release the lock. Raises BackendProblem if it is not held under this id."""
@@ -204,7 +204,7 @@ class PostgresBackend:
         with self._open_session("delete the workspace") as connection:
             connection.execute(self._database.format_sql(statement), (name,))
 
-    def list_versions(self) -> list[StoredVersion]:
+    def list_versions(self) -> list[StoredStateVersion]:
         """Return the earlier documents, newest first."""
         query = (
             "SELECT v.id, to_char(written AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') "
@@ -213,7 +213,7 @@ class PostgresBackend:
         )
         with self._open_session("list the history") as connection:
             rows = connection.execute(self._database.format_sql(query), (self._workspace,)).fetchall()
-        return [StoredVersion(str(number), str(timestamp)) for number, timestamp in rows]
+        return [StoredStateVersion(str(number), str(timestamp)) for number, timestamp in rows]
 
     def read_version(self, version: str) -> bytes:
         """Return an earlier document by its id."""
@@ -236,13 +236,13 @@ class PostgresBackend:
             self._lock_state.lease.check_valid()
 
     @contextmanager
-    def _begin_write(self, operation: str) -> Iterator[tuple[Connection[Any], int]]:
+    def _begin_fenced_transaction(self, operation: str) -> Iterator[tuple[Connection[Any], int]]:
         """Begin a transaction with a check of the fencing number; yield its connection and the row's id."""
         lock_state = self._lock_state
         if lock_state is not None:
             lock_state.lease.check_valid()
         with self._open_session(operation) as connection, connection.transaction():
-            row = self._get_row_id(connection)
+            row = self._get_or_create_row_id(connection)
             query = "SELECT fencing FROM {schema}.workspaces WHERE id = %s FOR UPDATE"
             fencing = _fetch_first_value(connection, self._database.format_sql(query), (row,))
             if lock_state is not None and fencing != lock_state.fencing:
@@ -271,7 +271,7 @@ class PostgresBackend:
 
     def _write_lines(self, lines: list[bytes]) -> None:
         statement = "INSERT INTO {schema}.journal (workspace, lines) VALUES (%s, %s)"
-        with self._begin_write("write to the journal") as (connection, row):
+        with self._begin_fenced_transaction("write to the journal") as (connection, row):
             connection.execute(self._database.format_sql(statement), (row, b"\n".join(lines)))
 
     def _read_document(self, connection: Connection[Any]) -> bytes | None:
@@ -298,7 +298,7 @@ class PostgresBackend:
         statement = "UPDATE {schema}.workspaces SET document = %s WHERE id = %s"
         connection.execute(sql(statement), (document, row))
 
-    def _get_row_id(self, connection: Connection[Any]) -> int:
+    def _get_or_create_row_id(self, connection: Connection[Any]) -> int:
         make = "INSERT INTO {schema}.workspaces (name) VALUES (%s) ON CONFLICT (name) DO NOTHING"
         find = "SELECT id FROM {schema}.workspaces WHERE name = %s"
         connection.execute(self._database.format_sql(make), (self._workspace,))
@@ -326,13 +326,13 @@ class PostgresBackend:
             raise backend_kind.build_size_problem(operation, f"in {self._database.location}", problem) from None
 
 
-class _LockState:
+class _HeldLock:
     """Lock held by this object, and its session."""
 
     __slots__ = ("connection", "fencing", "guard", "lease", "lock_id")
 
     def __init__(
-        self, lock_id: str, fencing: int, connection: Connection[Any], guard: threading.Lock, lease: Lease
+        self, lock_id: str, fencing: int, connection: Connection[Any], guard: threading.Lock, lease: LockLease
     ) -> None:
         self.lock_id = lock_id
         self.fencing = fencing
@@ -435,7 +435,7 @@ def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence
 
 def open_postgres(settings: Mapping[str, Any], max_bytes: int = backend_kind.MAXIMUM_SIZE) -> PostgresBackend:
     """Return the backend of the settings. Raises BackendProblem."""
-    with require_package("postgres", "postgres"):
+    with require_backend_package("postgres", "postgres"):
         import psycopg
     connection_string = settings.get("conn_str") or read_variable("PG_CONN_STR")
     schema = settings.get("schema_name") or "nexusform"

@@ -18,11 +18,11 @@ from functools import cache
 from typing import Any, Final
 
 from nexusform.backends import backend_kind, journal_lines, locks
-from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
-from nexusform.backends.journal_lines import LineBatcher, LineJournal
-from nexusform.backends.locks import Lease, LeaseLost, read_lease_seconds, read_monotonic_clock
+from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_backend_package
+from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
+from nexusform.backends.locks import LeaseLost, LockLease, read_lease_seconds, read_monotonic_clock
 from nexusform.files.regular_files import FileTooLarge
-from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
 from nexusform.network.read_limits import ReadByteLimit
 from nexusform.network.web_errors import check_plain_credentials
 
@@ -35,10 +35,10 @@ _MISSING_CODES: Final = frozenset({_MISSING_CODE, "NotFound", "404"})
 _JOURNAL_KEEP_LEASES: Final = 2  # journal objects are removed once they are older than so many leases
 
 
-class S3Backend(LineJournal):
+class S3Backend(LineJournalBackend):
     """State of one workspace in a bucket; see the module. `client` is boto3's."""
 
-    _journal: _Journal
+    _journal: _BucketJournal
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class S3Backend(LineJournal):
         self._key = key if workspace == DEFAULT_WORKSPACE else f"{prefix}/{workspace}/{key}"
         self._objects = _BucketObjects(client, bucket, max_bytes)
         self._lock_key = f"{self._key}.lock"
-        self._lock_state: _LockState | None = None
-        self._journal = _Journal(self._objects, f"{self._key}.journal/", self.check_lease)
+        self._lock_state: _HeldLock | None = None
+        self._journal = _BucketJournal(self._objects, f"{self._key}.journal/", self.check_lease)
 
     def describe(self) -> str:
         """Return the S3 URL of the object, with the service unless it is Amazon's."""
@@ -107,16 +107,16 @@ class S3Backend(LineJournal):
                 etag = self._objects.put(self._lock_key, _build_lock_content(info, seconds, 0), etag)
             except _WriteConflict:
                 raise StateLocked(self.read_lock()) from None
-            lock_state = _LockState(info, seconds, etag)
+            lock_state = _HeldLock(info, seconds, etag)
             self._journal.reset()
             if current is not None:
                 self._block_former_holder(info.id)
-        lock_state.lease = Lease(seconds, self._create_lease_renewal(lock_state))
+        lock_state.lease = LockLease(seconds, self._create_lease_renewal(lock_state))
         lock_state.lease.begin(sent_at)
         self._lock_state = lock_state
         if current is None:
             return []
-        previous_holder = locks.describe_holder(current.holder) if current.holder else "somebody"
+        previous_holder = locks.describe_lock_holder(current.holder) if current.holder else "somebody"
         return [f"The lock of {previous_holder} was replaced: it was not renewed for {current.age:.0f} s."]
 
     def unlock(self, lock_id: str) -> None:
@@ -176,12 +176,12 @@ class S3Backend(LineJournal):
             for key in self._objects.list_keys(self._key):
                 self._objects.delete(key)
 
-    def list_versions(self) -> list[StoredVersion]:
+    def list_versions(self) -> list[StoredStateVersion]:
         """Return the earlier versions, newest first; none without bucket versioning."""
         with self._convert_errors("list the history"):
             versions = self._objects.list_versions(self._key)
         return [
-            StoredVersion(version["VersionId"], version["LastModified"].strftime("%Y-%m-%dT%H:%M:%SZ"))
+            StoredStateVersion(version["VersionId"], version["LastModified"].strftime("%Y-%m-%dT%H:%M:%SZ"))
             for version in versions
             if not version["IsLatest"]
         ]
@@ -199,7 +199,7 @@ class S3Backend(LineJournal):
         content = _read_content(answer, ReadByteLimit(backend_kind.MAXIMUM_LOCK_SIZE))
         text = locks.read_lock_member(content, _LEASE)
         lease_seconds = float(text) if text.isdigit() else float(read_lease_seconds())
-        return _StoredLock(locks.parse_lock(content), lease_seconds, _compute_age(answer), str(answer["ETag"]))
+        return _StoredLock(locks.parse_lock(content), lease_seconds, _compute_lease_age(answer), str(answer["ETag"]))
 
     def _block_former_holder(self, lock_id: str) -> None:
         """Ensure that no write in progress of a former holder is accepted."""
@@ -208,7 +208,7 @@ class S3Backend(LineJournal):
         # One more line end: the same document under another ETag (see `_document`).
         self._objects.put(self._key, (content or b"") + b"\n", etag)
 
-    def _create_lease_renewal(self, lock_state: _LockState) -> Callable[[], None]:
+    def _create_lease_renewal(self, lock_state: _HeldLock) -> Callable[[], None]:
         def renew() -> None:
             lock_state.renewals += 1
             content = _build_lock_content(lock_state.info, lock_state.seconds, lock_state.renewals)
@@ -252,7 +252,7 @@ class S3Backend(LineJournal):
         )
 
 
-class _LockState:
+class _HeldLock:
     """Lock held by this object, and the ETag of its last renewal."""
 
     __slots__ = ("etag", "info", "lease", "renewals", "seconds")
@@ -262,7 +262,7 @@ class _LockState:
         self.seconds = seconds
         self.etag = etag
         self.renewals = 0
-        self.lease: Lease | None = None
+        self.lease: LockLease | None = None
 
 
 class _StoredLock:
@@ -370,7 +370,7 @@ def _collect_entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapp
     return entries
 
 
-class _Journal:
+class _BucketJournal:
     """Numbered objects; each number is used once, so that one of two concurrent writers fails."""
 
     def __init__(self, objects: _BucketObjects, prefix: str, check_lease: Callable[[], None]) -> None:
@@ -389,7 +389,7 @@ class _Journal:
         """Return every line of every object, in order."""
         reading = ReadByteLimit(self._objects.max_bytes)
         texts = [self._objects.get_content(key, reading)[0] or b"" for key in self._objects.list_keys(self._prefix)]
-        return journal_lines.split_lines(texts)
+        return journal_lines.split_journal(texts)
 
     def has_lines(self) -> bool:
         """Return whether there is any line."""
@@ -452,7 +452,7 @@ def _build_lock_content(info: LockInfo, seconds: int, renewals: int) -> bytes:
     return locks.format_lock(info, **{_LEASE: str(seconds), _RENEWED: str(renewals)})
 
 
-def _compute_age(answer: Mapping[str, Any]) -> float:
+def _compute_lease_age(answer: Mapping[str, Any]) -> float:
     """Return the seconds from the last renewal to the response, by the server's clock."""
     response_time = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
     return float((response_time - answer["LastModified"]).total_seconds())
@@ -477,7 +477,7 @@ def _load_service_models(data_path: str | None) -> Any:
 
 def open_s3(settings: Mapping[str, Any], max_bytes: int = backend_kind.MAXIMUM_SIZE) -> S3Backend:
     """Return the backend of the settings. Raises BackendProblem."""
-    with require_package("s3", "s3"):
+    with require_backend_package("s3", "s3"):
         import boto3
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from nexusform.cli.apply import parse_verification
 from nexusform.cli.arguments import (
     declare_flag_group,
-    declare_optional,
+    declare_optional_positional,
     declare_repeatable_text,
-    declare_reports,
-    declare_switch,
-    declare_text,
+    declare_report_flags,
+    declare_switch_flag,
+    declare_text_flag,
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
@@ -28,8 +28,8 @@ from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.cli.plan import FORMATS
-from nexusform.domains.sites.cli.site_flags import EngineFlags
-from nexusform.domains.sites.engine_interface import EngineError
+from nexusform.domains.sites.cli.site_flags import TaskEngineFlags
+from nexusform.domains.sites.engine_interface import TaskEngineError
 from nexusform.domains.sites.engines.engine_choice import PROCESSES, make_engine
 from nexusform.domains.sites.rendering.status_report import build_apply_report
 from nexusform.domains.sites.types.fleet_definition import Wave
@@ -38,7 +38,7 @@ from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.fleet_plan_file import read_fleet_plan
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, OpenedFleet, open_fleet
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
-from nexusform.domains.sites.workflow.wave_progress import ApplyProgress, read_progress
+from nexusform.domains.sites.workflow.wave_progress import FleetApplyProgress, read_wave_progress
 from nexusform.domains.sites.workflow.wave_runner import (
     ApplyObserver,
     FleetApply,
@@ -57,15 +57,15 @@ _MAX_LISTED_SITES: Final = 30  # limit for a line per site
 class ApplyArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites apply`."""
 
-    planfile: str | None = declare_optional(None)
-    wave: str = declare_text("Approve and apply only this wave", metavar="WAVE")
-    resume: bool = declare_switch("Continue an interrupted apply")
+    planfile: str | None = declare_optional_positional(None)
+    wave: str = declare_text_flag("Approve and apply only this wave", metavar="WAVE")
+    resume: bool = declare_switch_flag("Continue an interrupted apply")
     verify: tuple[str, ...] = declare_repeatable_text("Reject a plan without this signature", metavar="key:FILE")
-    lock_timeout: str = declare_text("Wait this long for the lock of a site", metavar="DURATION", default="0s")
-    input: bool = declare_switch("Stop before a wave without approval", default=True)
-    as_json: bool = declare_switch("Print a JSON document", flag="json")
-    report: tuple[str, ...] = declare_reports()
-    engine: EngineFlags = declare_flag_group(EngineFlags)
+    lock_timeout: str = declare_text_flag("Wait this long for the lock of a site", metavar="DURATION", default="0s")
+    input: bool = declare_switch_flag("Stop before a wave without approval", default=True)
+    as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
+    report: tuple[str, ...] = declare_report_flags()
+    engine: TaskEngineFlags = declare_flag_group(TaskEngineFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
@@ -74,7 +74,7 @@ class _ApplyJob(Struct, frozen=True):
 
     plan: FleetPlan
     opened: OpenedFleet
-    progress: ApplyProgress
+    progress: FleetApplyProgress
     waves: tuple[Wave, ...]
 
 
@@ -142,7 +142,7 @@ def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[D
         )
         problems.append(build_warning("sites-changed-since-plan", detail))
     try:
-        progress = read_progress(arguments.planfile, plan.identity)
+        progress = read_wave_progress(arguments.planfile, plan.identity)
     except FileProblem as problem:
         return None, [*problems, build_error("unreadable-plan", str(problem))], opened.sources
     waves, wave_problems = _select_waves(arguments, plan, progress)
@@ -152,7 +152,7 @@ def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[D
 
 
 def _select_waves(
-    arguments: ApplyArguments, plan: FleetPlan, progress: ApplyProgress
+    arguments: ApplyArguments, plan: FleetPlan, progress: FleetApplyProgress
 ) -> tuple[tuple[Wave, ...], list[Diagnostic]]:
     """Select the waves to apply now."""
     waves_with_sites = tuple(wave for wave in plan.waves if plan.select_wave(wave.name))
@@ -214,7 +214,7 @@ def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tup
         try:
             try:
                 return fleet_apply, apply_waves(fleet_apply, job.waves)
-            except EngineError as lost:
+            except TaskEngineError as lost:
                 with closing(make_engine(PROCESSES, os.environ)) as local_engine:
                     return fleet_apply, stop_after_lost_engine(fleet_apply, local_engine, lost)
         except FileProblem as problem:

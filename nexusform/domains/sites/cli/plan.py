@@ -10,14 +10,14 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_reports, declare_switch, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_report_flags, declare_switch_flag, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import ReportFlag, has_stdout_report, parse_reports, write_report, write_to_stdout
-from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context, is_confinement_disabled
+from nexusform.cli.shared_flags import StateLockFlags, ViewFlags, create_context, is_confinement_disabled
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.domains.sites.cli.site_flags import EngineFlags, SelectionFlags, SourceFlags
+from nexusform.domains.sites.cli.site_flags import ModuleSourceFlags, SiteSelectionFlags, TaskEngineFlags
 from nexusform.domains.sites.rendering.fleet_document import build_fleet_document, build_fleet_sarif
 from nexusform.domains.sites.rendering.fleet_summary import build_fleet_markdown, build_fleet_summary
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite
@@ -25,8 +25,8 @@ from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.fleet_plan_file import build_failed_plan, save_failed_plan
 from nexusform.domains.sites.workflow.fleet_planning import (
     FleetOptions,
+    FleetPlanningResult,
     OpenedFleet,
-    PlanningResult,
     open_fleet,
     plan_fleet,
     select_sites,
@@ -46,15 +46,15 @@ EXIT_CHANGES: Final = 2  # exit code of -detailed-exitcode
 class PlanArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites plan`."""
 
-    out: str = declare_text("Save the plans of all sites to a file", metavar="FILE")
-    sign: str = declare_text("Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE")
-    as_json: bool = declare_switch("Print a JSON document", flag="json")
-    report: tuple[str, ...] = declare_reports()
-    detailed_exitcode: bool = declare_switch("Exit with 2 if a site changes")
-    selection: SelectionFlags = declare_flag_group(SelectionFlags)
-    sources: SourceFlags = declare_flag_group(SourceFlags)
-    lock: LockFlags = declare_flag_group(LockFlags)
-    engine: EngineFlags = declare_flag_group(EngineFlags)
+    out: str = declare_text_flag("Save the plans of all sites to a file", metavar="FILE")
+    sign: str = declare_text_flag("Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE")
+    as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
+    report: tuple[str, ...] = declare_report_flags()
+    detailed_exitcode: bool = declare_switch_flag("Exit with 2 if a site changes")
+    selection: SiteSelectionFlags = declare_flag_group(SiteSelectionFlags)
+    sources: ModuleSourceFlags = declare_flag_group(ModuleSourceFlags)
+    lock: StateLockFlags = declare_flag_group(StateLockFlags)
+    engine: TaskEngineFlags = declare_flag_group(TaskEngineFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
@@ -106,7 +106,7 @@ def plan(arguments: PlanArguments) -> int:
     screen.print_diagnostics(problems, opened.sources, is_aside=is_on_stderr)
     if has_errors(problems) or opened.definition is None:
         return 1
-    result = _run_planning(opened, names, undeclared, arguments, signer, screen)
+    result = _plan_sites_on_engine(opened, names, undeclared, arguments, signer, screen)
     if result is None:
         return 1
     for report in reports:
@@ -152,16 +152,16 @@ def _write_failure_reports(problems: Sequence[Diagnostic], reports: Iterable[Rep
         write_to_stdout(FORMATS["json"](failed_plan) + b"\n", "json")
 
 
-def _run_planning(
+def _plan_sites_on_engine(
     opened: OpenedFleet,
     names: list[str],
     undeclared: tuple[UndeclaredSite, ...],
     arguments: PlanArguments,
     signer: Signer | None,
     screen: Screen,
-) -> PlanningResult | None:
+) -> FleetPlanningResult | None:
     """Plan on the requested engine, with a progress line on a terminal."""
-    result: PlanningResult | None = None
+    result: FleetPlanningResult | None = None
     has_progress = screen.is_live and not arguments.as_json
     has_text_output = not arguments.as_json and not has_stdout_report(parse_reports(arguments.report, FORMATS.keys()))
     planned_count = 0
@@ -198,7 +198,7 @@ def _run_planning(
     return result
 
 
-def _print_next_steps(result: PlanningResult, screen: Screen, out: str) -> None:
+def _print_next_steps(result: FleetPlanningResult, screen: Screen, out: str) -> None:
     """Print the plan's file, the next command and the approved digest."""
     if out and not has_errors(result.diagnostics):
         screen.print_text(f"Saved the plan to: {out}   (nexusform sites apply {out})")
@@ -207,7 +207,7 @@ def _print_next_steps(result: PlanningResult, screen: Screen, out: str) -> None:
     screen.print_text(f"Digest: {result.plan.digest}")
 
 
-def _compute_exit_code(result: PlanningResult, *, is_detailed: bool) -> int:
+def _compute_exit_code(result: FleetPlanningResult, *, is_detailed: bool) -> int:
     if has_errors(result.diagnostics) or result.plan.select_by_status(
         SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED
     ):

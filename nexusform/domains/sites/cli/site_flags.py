@@ -9,18 +9,18 @@ from contextlib import contextmanager
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_number, declare_repeatable_text, declare_text
+from nexusform.cli.arguments import declare_number, declare_repeatable_text, declare_text_flag
 from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import build_error
-from nexusform.domains.sites.engine_interface import Engine, EngineError
-from nexusform.domains.sites.engines.engine_choice import PROCESSES, check_engine, make_engine
+from nexusform.domains.sites.engine_interface import Engine, TaskEngineError
+from nexusform.domains.sites.engines.engine_choice import PROCESSES, check_engine_name, make_engine
 
 
-class EngineFlags(Struct, frozen=True, kw_only=True):
+class TaskEngineFlags(Struct, frozen=True, kw_only=True):
     """Flags of the engine."""
 
-    engine: str = declare_text("Use local processes or dask://HOST:PORT", metavar="ENGINE", default=PROCESSES)
+    engine: str = declare_text_flag("Use local processes or dask://HOST:PORT", metavar="ENGINE", default=PROCESSES)
     workers: int = declare_number("Set the number of worker processes (0: one per core)", default=0, minimum=0)
 
     def check_usable(self, screen: Screen) -> bool:
@@ -30,8 +30,8 @@ class EngineFlags(Struct, frozen=True, kw_only=True):
         if get_trust_flags().backend_config:
             raise click.UsageError("-backend-config cannot be used here: nexusform.sites.hcl sets the states of sites.")
         try:
-            check_engine(self.engine)
-        except EngineError as problem:
+            check_engine_name(self.engine)
+        except TaskEngineError as problem:
             screen.print_diagnostics([build_error("unusable-engine", str(problem))], {})
             return False
         return True
@@ -43,7 +43,7 @@ class EngineFlags(Struct, frozen=True, kw_only=True):
         try:
             engine = make_engine(self.engine, os.environ, self.workers)
             yield engine
-        except EngineError as problem:
+        except TaskEngineError as problem:
             screen.print_diagnostics([build_error("unusable-engine", str(problem))], {})
             if engine is None:
                 yield None
@@ -52,14 +52,14 @@ class EngineFlags(Struct, frozen=True, kw_only=True):
                 engine.close()
 
 
-class SelectionFlags(Struct, frozen=True, kw_only=True):
+class SiteSelectionFlags(Struct, frozen=True, kw_only=True):
     """Flags that select sites."""
 
     site: tuple[str, ...] = declare_repeatable_text("Use only sites with matching names (* and ?)", metavar="GLOB")
-    wave: str = declare_text("Use only the sites of this wave", metavar="WAVE")
+    wave: str = declare_text_flag("Use only the sites of this wave", metavar="WAVE")
 
 
-class SourceFlags(Struct, frozen=True, kw_only=True):
+class ModuleSourceFlags(Struct, frozen=True, kw_only=True):
     """Flags for locations of root modules."""
 
     allow_source: tuple[str, ...] = declare_repeatable_text("Allow module sources below DIR", metavar="DIR")

@@ -7,12 +7,12 @@ import os
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
-from nexusform.cli.report_output import Answer, AnswerFlags, AnswerFormFlags, write_answer
+from nexusform.cli.report_output import Answer, AnswerFormatFlags, PlanAnswerFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context
-from nexusform.domains.sites.cli.site_flags import EngineFlags, SelectionFlags, SourceFlags
+from nexusform.domains.sites.cli.site_flags import ModuleSourceFlags, SiteSelectionFlags, TaskEngineFlags
 from nexusform.domains.sites.engines.engine_choice import PROCESSES
 from nexusform.domains.sites.rendering.question_report import (
     build_question_document,
@@ -29,19 +29,19 @@ from nexusform.domains.whatif.cli.simulate import FailureArguments
 class QuestionTargetFlags(Struct, frozen=True, kw_only=True):
     """Flags for sites, sources and engine of a question."""
 
-    selection: SelectionFlags = declare_flag_group(SelectionFlags)
-    sources: SourceFlags = declare_flag_group(SourceFlags)
-    engine: EngineFlags = declare_flag_group(EngineFlags)
+    selection: SiteSelectionFlags = declare_flag_group(SiteSelectionFlags)
+    sources: ModuleSourceFlags = declare_flag_group(ModuleSourceFlags)
+    engine: TaskEngineFlags = declare_flag_group(TaskEngineFlags)
 
 
 class ReplayArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites replay`."""
 
-    source: str = declare_text(
+    source: str = declare_text_flag(
         "Read DIR (SITE is replaced by the site name) or azure", metavar="DIR|azure", flag="from"
     )
     targets: QuestionTargetFlags = declare_flag_group(QuestionTargetFlags)
-    answer: AnswerFormFlags = declare_flag_group(AnswerFormFlags)
+    answer: AnswerFormatFlags = declare_flag_group(AnswerFormatFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
@@ -51,9 +51,9 @@ def simulate_failure(arguments: FailureArguments) -> int:
     if question.answer.plan or question.state or question.variables:
         raise click.UsageError("-plan, -state and variables need one site, not -site=*.")
     targets = QuestionTargetFlags(
-        selection=SelectionFlags(site=(arguments.site,), wave=""),
-        sources=SourceFlags(allow_source=arguments.allow_source),
-        engine=EngineFlags(engine=arguments.engine or PROCESSES, workers=arguments.workers),
+        selection=SiteSelectionFlags(site=(arguments.site,), wave=""),
+        sources=ModuleSourceFlags(allow_source=arguments.allow_source),
+        engine=TaskEngineFlags(engine=arguments.engine or PROCESSES, workers=arguments.workers),
     )
     return _run_question_on_sites(SiteQuestion(QuestionKind.FAILURE), targets, question.answer, question.view)
 
@@ -75,7 +75,7 @@ def replay(arguments: ReplayArguments) -> int:
 
 
 def _run_question_on_sites(
-    question: SiteQuestion, targets: QuestionTargetFlags, flags: AnswerFlags | AnswerFormFlags, view: ViewFlags
+    question: SiteQuestion, targets: QuestionTargetFlags, flags: PlanAnswerFlags | AnswerFormatFlags, view: ViewFlags
 ) -> int:
     """Run a question on all sites and print the answer."""
     screen = view.create_screen()

@@ -6,12 +6,12 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import declare_flag_group, declare_number, declare_switch
+from nexusform.cli.arguments import declare_flag_group, declare_number, declare_switch_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import write_to_stdout
 from nexusform.cli.shared_flags import ViewFlags, create_context
-from nexusform.domains.sites.cli.site_flags import EngineFlags, SelectionFlags, SourceFlags
+from nexusform.domains.sites.cli.site_flags import ModuleSourceFlags, SiteSelectionFlags, TaskEngineFlags
 from nexusform.domains.sites.rendering.question_report import select_failed_results
 from nexusform.domains.sites.rendering.status_report import build_status_document, build_status_report
 from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestion, SiteStatus
@@ -27,11 +27,11 @@ from nexusform.workflow.opening.system_io import SystemClock
 class StatusArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites status`."""
 
-    as_json: bool = declare_switch("Print a JSON document", flag="json")
+    as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     samples: int = declare_number("Compute certainty per site with N tie-break samples", default=0, minimum=0)
-    selection: SelectionFlags = declare_flag_group(SelectionFlags)
-    sources: SourceFlags = declare_flag_group(SourceFlags)
-    engine: EngineFlags = declare_flag_group(EngineFlags)
+    selection: SiteSelectionFlags = declare_flag_group(SiteSelectionFlags)
+    sources: ModuleSourceFlags = declare_flag_group(ModuleSourceFlags)
+    engine: TaskEngineFlags = declare_flag_group(TaskEngineFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 

@@ -5,27 +5,27 @@ from __future__ import annotations
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_switch, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_switch_flag, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import build_error
 from nexusform.diagnostics.phrases import format_count, format_list
-from nexusform.domains.sites.cli.site_flags import EngineFlags, SelectionFlags, SourceFlags
+from nexusform.domains.sites.cli.site_flags import ModuleSourceFlags, SiteSelectionFlags, TaskEngineFlags
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet, select_sites
-from nexusform.domains.sites.workflow.locked_sites import read_locks, release_locks
+from nexusform.domains.sites.workflow.locked_sites import read_site_locks, release_locks
 
 
 class UnlockArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites unlock`."""
 
-    host: str = declare_text("Release the locks of this host", metavar="HOST")
-    force: bool = declare_switch("Skip the confirmation")
-    selection: SelectionFlags = declare_flag_group(SelectionFlags)
-    sources: SourceFlags = declare_flag_group(SourceFlags)
-    engine: EngineFlags = declare_flag_group(EngineFlags)
+    host: str = declare_text_flag("Release the locks of this host", metavar="HOST")
+    force: bool = declare_switch_flag("Skip the confirmation")
+    selection: SiteSelectionFlags = declare_flag_group(SiteSelectionFlags)
+    sources: ModuleSourceFlags = declare_flag_group(ModuleSourceFlags)
+    engine: TaskEngineFlags = declare_flag_group(TaskEngineFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
@@ -53,7 +53,7 @@ def unlock(arguments: UnlockArguments) -> int:
     with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error):
         if engine is None:
             return 1
-        locks = read_locks(engine, opened.fleet, names)
+        locks = read_site_locks(engine, opened.fleet, names)
         unreadable = [result for result in locks if result.status is SiteStatus.REFUSED]
         _print_unreadable_locks(unreadable, screen)
         selected = [result.site for result in locks if result.lock and result.lock.host == arguments.host]

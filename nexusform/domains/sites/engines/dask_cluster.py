@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_installation
-from nexusform.domains.sites.engine_interface import EngineError, OnResult, build_lost_result
+from nexusform.domains.sites.engine_interface import OnResult, TaskEngineError, build_lost_result
 from nexusform.domains.sites.engines.dask_task import record_heartbeat, run_task
-from nexusform.domains.sites.types.site_tasks import Task, TaskKind, decode_result, encode_message
+from nexusform.domains.sites.types.site_tasks import SiteTaskKind, Task, decode_task_result, encode_task_message
 
 CERTIFICATES: Final = ("NF_CLUSTER_CA", "NF_CLUSTER_CERT", "NF_CLUSTER_KEY")
 _CONNECT_TIMEOUT: Final = 15.0  # seconds
@@ -39,11 +39,11 @@ def _parse_address(engine_name: str) -> tuple[str, bool]:
     except ValueError:
         host, port = "", 0
     if not host or parts.username or parts.path not in ("", "/"):
-        raise EngineError(f'"{engine_name}" is not a scheduler. Write -engine=dask://HOST:8786.')
+        raise TaskEngineError(f'"{engine_name}" is not a scheduler. Write -engine=dask://HOST:8786.')
     host_text = f"[{host}]" if ":" in host else host
     is_secure = parts.scheme == "tls" or not _is_loopback(host)
     if parts.scheme == "tcp" and is_secure:
-        raise EngineError(
+        raise TaskEngineError(
             f'Plain tcp to "{host}" would let anyone on the network run code here and on the workers. '
             f"Use tls://{host_text}:{port} with certificates ({', '.join(CERTIFICATES)})."
         )
@@ -70,7 +70,7 @@ def load_cluster_library(engine_name: str) -> Any:
                 logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     except ImportError:
         command = format_installation("cluster")
-        raise EngineError(f"The engine dask needs the package distributed: {command}.") from None
+        raise TaskEngineError(f"The engine dask needs the package distributed: {command}.") from None
     return distributed
 
 
@@ -82,7 +82,7 @@ class _SubmittedTask(Struct, frozen=True):
     home: str
 
 
-class DaskCluster:
+class DaskTaskEngine:
     """Engine on the workers of a scheduler; workers may join and leave."""
 
     def __init__(self, engine_name: str, environment: Mapping[str, str]) -> None:
@@ -94,7 +94,7 @@ class DaskCluster:
                 address, timeout=_CONNECT_TIMEOUT, security=security, set_as_default=False, name="nexusform"
             )
         except (OSError, ValueError) as problem:
-            raise EngineError(f"The scheduler at {address} does not answer: {problem}.") from None
+            raise TaskEngineError(f"The scheduler at {address} does not answer: {problem}.") from None
         self._address = address
         self._homes: dict[str, str] = {}
         self._last_heartbeat = monotonic()
@@ -118,7 +118,7 @@ class DaskCluster:
         """Compute the maximum of submitted tasks. Writing tasks never wait on the cluster: a failure must be able
         to stop them.
         """
-        return min(max_running, self._count_threads() if task.kind is TaskKind.APPLY else self.parallelism)
+        return min(max_running, self._count_threads() if task.kind is SiteTaskKind.APPLY else self.parallelism)
 
     def run_tasks(
         self,
@@ -145,7 +145,7 @@ class DaskCluster:
                     continue
             except (OSError, RuntimeError) as problem:  # the connection closed in the middle of a call
                 reason = f"The cluster at {self._address} failed: {type(problem).__name__}."
-                raise EngineError(reason, _list_sites(running)) from None
+                raise TaskEngineError(reason, _list_sites(running)) from None
             submitted = running.pop(key, None)
             if submitted is not None:  # cancelled tasks end, too
                 last_progress = monotonic()
@@ -162,10 +162,10 @@ class DaskCluster:
     def _submit(self, task: Task, running: dict[str, _SubmittedTask]) -> None:
         """Submit a task, only to the worker with the site's lock if any: another worker would find it locked."""
         self._task_counter += 1
-        home = self._homes.get(task.site, "") if task.kind in (TaskKind.APPLY, TaskKind.RELEASE) else ""
+        home = self._homes.get(task.site, "") if task.kind in (SiteTaskKind.APPLY, SiteTaskKind.RELEASE) else ""
         future = self._client.submit(
             run_task,
-            encode_message(task),
+            encode_task_message(task),
             key=f"{_build_label(task)} {task.site}-{task.fleet.session}{self._task_counter:08x}",
             workers=[home] if home else None,
             retries=_RETRIES,
@@ -174,7 +174,7 @@ class DaskCluster:
         running[future.key] = _SubmittedTask(task, future, home)
         future.add_done_callback(lambda finished_future: self._finished.put(finished_future.key))
 
-    def _submit_lost_again(self, running: dict[str, _SubmittedTask]) -> None:
+    def _submit_lost_tasks_again(self, running: dict[str, _SubmittedTask]) -> None:
         """Submit again the tasks of a lost worker; its lock is lost too."""
         workers = self._client.nthreads()
         for key, submitted in list(running.items()):
@@ -189,14 +189,14 @@ class DaskCluster:
         try:
             # A result lost with its worker is computed again; an applied change is visible in the state.
             address, message = future.result(timeout=_RESULT_TIMEOUT)
-            result = decode_result(message)
+            result = decode_task_result(message)
         except Exception as problem:  # noqa: BLE001 - whatever the cluster says of it
             self._homes.pop(task.site, None)
             on_result(task, build_lost_result(task, f"The cluster failed: {type(problem).__name__}: {problem}"))
             return
         finally:
             future.release()
-        if result.is_locked and task.kind is TaskKind.PREPARE:
+        if result.is_locked and task.kind is SiteTaskKind.PREPARE:
             self._homes[task.site] = address
         else:
             self._homes.pop(task.site, None)
@@ -208,12 +208,12 @@ class DaskCluster:
             self._send_heartbeat(submitted.task)
             break
         if self._client.status != "running":
-            raise EngineError(f"The scheduler at {self._address} is gone.", _list_sites(running))
-        self._submit_lost_again(running)
+            raise TaskEngineError(f"The scheduler at {self._address} is gone.", _list_sites(running))
+        self._submit_lost_tasks_again(running)
         if self._client.nthreads():
             return monotonic() if self._client.processing() else last_progress
         if monotonic() - last_progress > _NO_WORKERS_TIMEOUT:
-            raise EngineError(
+            raise TaskEngineError(
                 f"The cluster at {self._address} has had no worker for two minutes.", _list_sites(running)
             )
         return last_progress
@@ -240,11 +240,11 @@ def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str
     values = [environment.get(name, "") for name in CERTIFICATES]
     if not all(values):
         missing = ", ".join(name for name, value in zip(CERTIFICATES, values, strict=True) if not value)
-        raise EngineError(
+        raise TaskEngineError(
             f"{address} is on another machine. It needs TLS and certificates on both sides: set {missing}."
         )
     for name, path in zip(CERTIFICATES, values, strict=True):
         if not Path(path).is_file():
-            raise EngineError(f'{name}: there is no file "{path}".')
+            raise TaskEngineError(f'{name}: there is no file "{path}".')
     names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
     return {**dict(zip(names, values, strict=True)), "require_encryption": True}

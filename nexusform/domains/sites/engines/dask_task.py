@@ -7,14 +7,14 @@ from threading import Thread
 from typing import Final
 
 from nexusform.domains.sites.engines.local_worker import run_task_safely
-from nexusform.domains.sites.types.site_tasks import decode_task, encode_message
-from nexusform.domains.sites.workflow.site_worker import SiteWorker
+from nexusform.domains.sites.types.site_tasks import decode_task, encode_task_message
+from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
 
 _CHECK_SECONDS: Final = 10.0  # seconds between checks for abandoned locks
-_WORKERS: Final[list[SiteWorker]] = []  # the worker of this process
+_WORKERS: Final[list[FleetTaskWorker]] = []  # the worker of this process
 
 
-def _release_abandoned_locks(worker: SiteWorker) -> None:
+def _release_abandoned_locks(worker: FleetTaskWorker) -> None:
     while True:
         time.sleep(_CHECK_SECONDS)
         worker.release_abandoned_locks()
@@ -25,9 +25,9 @@ def run_task(message: bytes) -> tuple[str, bytes]:
     from distributed import get_worker
 
     if not _WORKERS:
-        _WORKERS.append(SiteWorker())
+        _WORKERS.append(FleetTaskWorker())
         Thread(target=_release_abandoned_locks, args=(_WORKERS[0],), daemon=True, name="nexusform-locks").start()
-    result = encode_message(run_task_safely(_WORKERS[0], decode_task(message)))
+    result = encode_task_message(run_task_safely(_WORKERS[0], decode_task(message)))
     return str(get_worker().address), result
 
 

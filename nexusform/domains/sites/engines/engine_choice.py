@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nexusform.domains.sites.engine_interface import Engine, EngineError
+from nexusform.domains.sites.engine_interface import Engine, TaskEngineError
 
 PROCESSES: Final = "processes"
 
 
-def check_engine(name: str) -> None:
+def check_engine_name(name: str) -> None:
     """Check the engine name before anything is read. Raises EngineError."""
     scheme = name.partition("://")[0]
     if name == PROCESSES:
         return
     if scheme not in ("dask", "tcp", "tls"):
-        raise EngineError(
+        raise TaskEngineError(
             f'There is no engine "{name}". Known engines: {PROCESSES} (worker processes of this '
             "machine, the default) and dask://HOST:PORT (the scheduler of a Dask cluster)."
         )
@@ -28,9 +28,9 @@ def check_engine(name: str) -> None:
 def make_engine(name: str, environment: Mapping[str, str], workers: int = 0) -> Engine:
     """Create the engine of a checked name. Raises EngineError."""
     if name == PROCESSES:
-        from nexusform.domains.sites.engines.local_workers import LocalWorkers
+        from nexusform.domains.sites.engines.local_workers import LocalTaskEngine
 
-        return LocalWorkers(workers)
-    from nexusform.domains.sites.engines.dask_cluster import DaskCluster
+        return LocalTaskEngine(workers)
+    from nexusform.domains.sites.engines.dask_cluster import DaskTaskEngine
 
-    return DaskCluster(name, environment)
+    return DaskTaskEngine(name, environment)

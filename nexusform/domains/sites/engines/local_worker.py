@@ -12,8 +12,8 @@ from typing import IO, Final
 import click
 
 from nexusform.domains.sites.engine_interface import build_lost_result
-from nexusform.domains.sites.types.site_tasks import SiteResult, Task, decode_task, encode_message
-from nexusform.domains.sites.workflow.site_worker import SiteWorker
+from nexusform.domains.sites.types.site_tasks import SiteResult, Task, decode_task, encode_task_message
+from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
 from nexusform.files.run_log import start_log
 
 LENGTH: Final = struct.Struct("<I")  # before each message
@@ -35,7 +35,7 @@ def receive_message(stream: IO[bytes]) -> bytes | None:
     return body if body is not None and len(body) == length else None
 
 
-def run_task_safely(worker: SiteWorker, task: Task) -> SiteResult:
+def run_task_safely(worker: FleetTaskWorker, task: Task) -> SiteResult:
     """Run a task; convert an exception to the result of its site."""
     try:
         return worker.run_task(task)
@@ -59,10 +59,10 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     start_log(os.environ)  # the parent process reported errors in NF_LOG
-    worker = SiteWorker()
+    worker = FleetTaskWorker()
     try:
         while (message := receive_message(tasks)) is not None:
-            send_message(results, encode_message(run_task_safely(worker, decode_task(message))))
+            send_message(results, encode_task_message(run_task_safely(worker, decode_task(message))))
     except BrokenPipeError:
         os._exit(1)  # the parent process was killed; nothing may be flushed to it
 

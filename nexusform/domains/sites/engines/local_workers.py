@@ -13,9 +13,9 @@ from typing import IO, Final
 
 from msgspec import Struct, field
 
-from nexusform.domains.sites.engine_interface import EngineError, OnResult, build_lost_result
+from nexusform.domains.sites.engine_interface import OnResult, TaskEngineError, build_lost_result
 from nexusform.domains.sites.engines.local_worker import receive_message, send_message
-from nexusform.domains.sites.types.site_tasks import Task, TaskKind, decode_result, encode_message
+from nexusform.domains.sites.types.site_tasks import SiteTaskKind, Task, decode_task_result, encode_task_message
 
 _MODULE: Final = "nexusform.domains.sites.engines.local_worker"
 _ATTEMPTS: Final = 3
@@ -40,7 +40,7 @@ class _Batch(Struct):
     attempts: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
-class LocalWorkers:
+class LocalTaskEngine:
     """Engine of worker processes, one per core by default."""
 
     def __init__(self, count: int = 0) -> None:
@@ -64,7 +64,7 @@ class LocalWorkers:
         """Run tasks as described by Engine."""
         batch = _Batch(on_result, deque())
         for task in tasks:
-            home = self._homes.get(task.site) if task.kind in (TaskKind.APPLY, TaskKind.RELEASE) else None
+            home = self._homes.get(task.site) if task.kind in (SiteTaskKind.APPLY, SiteTaskKind.RELEASE) else None
             queue = batch.pending if home is None else batch.assigned.setdefault(home, deque())
             queue.append(task)
         while True:
@@ -109,7 +109,7 @@ class LocalWorkers:
         worker.task = task
         batch.attempts[task.identity] = batch.attempts.get(task.identity, 0) + 1
         try:
-            send_message(worker.tasks, encode_message(task))
+            send_message(worker.tasks, encode_task_message(task))
         except OSError:
             self._replace_worker(number, batch)
 
@@ -121,8 +121,8 @@ class LocalWorkers:
             self._replace_worker(number, batch)
             return
         task, worker.task = worker.task, None
-        result = decode_result(message)
-        if result.is_locked and task.kind is TaskKind.PREPARE:
+        result = decode_task_result(message)
+        if result.is_locked and task.kind is SiteTaskKind.PREPARE:
             self._homes[task.site] = number
         else:
             self._homes.pop(task.site, None)
@@ -158,7 +158,7 @@ def _start_process() -> _WorkerProcess:
             [sys.executable, "-P", "-m", _MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
     except OSError as problem:
-        raise EngineError(f"No worker process can be started: {problem.strerror}.") from None
+        raise TaskEngineError(f"No worker process can be started: {problem.strerror}.") from None
     assert process.stdin is not None, "a pipe"
     assert process.stdout is not None, "a pipe"
     return _WorkerProcess(process, process.stdin, process.stdout)

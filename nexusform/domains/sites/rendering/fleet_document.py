@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 import nexusform
 from nexusform.diagnostics.diagnostic import Position, Severity, Span, build_diagnostic
-from nexusform.diagnostics.levels import Impact, Level, get_level, get_warning_level
+from nexusform.diagnostics.levels import Level, PlacementImpact, get_diagnostic_level, get_warning_level
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.sites.rendering.fleet_impact import (
     compute_fleet_impact,
     compute_site_impact,
     compute_site_level,
     find_highest_level,
-    list_losses,
+    list_site_losses,
 )
 from nexusform.domains.sites.rendering.fleet_summary import group_sites
 from nexusform.domains.sites.rendering.undeclared_report import (
@@ -68,7 +68,7 @@ SITE: Final = RecordForm(
     "diagnostics=result.diagnostics",
     level=lambda answer: compute_site_level(answer).value,
     stake=lambda answer: compute_site_impact(answer).value,
-    losses=lambda answer: list(list_losses(answer)),
+    losses=lambda answer: list(list_site_losses(answer)),
     diagnostics=DIAGNOSTIC,
 )
 
@@ -76,7 +76,7 @@ SITE: Final = RecordForm(
 def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
     """Build the findings and losses of sites as SARIF, located at their line, else at the site's."""
     undeclared = [
-        Finding(diagnostic_item, get_level(diagnostic_item))
+        Finding(diagnostic_item, get_diagnostic_level(diagnostic_item))
         for diagnostic_item in build_undeclared_findings(plan.undeclared)
     ]
     errors = [_build_finding(error, error.file, error.line) for error in plan.errors]
@@ -99,8 +99,8 @@ def _build_findings(sites: Iterable[PlannedSite]) -> list[Finding]:
             findings.append(_build_site_finding(site, site_diagnostic))
         if site.result.status in (SiteStatus.REFUSED, SiteStatus.FAILED) and not site.result.diagnostics:
             findings.append(_build_site_finding(site, SiteDiagnostic("error", "site-rejected", "", site.result.reason)))
-        elif compute_site_impact(site.result) is Impact.LOSES and site.result.status is SiteStatus.PLANNED:
-            loss_text = "; ".join((*list_losses(site.result), *site.result.redundancy_lost))
+        elif compute_site_impact(site.result) is PlacementImpact.LOSES and site.result.status is SiteStatus.PLANNED:
+            loss_text = "; ".join((*list_site_losses(site.result), *site.result.redundancy_lost))
             loss_diagnostic = SiteDiagnostic(
                 "warning", "site-loses-workloads", "", f"{loss_text}.", level=Level.WARNING.value
             )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from nexusform.diagnostics.levels import Impact, Level
+from nexusform.diagnostics.levels import Level, PlacementImpact
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.rendering.name_list import format_names
 from nexusform.domains.sites.rendering.site_change_rows import replace_site_name
@@ -20,17 +20,17 @@ _LEVEL_MARKS: Final = {Level.WARNING: "!", Level.ADVICE: "i"}
 _UNPLANNED_STATUSES: Final = (SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
 
 
-def compute_fleet_impact(plan: FleetPlan) -> Impact:
+def compute_fleet_impact(plan: FleetPlan) -> PlacementImpact:
     """Compute the impact of the whole plan: that of the worst site."""
     impacts = [compute_site_impact(site.result) for site in plan.sites]
     if plan.undeclared:
-        impacts.append(Impact.MOVES)
-    return max(impacts, key=lambda impact: impact.order, default=Impact.NONE)
+        impacts.append(PlacementImpact.MOVES)
+    return max(impacts, key=lambda impact: impact.order, default=PlacementImpact.NONE)
 
 
-def compute_site_impact(result: SiteResult) -> Impact:
+def compute_site_impact(result: SiteResult) -> PlacementImpact:
     """Compute the impact on one site."""
-    return Impact.LOSES if result.redundancy_lost or result.status in _UNPLANNED_STATUSES else result.impact
+    return PlacementImpact.LOSES if result.redundancy_lost or result.status in _UNPLANNED_STATUSES else result.impact
 
 
 def compute_site_level(result: SiteResult) -> Level:
@@ -40,7 +40,7 @@ def compute_site_level(result: SiteResult) -> Level:
     ]
     if result.status in _UNPLANNED_STATUSES:
         levels.append(Level.ERROR)
-    if compute_site_impact(result) is Impact.LOSES:
+    if compute_site_impact(result) is PlacementImpact.LOSES:
         levels.append(Level.WARNING)
     return find_highest_level(levels)
 
@@ -50,7 +50,7 @@ def find_highest_level(levels: Iterable[Level]) -> Level:
     return min(levels, key=lambda level: level.order, default=Level.NOTE)
 
 
-def list_losses(result: SiteResult) -> tuple[str, ...]:
+def list_site_losses(result: SiteResult) -> tuple[str, ...]:
     """List the losses of one site, one clause each."""
     return (*format_effect_clauses(result.disruptions, _LOSS_EFFECTS), *result.availability_losses)
 
@@ -78,13 +78,13 @@ def build_loss_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable
     """Build the section of losses, each once for all its sites."""
     by_loss: dict[str, list[str]] = {}
     for site in sites:
-        text = "; ".join(list_losses(site.result))
+        text = "; ".join(list_site_losses(site.result))
         if text and site.result.status not in _UNPLANNED_STATUSES:
             by_loss.setdefault(replace_site_name(text, site.name), []).append(site.name)
     if by_loss:
         count = sum(len(names) for names in by_loss.values())
         title = f"Warning: {format_count(count, 'site')} {select_word_form(count, 'loses', 'lose')} running workload"
-        yield Section(title, _build_lines(by_loss, max_rows))
+        yield Section(title, _build_lines_by_sites(by_loss, max_rows))
 
 
 def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
@@ -122,7 +122,7 @@ def _format_diagnostic(site_diagnostic: SiteDiagnostic) -> str:
     return f"{site_diagnostic.summary.removeprefix(f'{site_diagnostic.id}: ')} ({site_diagnostic.id})"
 
 
-def _build_lines(by_text: dict[str, list[str]], max_rows: int) -> tuple[str, ...]:
+def _build_lines_by_sites(by_text: dict[str, list[str]], max_rows: int) -> tuple[str, ...]:
     """Build lines `lon1, par1: TEXT`, most frequent first."""
     ranked = sorted(by_text.items(), key=lambda pair: -len(pair[1]))
     lines = [f"{format_names(names)}: {text}" for text, names in ranked[:max_rows]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.diagnostics.levels import Impact
+from nexusform.diagnostics.levels import PlacementImpact
 from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_list, select_word_form
-from nexusform.domains.sites.rendering.fleet_impact import compute_site_impact, list_losses
+from nexusform.domains.sites.rendering.fleet_impact import compute_site_impact, list_site_losses
 from nexusform.domains.sites.rendering.fleet_summary import build_fleet_summary
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteStatus
@@ -38,7 +38,7 @@ def render_fleet_plan_page(plan: FleetPlan) -> str:
         sites = plan.select_wave(wave.name)
         if sites:
             maps.append(build_element("h3", f"{wave.name}: {format_count(len(sites), 'site')}"))
-            maps.append(_render_map(sorted(sites, key=_build_sort_key), wave.name))
+            maps.append(_render_site_status_map(sorted(sites, key=_build_sort_key), wave.name))
     # Render the legend with counts.
     parts = []
     for status in _STATUS_COLORS:
@@ -55,7 +55,7 @@ def render_fleet_plan_page(plan: FleetPlan) -> str:
 def _has_losses(site: PlannedSite) -> bool:
     """Return True if a planned site has losses."""
     is_planned = site.result.status in (SiteStatus.PLANNED, SiteStatus.APPLIED)
-    return is_planned and compute_site_impact(site.result) is Impact.LOSES
+    return is_planned and compute_site_impact(site.result) is PlacementImpact.LOSES
 
 
 def _render_swatch(color: str) -> Markup:
@@ -67,7 +67,7 @@ def _build_sort_key(site: PlannedSite) -> tuple[str, list[tuple[int, int, str]]]
     return site.labels.get("region", ""), compute_natural_sort_key(site.name)
 
 
-def _render_map(sites: Sequence[PlannedSite], wave: str) -> Markup:
+def _render_site_status_map(sites: Sequence[PlannedSite], wave: str) -> Markup:
     """Render squares in rows with the status of each site."""
     squares = [_render_square(site, number) for number, site in enumerate(sites)]
     width = min(len(sites), _SQUARES_PER_ROW) * _SQUARE_SIZE
@@ -84,7 +84,7 @@ def _render_map(sites: Sequence[PlannedSite], wave: str) -> Markup:
 
 def _render_square(site: PlannedSite, number: int) -> Markup:
     result = site.result
-    texts = [f"{site.name}: {result.status.value}", result.reason, *list_losses(result), *result.redundancy_lost]
+    texts = [f"{site.name}: {result.status.value}", result.reason, *list_site_losses(result), *result.redundancy_lost]
     if site.labels:
         texts.append(format_list(f"{name} {value}" for name, value in site.labels.items()))
     color = _LOSS_COLOR if _has_losses(site) else _STATUS_COLORS[result.status]

@@ -31,20 +31,20 @@ _DATA_LOCATION: Final = re.compile(rf'("{SITE_PLACEHOLDER}" is set in [^\n]+), l
 MAX_BYTES: Final = 65_000  # code hosts cut comments off at 65,536 characters
 
 
-class SiteGroup(Struct, frozen=True):
+class SitesWithEqualChanges(Struct, frozen=True):
     """Sites with equal changes: their rows, with SITE as name."""
 
     rows: tuple[str, ...]
     sites: tuple[str, ...]
 
 
-def group_sites(results: Iterable[SiteResult]) -> list[SiteGroup]:
+def group_sites(results: Iterable[SiteResult]) -> list[SitesWithEqualChanges]:
     """Group changed sites by rows, largest group first."""
     by_rows: dict[tuple[str, ...], list[str]] = {}
     for result in results:
         if result.status in (SiteStatus.PLANNED, SiteStatus.APPLIED):
             by_rows.setdefault(result.rows, []).append(result.site)
-    groups = [SiteGroup(rows, tuple(sites)) for rows, sites in by_rows.items()]
+    groups = [SitesWithEqualChanges(rows, tuple(sites)) for rows, sites in by_rows.items()]
     return sorted(groups, key=lambda group: -len(group.sites))
 
 
@@ -88,7 +88,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
     return Report(title, build_verdict(plan, groups), bool(rejected), (), tuple(sections), compute_fleet_impact(plan))
 
 
-def build_verdict(plan: FleetPlan, groups: Sequence[SiteGroup]) -> str:
+def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> str:
     """Build one sentence: `412 sites: the same 3 rows; 5 refused; 2 lose rack redundancy; 581 unchanged`."""
     clauses: list[str] = []
     if groups:
@@ -172,7 +172,7 @@ def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> It
     yield Section(title, (*lines, *_build_hidden_count_line(len(losing) - max_rows, "more site")))
 
 
-def _build_group_sections(groups: Sequence[SiteGroup], max_rows: int) -> Iterable[Section]:
+def _build_group_sections(groups: Sequence[SitesWithEqualChanges], max_rows: int) -> Iterable[Section]:
     """Build the sections of groups: the largest in full, others by their difference from it."""
     full_groups = [group for group in groups if len(group.sites) > 1][:_FULL_GROUPS] or list(groups[:1])
     for group in full_groups:
@@ -192,7 +192,7 @@ def _build_group_sections(groups: Sequence[SiteGroup], max_rows: int) -> Iterabl
     yield Section(title, (*lines, *_build_hidden_count_line(len(other_groups) - max_rows, "more such row")))
 
 
-def _describe_group_difference(group: SiteGroup, first: SiteGroup) -> str:
+def _describe_group_difference(group: SitesWithEqualChanges, first: SitesWithEqualChanges) -> str:
     """Describe the additional and missing rows of a group."""
     additional = [row for row in group.rows if row not in first.rows]
     missing_count = len([row for row in first.rows if row not in group.rows])

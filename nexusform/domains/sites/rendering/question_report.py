@@ -8,7 +8,7 @@ from typing import Any, Final
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.rendering.name_list import format_names
 from nexusform.domains.sites.rendering.site_change_rows import replace_site_name
-from nexusform.domains.sites.types.site_tasks import QuestionFinding, QuestionKind, SiteResult, SiteStatus
+from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestionFinding, SiteResult, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
@@ -47,7 +47,7 @@ _RESULT: Final = RecordForm(
     "name=site status reason findings",
     status=lambda status: "refused" if status in _FAILED_STATUSES else "answered",
     findings=RecordForm(
-        QuestionFinding, "name *figures=. words=texts bad=is_problem", figures=lambda finding: finding.figures
+        SiteQuestionFinding, "name *figures=. words=texts bad=is_problem", figures=lambda finding: finding.figures
     ),
 )
 
@@ -89,7 +89,7 @@ def _build_table_section(question_kind: QuestionKind, results: Iterable[SiteResu
 # --- certainty ---------------------------------------------------------------------------------
 
 
-def _count_constant_vms(findings: Iterable[QuestionFinding], figure_name: str) -> int:
+def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: str) -> int:
     """Count the VMs with the same rack, machine or count in every run."""
     return sum(finding.figures[figure_name] == finding.figures["runs"] for finding in findings)
 
@@ -110,7 +110,7 @@ def _summarize_certainty(results: Sequence[SiteResult]) -> str:
     return f"{constant_text} Least certain: {vm_text}, in {_format_percent(_compute_share(least_certain))} of them."
 
 
-def _compute_share(finding: QuestionFinding) -> float:
+def _compute_share(finding: SiteQuestionFinding) -> float:
     """Compute the share of samples with the VM on its machine."""
     return finding.figures["machine"] / finding.figures["runs"]
 

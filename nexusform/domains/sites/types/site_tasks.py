@@ -10,11 +10,11 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from nexusform.diagnostics.levels import Impact
+from nexusform.diagnostics.levels import PlacementImpact
 from nexusform.plans.impact.object_effects import EffectCount
 
 
-class TaskKind(StrEnum):
+class SiteTaskKind(StrEnum):
     """Kind of a task. `prepare` locks the site, plans again, compares, and keeps both for `apply`; `release`
     unlocks it. `unlock` removes the lock of a dead process. `status` and `ask` only read.
     """
@@ -94,7 +94,7 @@ class SiteQuestion(Struct, frozen=True):
     source: str = ""
 
 
-class QuestionFinding(Struct, frozen=True):
+class SiteQuestionFinding(Struct, frozen=True):
     """One row of a result, about a VM, a rack or a spread. Figures of parts are added."""
 
     name: str
@@ -108,7 +108,7 @@ class Task(Struct, frozen=True):
     file. `unlock_host`: host of the locks to release ("": those of this run).
     """
 
-    kind: TaskKind
+    kind: SiteTaskKind
     site: str
     fleet: FleetContext
     digest: str = ""
@@ -166,7 +166,7 @@ class SiteResult(Struct, frozen=True):
     removed: int = 0
     lost: int = 0
     forgotten: int = 0
-    impact: Impact = Impact.NONE
+    impact: PlacementImpact = PlacementImpact.NONE
     disruptions: tuple[EffectCount, ...] = ()
     availability_losses: tuple[str, ...] = ()
     redundancy_lost: tuple[str, ...] = ()
@@ -180,7 +180,7 @@ class SiteResult(Struct, frozen=True):
     is_locked: bool = False
     machines: int = 0
     vms: int = 0
-    findings: tuple[QuestionFinding, ...] = ()
+    findings: tuple[SiteQuestionFinding, ...] = ()
     lock: SiteLock | None = None
 
 
@@ -188,7 +188,7 @@ _TASK_DECODER: Final = msgspec.json.Decoder(Task)
 _RESULT_DECODER: Final = msgspec.json.Decoder(SiteResult)
 
 
-def encode_message(message: Task | SiteResult) -> bytes:
+def encode_task_message(message: Task | SiteResult) -> bytes:
     """Encode a task or a result."""
     return msgspec.json.encode(message)
 
@@ -198,6 +198,6 @@ def decode_task(data: bytes) -> Task:
     return _TASK_DECODER.decode(data)
 
 
-def decode_result(data: bytes) -> SiteResult:
+def decode_task_result(data: bytes) -> SiteResult:
     """Decode a result. Raises msgspec.ValidationError."""
     return _RESULT_DECODER.decode(data)

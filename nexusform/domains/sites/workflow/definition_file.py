@@ -31,7 +31,7 @@ from nexusform.domains.sites.workflow import definition_schemas
 from nexusform.domains.sites.workflow.site_data_location import convert_to_relative, describe_data_location
 from nexusform.files.regular_files import Confinement
 from nexusform.interfaces.plugins import FileProblem
-from nexusform.json_data.plain_data import has_unknown
+from nexusform.json_data.plain_data import has_unknown_part
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.registry import build_functions
@@ -41,7 +41,7 @@ from nexusform.language.syntax.syntax_nodes import Block, Body, Expression, Trav
 from nexusform.planning.name_resolution.evaluation_settings import PlanClock, RecordedFiles
 from nexusform.schemas.value_types import MapType, ObjectType, SetType
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_object, build_string, collect_marks
-from nexusform.workflow.opening.system_io import RealFiles, read_file
+from nexusform.workflow.opening.system_io import ConfinedFileAccess, read_file
 
 _MAX_BYTES: Final = 16 << 20  # bytes
 _MAX_SITES: Final = 20_000
@@ -113,12 +113,12 @@ def read_definition(
     if has_errors(problems):
         return None, problems, sources
     read_digests: dict[str, str] = {}
-    files = RecordedFiles(RealFiles(confinement), read_digests)
+    files = RecordedFiles(ConfinedFileAccess(confinement), read_digests)
     functions = build_functions(files, PlanClock(now), root)
     path_names = build_object({"root": build_string("."), "module": build_string("."), "cwd": build_string(".")})
     names = NameScope(functions, {"path": path_names})
     reading = _FileReading(names, root, problems, allowed_sources, read_digests, confinement)
-    sites, waves = _read_blocks(body, reading)
+    sites, waves = _read_sites_and_waves(body, reading)
     problems[:] = _merge_equal_problems(problems, {site.name for site in sites})
     if has_errors(problems):
         return None, problems, sources
@@ -128,7 +128,7 @@ def read_definition(
         sites=tuple(sites),
         waves=tuple(waves),
         digest=digest,
-        templates=tuple(_build_templates(reading, body.span)),
+        templates=tuple(_build_state_location_templates(reading, body.span)),
         requests_per_minute=reading.requests_per_minute,
         sources=sources,
     )
@@ -141,7 +141,7 @@ _FILE_HINT: Final = (
 )
 
 
-def _read_blocks(body: Body, reading: _FileReading) -> tuple[list[SiteEntry], list[Wave]]:
+def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteEntry], list[Wave]]:
     """Read all sites and waves."""
     parts, content_problems = decode_body(body, _FILE_SCHEMA)
     problems = reading.problems
@@ -168,7 +168,7 @@ def _read_blocks(body: Body, reading: _FileReading) -> tuple[list[SiteEntry], li
             break
     if not sites and not has_errors(problems):
         problems.append(build_error("no-sites", f"It declares no site. {_FILE_HINT}", body.span))
-    problems += _find_shared_states(sites.values())
+    problems += _reject_shared_state_locations(sites.values())
     return list(sites.values()), waves
 
 
@@ -209,7 +209,7 @@ def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> It
 _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
 
 
-def _find_shared_states(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
+def _reject_shared_state_locations(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
     """Return an error for every site with the state location of an earlier one."""
     first: dict[tuple[str, str], SiteEntry] = {}
     for site in sites:
@@ -411,7 +411,7 @@ def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileRe
     if not has_errors(problems):
         problems += _check_site_source(name, source, block, reading)
     backend, settings = _read_backend(name, block, scope, reading, problems)
-    if has_unknown([inputs, labels, settings]):
+    if has_unknown_part([inputs, labels, settings]):
         detail = "A value in it is known only after apply, such as timestamp()."
         problems.append(build_error("unknown-value", detail, inputs_span))
     reading.problems += problems
@@ -490,7 +490,7 @@ def _read_backend(
     return "local", {"path": f"states/{name}.nfstate"}
 
 
-def _build_templates(reading: _FileReading, span: Span) -> Iterator[SiteEntry]:
+def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterator[SiteEntry]:
     """Build the state locations for a site of any name, if they depend only on the name."""
     names = reading.names.add_names(site=build_object({"name": build_string(ANY_SITE)}))
     blocks = [reading.defaults, *reading.repeated_blocks]

@@ -54,7 +54,7 @@ _GZIP: Final = ".gz"
 _MAX_PART_BYTES: Final = 1 << 30  # bytes of the plan of one site
 
 
-class _PlanFileHead(Struct, frozen=True):
+class _PlanFileFormat(Struct, frozen=True):
     format: str = ""
 
 
@@ -178,7 +178,7 @@ def read_fleet_plan(
         problems += verify_signature(content.signature, content.signed_digest, key, location.confinement)
         problems += check_plan_statement(content.plan.identity, path, key) if not problems else []
     if not problems:
-        problems = _build_failed_plan_error(path, content.plan) or _check_parts(path, content)
+        problems = _build_failed_plan_error(path, content.plan) or _verify_part_digests(path, content)
     return (None if problems else content.plan), problems
 
 
@@ -227,7 +227,7 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
     if name != _MANIFEST:
         raise _build_not_a_plan_error(path)
     try:
-        if msgspec.json.decode(content, type=_PlanFileHead).format == _OF_DEVELOPMENT:
+        if msgspec.json.decode(content, type=_PlanFileFormat).format == _OF_DEVELOPMENT:
             raise DiagnosticsError(build_development_file_error(path, "run plan again"))
         manifest = msgspec.json.decode(content, type=_PlanFileManifest)
     except msgspec.MsgspecError as problem:
@@ -243,7 +243,7 @@ def _select_signed_parts(digests: Mapping[str, str]) -> Mapping[str, str]:
     return {name: digest for name, digest in digests.items() if name == _MANIFEST or name.startswith(_FOLDER)}
 
 
-def _check_parts(path: str, content: _PlanFileContent) -> list[Diagnostic]:
+def _verify_part_digests(path: str, content: _PlanFileContent) -> list[Diagnostic]:
     """Check the parts of a plan against its digests."""
     if compute_fleet_digest(content.plan.sites, content.plan.waves) != content.plan.digest:
         return [_build_damaged_problem(path, "Its sites do not match its digest.")]

@@ -16,7 +16,7 @@ from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.sites.engine_interface import Engine
 from nexusform.domains.sites.types.fleet_definition import FleetDefinition
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite, build_planned_site, compute_fleet_digest
-from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, Task, TaskKind
+from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, SiteTaskKind, Task
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.domains.sites.workflow.fleet_plan_file import save_failed_plan, save_fleet_plan, write_fleet_statement
 from nexusform.domains.sites.workflow.site_order import check_site_order, compute_dependencies
@@ -100,7 +100,7 @@ def select_sites(
     return selected_names, problems
 
 
-class PlanningResult(Struct, frozen=True):
+class FleetPlanningResult(Struct, frozen=True):
     """Plan of a fleet, with diagnostics about the whole."""
 
     plan: FleetPlan
@@ -119,7 +119,7 @@ def plan_fleet(
     on_result: Callable[[SiteResult], None] = lambda _: None,
     on_plan: Callable[[FleetPlan], None] = lambda _: None,
     is_stopping: Callable[[], bool] = lambda: False,
-) -> PlanningResult:
+) -> FleetPlanningResult:
     """Plan these sites, and write the plan to `out` if given, signed if a signer is given. `on_result` is
     called for each site, `on_plan` for the whole plan before it is written.
     """
@@ -132,7 +132,7 @@ def plan_fleet(
             spool.mkdir(mode=0o700, parents=True)
         except OSError as problem:
             error = build_error("plan-save-failed", f'Plans cannot be stored in "{spool}": {problem.strerror}.')
-            return PlanningResult(_build_plan(definition, fleet, {}), (error, *save_failed_plan([error], out)))
+            return FleetPlanningResult(_build_plan(definition, fleet, {}), (error, *save_failed_plan([error], out)))
         fleet = replace(fleet, spool=str(spool))
     results: dict[str, SiteResult] = {}
     shared_rows: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -143,7 +143,7 @@ def plan_fleet(
         on_result(result)
 
     try:
-        tasks = [Task(TaskKind.PLAN, name, fleet) for name in names]
+        tasks = [Task(SiteTaskKind.PLAN, name, fleet) for name in names]
         remaining = engine.run_tasks(
             tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping
         )
@@ -163,7 +163,7 @@ def plan_fleet(
             problems += save_fleet_plan(fleet_plan, spool, out, location.get_max_file_size(), signer)
             if signer is not None and not has_errors(problems):
                 problems += write_fleet_statement(fleet_plan, out, location, signer)
-        return PlanningResult(fleet_plan, tuple(problems))
+        return FleetPlanningResult(fleet_plan, tuple(problems))
     finally:
         if out:
             shutil.rmtree(spool, ignore_errors=True)

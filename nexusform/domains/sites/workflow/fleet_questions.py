@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from nexusform.domains.sites.engine_interface import Engine
 from nexusform.domains.sites.types.site_tasks import (
-    QuestionFinding,
     QuestionKind,
     SiteQuestion,
+    SiteQuestionFinding,
     SiteResult,
     SiteStatus,
+    SiteTaskKind,
     Task,
-    TaskKind,
 )
 from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet
 
@@ -44,7 +44,7 @@ def run_fleet_question(
         assert task.question is not None, "a task that asks"
         results[task.site][task.question.part] = result
 
-    tasks = [Task(TaskKind.ASK, name, fleet, question=part) for name in names for part in parts]
+    tasks = [Task(SiteTaskKind.ASK, name, fleet, question=part) for name in names for part in parts]
     engine.run_tasks(tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping)
     return [merge_site_results(name, results[name], len(parts)) for name in names]
 
@@ -63,9 +63,9 @@ def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -
     return replace(ordered[0], findings=tuple(_merge_findings(ordered)))
 
 
-def _merge_findings(parts: Sequence[SiteResult]) -> list[QuestionFinding]:
+def _merge_findings(parts: Sequence[SiteResult]) -> list[SiteQuestionFinding]:
     """Merge the findings of all parts in the site's order; figures with the same name are added."""
-    by_name: dict[str, QuestionFinding] = {}
+    by_name: dict[str, SiteQuestionFinding] = {}
     # Racks are dealt to parts in turn; interleaving restores the site's order.
     longest = max((len(part.findings) for part in parts), default=0)
     for turn in range(longest):
@@ -75,7 +75,7 @@ def _merge_findings(parts: Sequence[SiteResult]) -> list[QuestionFinding]:
     return list(by_name.values())
 
 
-def _add_finding(by_name: dict[str, QuestionFinding], finding: QuestionFinding) -> None:
+def _add_finding(by_name: dict[str, SiteQuestionFinding], finding: SiteQuestionFinding) -> None:
     existing = by_name.get(finding.name)
     if existing is None:
         by_name[finding.name] = finding

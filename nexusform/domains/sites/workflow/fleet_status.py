@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from nexusform.domains.sites.engine_interface import Engine
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, build_planned_site
-from nexusform.domains.sites.types.site_tasks import SiteResult, Task, TaskKind
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteTaskKind, Task
 from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet
 
 
@@ -22,7 +22,7 @@ def read_fleet_status(
     def record_result(task: Task, result: SiteResult) -> None:
         results[task.site] = result
 
-    tasks = [Task(TaskKind.STATUS, name, fleet) for name in names]
+    tasks = [Task(SiteTaskKind.STATUS, name, fleet) for name in names]
     engine.run_tasks(tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping)
     entries = {site.name: site for site in definition.sites}
     sites = tuple(build_planned_site(entries[name], results[name], ()) for name in names if name in results)

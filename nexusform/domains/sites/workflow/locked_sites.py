@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nexusform.domains.sites.engine_interface import Engine
-from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, Task, TaskKind
+from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteTaskKind, Task
 
 
-def read_locks(engine: Engine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
+def read_site_locks(engine: Engine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
     """Return the status of each site with its lock; `refused` if it cannot be read. Raises EngineError."""
-    return _run_on_all_sites(engine, fleet, names, TaskKind.STATUS)
+    return _run_on_all_sites(engine, fleet, names, SiteTaskKind.STATUS)
 
 
 def read_locked_sites(engine: Engine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
     """Return the status of the locked sites, in the order of the names. Raises EngineError."""
-    return [result for result in read_locks(engine, fleet, names) if result.lock is not None]
+    return [result for result in read_site_locks(engine, fleet, names) if result.lock is not None]
 
 
 def release_locks(engine: Engine, fleet: FleetContext, names: Sequence[str], unlock_host: str = "") -> list[SiteResult]:
@@ -23,11 +23,11 @@ def release_locks(engine: Engine, fleet: FleetContext, names: Sequence[str], unl
     result is `applied` if its lock was released, `skipped` if not, and `refused` if it cannot be read. Raises
     EngineError.
     """
-    return _run_on_all_sites(engine, fleet, names, TaskKind.UNLOCK, unlock_host)
+    return _run_on_all_sites(engine, fleet, names, SiteTaskKind.UNLOCK, unlock_host)
 
 
 def _run_on_all_sites(
-    engine: Engine, fleet: FleetContext, names: Sequence[str], kind: TaskKind, unlock_host: str = ""
+    engine: Engine, fleet: FleetContext, names: Sequence[str], kind: SiteTaskKind, unlock_host: str = ""
 ) -> list[SiteResult]:
     results: dict[str, SiteResult] = {}
     tasks = [Task(kind, name, fleet, unlock_host=unlock_host) for name in names]

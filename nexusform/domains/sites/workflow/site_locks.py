@@ -41,11 +41,11 @@ def read_site_lock(backend: StateBackend, site: SiteEntry, fleet: FleetContext) 
         has_started=bool(backend.read_journal()),
         unlock_command=shlex.join([*words, holder.id]),
         info=holder.info,
-        is_running=_is_running_here(holder),
+        is_running=_is_lock_process_running(holder),
     )
 
 
-def _is_running_here(holder: LockInfo) -> bool:
+def _is_lock_process_running(holder: LockInfo) -> bool:
     """Return whether the process of the lock is a living process of this machine."""
     if holder.host != socket.gethostname() or holder.pid <= 0:
         return False

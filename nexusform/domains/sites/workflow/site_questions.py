@@ -13,9 +13,9 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.domains.azure.workflow.reconciler import run_site_replays
 from nexusform.domains.sites.types.fleet_definition import SiteEntry
 from nexusform.domains.sites.types.site_tasks import (
-    QuestionFinding,
     QuestionKind,
     SiteQuestion,
+    SiteQuestionFinding,
     SiteResult,
     SiteStatus,
     Task,
@@ -75,20 +75,20 @@ def _compute_certainty(task: Task, site: SiteEntry, run: Run) -> SiteResult:
     )
 
 
-def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[QuestionFinding]:
+def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFinding]:
     """Build a finding for each VM with a sampled location: runs with the same location."""
     for row in plan.placements:
         certainty = row.certainty
         if certainty is not None and isinstance(row.target, Placement):
             shares = {"machine": certainty.machine, "rack": certainty.rack, "rack_count": certainty.rack_count}
             figures: dict[str, int | float] = {name: round(share * runs) for name, share in shares.items()}
-            yield QuestionFinding(f"{row.address}:{row.object}", {"runs": runs, **figures}, (row.target.machine,))
+            yield SiteQuestionFinding(f"{row.address}:{row.object}", {"runs": runs, **figures}, (row.target.machine,))
 
 
 # --- rack failures ----------------------------------------------------------------------------
 
 
-def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> Iterable[QuestionFinding]:
+def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> Iterable[SiteQuestionFinding]:
     """Simulate the failure of each rack of this part."""
     types = run.project.registries
     things = list_state_objects(state)
@@ -101,7 +101,7 @@ def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> I
         missing = loss.missing if loss.samples is None else loss.samples.missing_count.maximum
         quorum = sum(pool.is_lost for pool in loss.pools)
         figures: dict[str, int | float] = {"down": loss.vm_count, "pools_lost": quorum, "without_room": missing}
-        failure_finding = QuestionFinding(loss.lost, figures, (build_failure_summary(loss),), loss.has_findings)
+        failure_finding = SiteQuestionFinding(loss.lost, figures, (build_failure_summary(loss),), loss.has_findings)
         yield failure_finding
 
 
@@ -119,7 +119,7 @@ def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult
     if has_errors(problems):
         return build_rejected_result(site.name, problems)
     findings = tuple(
-        QuestionFinding(
+        SiteQuestionFinding(
             f"{replay_result.site}, rack_spread {replay_result.spread.value}",
             {
                 "hits": replay_result.hits,

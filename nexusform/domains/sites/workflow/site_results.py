@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors
-from nexusform.diagnostics.levels import get_level
+from nexusform.diagnostics.levels import get_diagnostic_level
 from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements, find_lost_redundancy
 from nexusform.domains.sites.types.fleet_definition import SiteEntry
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
@@ -89,7 +89,7 @@ def summarize_problem(problem: Diagnostic | None) -> str:
 
 def convert_diagnostics(problems: Iterable[Diagnostic]) -> tuple[SiteDiagnostic, ...]:
     """Convert diagnostics to data."""
-    return tuple(_convert_finding(Finding(problem, get_level(problem))) for problem in problems)
+    return tuple(_convert_finding(Finding(problem, get_diagnostic_level(problem))) for problem in problems)
 
 
 def _convert_finding(finding: Finding) -> SiteDiagnostic:

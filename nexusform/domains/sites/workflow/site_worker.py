@@ -22,7 +22,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, 
 from nexusform.domains.azure.providers.azure_rate_limit import BUDGET_VARIABLE
 from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements
 from nexusform.domains.sites.types.fleet_definition import FILE_NAME, FleetDefinition, SiteEntry
-from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, Task, TaskKind
+from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, SiteTaskKind, Task
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
 from nexusform.domains.sites.workflow.site_locks import (
@@ -73,7 +73,7 @@ _CHANGED_MESSAGE: Final = (
 _UNDECLARED_MESSAGE: Final = "nexusform.sites.hcl no longer declares it. Nothing was done."
 
 
-class _PreparedSite(Struct):
+class _LockedSite(Struct):
     """Site locked by this worker."""
 
     run: Run
@@ -82,14 +82,14 @@ class _PreparedSite(Struct):
     exit_stack: ExitStack
 
 
-class SiteWorker:
+class FleetTaskWorker:
     """Process that runs tasks of fleets, one at a time, since they share directory and memory."""
 
     def __init__(self) -> None:
         self._lock = RLock()
         self._definitions: dict[tuple[str, str], FleetDefinition] = {}
         self._entries: dict[str, SiteEntry] = {}
-        self._prepared_sites: dict[tuple[str, str], _PreparedSite] = {}
+        self._prepared_sites: dict[tuple[str, str], _LockedSite] = {}
         self._heartbeats: dict[str, float] = {}
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _MAX_RECURSION))
 
@@ -109,10 +109,10 @@ class SiteWorker:
             try:
                 os.chdir(site.source)  # as for `nexusform plan`: paths are relative to the root module
             except OSError as problem:
-                return _convert_paths(
+                return _make_paths_relative_to_fleet(
                     build_rejected_result(site.name, [_build_source_error(site, problem)]), site.source, task.fleet.root
                 )
-            return _convert_paths(self._run_task_kind(task, site), site.source, task.fleet.root)
+            return _make_paths_relative_to_fleet(self._run_task_by_kind(task, site), site.source, task.fleet.root)
 
     def _load_definition(self, fleet: FleetContext) -> tuple[FleetDefinition | None, Sequence[Diagnostic]]:
         """Load the definition, once per worker."""
@@ -129,25 +129,25 @@ class SiteWorker:
                 os.environ[BUDGET_VARIABLE] = f"{definition.requests_per_minute}:{budget_directory}"
         return self._definitions[key], ()
 
-    def _run_task_kind(self, task: Task, site: SiteEntry) -> SiteResult:
+    def _run_task_by_kind(self, task: Task, site: SiteEntry) -> SiteResult:
         start_access_record()
         match task.kind:
-            case TaskKind.PLAN:
+            case SiteTaskKind.PLAN:
                 return _plan_site(task, site)
-            case TaskKind.PREPARE:
+            case SiteTaskKind.PREPARE:
                 return self._prepare_site(task, site)
-            case TaskKind.APPLY:
+            case SiteTaskKind.APPLY:
                 return self._apply_site(task, site)
-            case TaskKind.RELEASE:
+            case SiteTaskKind.RELEASE:
                 if (task.fleet.session, task.site) not in self._prepared_sites:  # the preparing worker is lost
                     release_session_lock(task, site)
                 self._release_lock(task)
                 return SiteResult(task.site, SiteStatus.SKIPPED)
-            case TaskKind.UNLOCK:
+            case SiteTaskKind.UNLOCK:
                 return unlock_site(task, site)
-            case TaskKind.STATUS:
+            case SiteTaskKind.STATUS:
                 return _read_site_status(task, site)
-            case TaskKind.ASK:
+            case SiteTaskKind.ASK:
                 # questions import modules that no plan needs
                 from nexusform.domains.sites.workflow.site_questions import run_question_part
 
@@ -169,7 +169,7 @@ class SiteWorker:
             if problems:
                 return build_rejected_result(site.name, problems)
         run = exit_stack.enter_context(begin_run(opened.project, "OperationTypeApply", locking))
-        prepared = _PreparedSite(run, None, None, exit_stack)
+        prepared = _LockedSite(run, None, None, exit_stack)
         result = (
             _compare_with_approval(task, site, prepared, opened.diagnostics)
             if run.is_ready
@@ -245,13 +245,13 @@ def _build_source_error(site: SiteEntry, problem: OSError) -> Diagnostic:
     return build_error("unreadable-configuration-directory", detail, site.span)
 
 
-def _convert_paths(result: SiteResult, source: str, root: str) -> SiteResult:
+def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) -> SiteResult:
     """Convert file names in a result to paths relative to the fleet's directory."""
     site_diagnostics = tuple(
         replace(
             site_diagnostic,
-            file=_convert_path(site_diagnostic.file, source),
-            detail=_convert_paths_in_text(site_diagnostic.detail, source),
+            file=_make_path_relative_to_fleet(site_diagnostic.file, source),
+            detail=_make_paths_in_text_relative(site_diagnostic.detail, source),
         )
         for site_diagnostic in result.diagnostics
     )
@@ -264,23 +264,23 @@ def _convert_paths(result: SiteResult, source: str, root: str) -> SiteResult:
         None,
     )
     lacks_location = first_error is not None and result.reason.startswith(f"{first_error.summary}")
-    reason = _convert_paths_in_text(result.reason, source)
+    reason = _make_paths_in_text_relative(result.reason, source)
     if first_error is not None and lacks_location:
         reason = f"{first_error.file}:{first_error.line}: {reason}"
     return replace(result, diagnostics=site_diagnostics, reason=reason.replace(f"{root}/", ""))
 
 
-def _convert_path(name: str, source: str) -> str:
+def _make_path_relative_to_fleet(name: str, source: str) -> str:
     if name in ("", FILE_NAME) or Path(name).is_absolute():
         return name
     return os.path.normpath(Path(source, name))
 
 
-def _convert_paths_in_text(text: str, source: str) -> str:
+def _make_paths_in_text_relative(text: str, source: str) -> str:
     """Convert locations in a text, such as `main.nf.hcl:14,1-19`."""
 
     def convert_match(match: re.Match[str]) -> str:
-        fleet_path = _convert_path(match[1], source)
+        fleet_path = _make_path_relative_to_fleet(match[1], source)
         return f"{fleet_path}:{match[2]}" if Path(match[1]).is_file() else match[0]
 
     return _LINE.sub(convert_match, text)
@@ -303,7 +303,7 @@ class _SilentListener:
 
 
 def _compare_with_approval(
-    task: Task, site: SiteEntry, prepared: _PreparedSite, problems: Sequence[Diagnostic]
+    task: Task, site: SiteEntry, prepared: _LockedSite, problems: Sequence[Diagnostic]
 ) -> SiteResult:
     """Compare the current plan with the approved one; keep it in `prepared` if they are equal."""
     run, name = prepared.run, task.site
@@ -341,7 +341,7 @@ def _compare_with_approval(
     return result if plan.has_changes else replace(result, status=SiteStatus.UNCHANGED, is_locked=False)
 
 
-def _apply_prepared(task: Task, site: SiteEntry, prepared: _PreparedSite) -> SiteResult:
+def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteResult:
     """Apply a prepared site."""
     run, options = prepared.run, PlanApplyOptions(plan_digest=task.plan_digest)
     if prepared.remaining is not None:

@@ -31,7 +31,7 @@ class ProgressEvent(StrEnum):
     FINISHED = "finished"
 
 
-class ProgressLine(Struct, frozen=True, omit_defaults=True):
+class WaveProgressLine(Struct, frozen=True, omit_defaults=True):
     """Event of the plan with this identity, `at` seconds after 1970."""
 
     plan: str
@@ -43,14 +43,14 @@ class ProgressLine(Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
-class ApplyProgress(Struct):
+class FleetApplyProgress(Struct):
     """Progress lines of one plan."""
 
     path: Path
     plan: str
-    list_lines: list[ProgressLine]
+    list_lines: list[WaveProgressLine]
 
-    def add_lines(self, line: ProgressLine) -> None:
+    def add_lines(self, line: WaveProgressLine) -> None:
         """Append a line durably. Raises FileProblem."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
@@ -79,22 +79,22 @@ class ApplyProgress(Struct):
         return next((wave for wave in started_waves if not self.is_finished(wave)), "")
 
 
-def read_progress(plan_path: str, identity: str) -> ApplyProgress:
+def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
     """Read the progress of a plan. Raises FileProblem."""
     path = Path(f"{plan_path}{SUFFIX}")
     try:
         data = read_regular(path, _MAX_BYTES, follow=False)
     except FileNotFoundError:
-        return ApplyProgress(path, identity, [])
+        return FleetApplyProgress(path, identity, [])
     except (OSError, NotRegularFile, FileTooLarge) as problem:
         raise FileProblem(f'"{path}" cannot be read: {problem}.') from None
-    lines: list[ProgressLine] = []
+    lines: list[WaveProgressLine] = []
     complete_lines, _, _ = data.rpartition(b"\n")  # an incomplete line does not count
     for number, text in enumerate(complete_lines.split(b"\n") if complete_lines else (), start=1):
         try:
-            line = msgspec.json.decode(text, type=ProgressLine)
+            line = msgspec.json.decode(text, type=WaveProgressLine)
         except msgspec.MsgspecError:
             raise FileProblem(f'"{path}", line {number}, is not what nexusform wrote.') from None
         if line.plan == identity:
             lines.append(line)
-    return ApplyProgress(path, identity, lines)
+    return FleetApplyProgress(path, identity, lines)

@@ -18,15 +18,15 @@ from nexusform.diagnostics.phrases import (
     format_list,
     select_word_form,
 )
-from nexusform.domains.sites.engine_interface import Engine, EngineError
+from nexusform.domains.sites.engine_interface import Engine, TaskEngineError
 from nexusform.domains.sites.rendering.lock_text import format_locked_sites
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
-from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, Task, TaskKind
+from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, SiteTaskKind, Task
 from nexusform.domains.sites.workflow.locked_sites import read_locked_sites, release_locks
 from nexusform.domains.sites.workflow.site_order import split_wave_by_dependencies
 from nexusform.domains.sites.workflow.site_results import LOCKED
-from nexusform.domains.sites.workflow.wave_progress import ApplyProgress, ProgressEvent, ProgressLine
+from nexusform.domains.sites.workflow.wave_progress import FleetApplyProgress, ProgressEvent, WaveProgressLine
 from nexusform.interfaces.plugins import Clock
 
 _POLL_SECONDS: Final = 1.0  # seconds between checks for a stop request
@@ -58,14 +58,14 @@ class FleetApply(Struct):
     plan: FleetPlan
     fleet: FleetContext
     engine: Engine
-    progress: ApplyProgress
+    progress: FleetApplyProgress
     clock: Clock
     observer: ApplyObserver
     results: dict[str, SiteResult] = field(default_factory=dict)
 
     def record_event(self, event: ProgressEvent, wave: str, result: SiteResult | None = None, reason: str = "") -> None:
         """Record an event. Raises FileProblem."""
-        line = ProgressLine(self.progress.plan, event, wave, self.clock.read_time().timestamp(), reason=reason)
+        line = WaveProgressLine(self.progress.plan, event, wave, self.clock.read_time().timestamp(), reason=reason)
         if result is not None:
             line = replace(line, site=result.site, status=result.status, reason=result.reason)
         self.progress.add_lines(line)
@@ -238,7 +238,7 @@ def _apply_site_group(
     def record_result(_: Task, result: SiteResult) -> None:
         _record_result(fleet_apply, tally, result)
 
-    tasks = [_build_task(fleet_apply, TaskKind.APPLY, site) for site in prepared]
+    tasks = [_build_task(fleet_apply, SiteTaskKind.APPLY, site) for site in prepared]
     remaining = fleet_apply.engine.run_tasks(
         tasks, record_result, max_running=tally.compute_parallel_limit, is_stopping=is_stopping
     )
@@ -268,7 +268,7 @@ def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally:
     def is_stopping() -> bool:
         return fleet_apply.observer.is_stopping() or any(map(_is_final_rejection, rejected))
 
-    tasks = [_build_task(fleet_apply, TaskKind.PREPARE, site) for site in sites]
+    tasks = [_build_task(fleet_apply, SiteTaskKind.PREPARE, site) for site in sites]
     remaining = fleet_apply.engine.run_tasks(
         tasks, record_result, max_running=lambda: fleet_apply.engine.parallelism, is_stopping=is_stopping
     )
@@ -323,7 +323,7 @@ def _record_result(fleet_apply: FleetApply, tally: _WaveCounts, result: SiteResu
 
 def _release_site_locks(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -> None:
     """Release prepared sites that are not applied."""
-    tasks = [_build_task(fleet_apply, TaskKind.RELEASE, site) for site in sites]
+    tasks = [_build_task(fleet_apply, SiteTaskKind.RELEASE, site) for site in sites]
     fleet_apply.engine.run_tasks(
         tasks,
         lambda _task, _answer: None,
@@ -332,7 +332,7 @@ def _release_site_locks(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -
     )
 
 
-def stop_after_lost_engine(fleet_apply: FleetApply, engine: Engine, problem: EngineError) -> WaveStop:
+def stop_after_lost_engine(fleet_apply: FleetApply, engine: Engine, problem: TaskEngineError) -> WaveStop:
     """Release the locks of sites not started by a lost engine, on another engine; return the stop. Raises
     EngineError, FileProblem.
     """
@@ -354,7 +354,7 @@ def stop_after_lost_engine(fleet_apply: FleetApply, engine: Engine, problem: Eng
     return WaveStop(reason + format_locked_sites(locked, fleet_apply.clock.read_time()))
 
 
-def _build_task(fleet_apply: FleetApply, kind: TaskKind, site: PlannedSite) -> Task:
+def _build_task(fleet_apply: FleetApply, kind: SiteTaskKind, site: PlannedSite) -> Task:
     return Task(kind, site.name, fleet_apply.fleet, digest=site.result.digest, plan_digest=site.result.plan_digest)
 
 

@@ -11,17 +11,17 @@ from msgspec import Struct
 import nexusform
 from nexusform.cli.arguments import (
     declare_flag_group,
-    declare_output,
+    declare_output_path_flag,
     declare_repeatable_text,
-    declare_switch,
-    declare_text,
+    declare_switch_flag,
+    declare_text_flag,
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_variable_flags
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.domains.testing.rendering import test_results
-from nexusform.domains.testing.rendering.test_results import FileReport, RunReport
+from nexusform.domains.testing.rendering.test_results import FileReport, RunBlockReport
 from nexusform.domains.testing.workflow.test_execution import FileResult, RunResult, TestOptions, find_tests, run_tests
 from nexusform.domains.testing.workflow.test_files import DEFAULT_DIRECTORY
 from nexusform.rendering.json.json_stream import Event, create_diagnostic_event, create_version_event
@@ -33,10 +33,10 @@ class TestArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `test`."""
 
     filter: tuple[str, ...] = declare_repeatable_text("Run only this test file", metavar="FILE")
-    test_directory: str = declare_text("Find test files in DIR too", metavar="DIR", default=DEFAULT_DIRECTORY)
-    verbose: bool = declare_switch("Show the plan or the state of every run")
-    as_json: bool = declare_switch("Print a stream of JSON events", flag="json")
-    junit_xml: str = declare_output("Write the results as JUnit XML")
+    test_directory: str = declare_text_flag("Find test files in DIR too", metavar="DIR", default=DEFAULT_DIRECTORY)
+    verbose: bool = declare_switch_flag("Show the plan or the state of every run")
+    as_json: bool = declare_switch_flag("Print a stream of JSON events", flag="json")
+    junit_xml: str = declare_output_path_flag("Write the results as JUnit XML")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     view: ViewFlags = declare_flag_group(ViewFlags)
 
@@ -82,8 +82,8 @@ def _build_file_report(result: FileResult, screen: Screen, *, verbose: bool) -> 
     )
 
 
-def _build_run_report(run: RunResult, details: str = "") -> RunReport:
-    return RunReport(
+def _build_run_report(run: RunResult, details: str = "") -> RunBlockReport:
+    return RunBlockReport(
         name=run.name, status=run.status.value, diagnostics=tuple(run.diagnostics), seconds=run.seconds, details=details
     )
 

@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from nexusform.configuration.declarations.configuration import AnyBody, Condition, ProviderBlock
-from nexusform.configuration.module_blocks import decode_provider, is_local_source
+from nexusform.configuration.module_blocks import decode_provider_block, is_local_source
 from nexusform.configuration.refactoring_blocks import build_address_pattern
 from nexusform.configuration.static_arguments import (
     check_name,
     describe_duplicate,
-    evaluate_flag,
-    evaluate_text,
+    evaluate_bool,
+    evaluate_string,
     find_single_block,
     get_bare_keyword,
-    list_expressions,
+    list_static_items,
     parse_reference,
     parse_references,
 )
-from nexusform.configuration.value_blocks import decode_conditions
+from nexusform.configuration.value_blocks import decode_condition_blocks
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.body_decoding import BodyContent, BodySchema, decode_attributes, decode_body
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Expression, ObjectCons, StringLiteral, Traversal
@@ -131,7 +131,7 @@ def decode_test_file(name: str, body: AnyBody) -> tuple[TestFile, list[Diagnosti
     runs: dict[str, RunBlock] = {}
     for block in parts.blocks:
         if block.type == "provider":
-            provider = decode_provider(block, problems)
+            provider = decode_provider_block(block, problems)
             if provider is not None:
                 providers[provider.key] = provider
         elif block.type == "mock_provider":
@@ -189,17 +189,17 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
         command=_decode_keyword(arguments.get("command"), ("apply", "plan"), problems),
         variables=_decode_variables(parts, problems),
         source=source,
-        assertions=decode_conditions(parts.blocks, "assert", problems),
+        assertions=decode_condition_blocks(parts.blocks, "assert", problems),
         expected_failures=parse_references(arguments.get("expect_failures"), problems),
         overrides=_decode_overrides(parts, problems),
         providers=_decode_providers(arguments.get("providers"), problems),
         span=block.header_span,
         source_span=source_span or block.header_span,
         mode=_decode_keyword(options.get("mode"), ("normal", "refresh-only"), problems),
-        refresh=evaluate_flag(options.get("refresh"), problems, default=True),
+        refresh=evaluate_bool(options.get("refresh"), problems, default=True),
         replace_addresses=_decode_addresses(options.get("replace"), problems),
         target_addresses=_decode_addresses(options.get("target"), problems),
-        state_key=evaluate_text(arguments.get("state_key"), problems) or "",
+        state_key=evaluate_string(arguments.get("state_key"), problems) or "",
     )
 
 
@@ -224,7 +224,7 @@ def _decode_addresses(attribute: Attribute | None, problems: list[Diagnostic]) -
     if attribute is None:
         return ()
     addresses = []
-    for expression in list_expressions(attribute, problems):
+    for expression in list_static_items(attribute, problems):
         pattern = _decode_pattern(expression, problems)
         addresses.extend([str(pattern)] if pattern is not None else [])
     return tuple(addresses)
@@ -243,7 +243,7 @@ def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tup
     inner_content, new_problems = decode_body(block.body, _MODULE_SCHEMA)
     problems.extend(new_problems)
     attribute = inner_content.attributes.get("source")
-    text = evaluate_text(attribute, problems)
+    text = evaluate_string(attribute, problems)
     if attribute is None or text is None:
         return "", None
     span = attribute.expression.span
@@ -280,7 +280,7 @@ def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
         return None
     parts, new_problems = decode_body(block.body, _MOCK_SCHEMA)
     problems.extend(new_problems)
-    alias = evaluate_text(parts.attributes.get("alias"), problems) or ""
+    alias = evaluate_string(parts.attributes.get("alias"), problems) or ""
     phase = _decode_keyword(parts.attributes.get("override_during"), _PHASES, problems)
     planned_types: set[str] = set()
     defaults: dict[str, dict[str, Expression]] = {"mock_resource": {}, "mock_data": {}}

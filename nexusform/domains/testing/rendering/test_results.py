@@ -17,7 +17,7 @@ from nexusform.rendering.text.diagnostic_text import render_diagnostics
 _STATUS_TEXTS = {"pass": ("pass", "green"), "fail": ("fail", "red"), "error": ("fail", "red"), "skip": ("skip", "grey")}
 
 
-class RunReport(Struct, frozen=True):
+class RunBlockReport(Struct, frozen=True):
     """Run: its name, status (pass, fail, error, skip), duration, and diagnostics."""
 
     name: str
@@ -32,7 +32,7 @@ class FileReport(Struct, frozen=True):
 
     name: str
     status: str
-    runs: Sequence[RunReport]
+    runs: Sequence[RunBlockReport]
     diagnostics: Sequence[Diagnostic] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
@@ -42,7 +42,7 @@ def render_file_line(file: FileReport, paint: Painter) -> str:
     return f"{file.name}... {_render_status(file.status, paint)}"
 
 
-def render_run_line(run: RunReport, paint: Painter) -> str:
+def render_run_line(run: RunBlockReport, paint: Painter) -> str:
     """Render `  run "first"... pass`."""
     return f'  run "{run.name}"... {_render_status(run.status, paint)}'
 
@@ -123,7 +123,7 @@ def build_run_progress_event(file: str, run: str, progress: str, time: str) -> E
     return create_event("test_run", message, time, test_run=document, **{"@testfile": file, "@testrun": run})
 
 
-def list_run_events(file: str, run: RunReport, sources: Mapping[str, SourceFile], time: str) -> Iterator[Event]:
+def list_run_events(file: str, run: RunBlockReport, sources: Mapping[str, SourceFile], time: str) -> Iterator[Event]:
     """Yield the result of a run and its diagnostics."""
     labels = {"@testfile": file, "@testrun": run.name}
     document: dict[str, object] = {"path": file, "run": run.name, "progress": "complete", "status": run.status}

@@ -15,7 +15,7 @@ from nexusform.configuration.loader import list_automatic_variable_files, load_c
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.domains.testing.configuration.test_file_blocks import RunBlock, TestFile
 from nexusform.domains.testing.workflow.test_files import DEFAULT_DIRECTORY, find_test_files, read_test_file
-from nexusform.domains.testing.workflow.test_runs import RunError, RunExecutor
+from nexusform.domains.testing.workflow.test_runs import RunBlockError, RunBlockExecutor
 from nexusform.interfaces.plugins import Clock
 from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import build_registries
@@ -122,10 +122,10 @@ def run_tests(
     """Run the files in order, and yield each result when it is complete."""
     assert tests.configuration is not None
     for file in tests.files:
-        yield _FileRunner(location, tests, options, file, clock or SystemClock()).run(listener)
+        yield _TestFileRunner(location, tests, options, file, clock or SystemClock()).run(listener)
 
 
-class _FileRunner:
+class _TestFileRunner:
     def __init__(
         self, location: CommandContext, tests: Tests, options: TestOptions, file: TestFile, clock: Clock
     ) -> None:
@@ -136,7 +136,7 @@ class _FileRunner:
         self.result = FileResult(file.name, sources=dict(tests.sources))
         test_directory = str(Path(location.directory, options.directory))
         file_options = [("var-file", path) for path in list_automatic_variable_files(test_directory)]
-        self._executor = RunExecutor(
+        self._executor = RunBlockExecutor(
             location,
             file,
             tests.configuration,
@@ -172,7 +172,7 @@ class _FileRunner:
         else:
             try:
                 outcome = self._executor.run(block, configuration)
-            except RunError as failed:
+            except RunBlockError as failed:
                 result.diagnostics += failed.diagnostics
                 result.plan = failed.plan
                 result.status = TestStatus.ERROR

@@ -14,7 +14,7 @@ from nexusform.interfaces.plugins import FileProblem
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_file
 from nexusform.workflow.opening.command_context import CommandContext
-from nexusform.workflow.opening.system_io import RealFiles
+from nexusform.workflow.opening.system_io import ConfinedFileAccess
 
 ENDINGS: Final = (".nftest.hcl", ".nftest.json")
 DEFAULT_DIRECTORY: Final = "tests"
@@ -54,7 +54,7 @@ def read_test_file(
 ) -> tuple[TestFile | None, list[Diagnostic]]:
     """Read one test file; None if it is invalid. Its text is added to `sources`."""
     try:
-        text = RealFiles().read(location.confinement.resolve_path_of_operator(path)).decode()
+        text = ConfinedFileAccess().read(location.confinement.resolve_path_of_operator(path)).decode()
     except OSError as problem:
         return None, [build_error("unreadable-test-file", f'"{path}" cannot be read: {problem.strerror}.')]
     except FileProblem as problem:

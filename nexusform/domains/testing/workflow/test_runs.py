@@ -32,7 +32,7 @@ from nexusform.domains.testing.workflow.tested_configuration import (
     ValueOverrides,
     build_tested_configuration,
     collect_value_overrides,
-    evaluate_variable,
+    evaluate_test_variable,
 )
 from nexusform.interfaces.plugins import Clock
 from nexusform.language.evaluator import evaluate_expression
@@ -47,9 +47,9 @@ from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 from nexusform.values.typed_value import NULL, UNKNOWN, Value, build_object
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import Project
-from nexusform.workflow.opening.remote_inputs import RemoteStates, ServerResponses
+from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache
 from nexusform.workflow.opening.stored_state import StoredState
-from nexusform.workflow.opening.system_io import RealFiles
+from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from nexusform.workflow.plan_files.plan_execution import ApplyOutcome, PlanApplyOptions, apply_plan
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run, build_base_request
 from nexusform.workflow.runs.state_locking import LockOptions
@@ -62,7 +62,7 @@ _CONDITION_FAILURES = frozenset(ID_OF_CONDITION.values())
 _INSTANCE_KEY = re.compile(r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]')
 
 
-class RunError(Exception):
+class RunBlockError(Exception):
     """A run failed with an error; it ends the file."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic], plan: Plan | None = None) -> None:
@@ -88,7 +88,7 @@ class _AppliedModule(Struct):
     run: str
 
 
-class RunExecutor(Struct):
+class RunBlockExecutor(Struct):
     """Executor of the runs of one file. States are kept by module, outputs by run."""
 
     place: CommandContext
@@ -103,7 +103,7 @@ class RunExecutor(Struct):
 
     def run(self, block: RunBlock, configuration: Configuration) -> RunOutcome:
         """Execute one run. Raises RunError."""
-        scope, problems = self._build_outside_scope()
+        scope, problems = self._build_scope_outside_configuration()
         values, new_problems = self._resolve_variables(block, configuration, scope)
         problems += new_problems
         overrides, new_problems = collect_value_overrides(self.file, block, scope)
@@ -111,7 +111,7 @@ class RunExecutor(Struct):
         tested_configuration, new_problems = build_tested_configuration(configuration, self.file, block)
         problems += new_problems
         if has_errors(problems):
-            raise RunError(problems)
+            raise RunBlockError(problems)
         key = block.state_key or block.source
         project = Project(
             context=replace(self.place, state_path=""),
@@ -119,12 +119,12 @@ class RunExecutor(Struct):
             variables=values,
             sources=self.sources,
             registries=build_registries(),
-            files=RealFiles(self.place.confinement),
+            files=ConfinedFileAccess(self.place.confinement),
             backend=self._backends.setdefault(key, MemoryBackend()),
             data_values=overrides.data,
             planned_values=overrides.planned,
-            remote_states=RemoteStates(self.place, tested_configuration.settings),
-            servers=ServerResponses(self.place),
+            remote_states=RemoteStateReader(self.place, tested_configuration.settings),
+            servers=ServerResponseCache(self.place),
         )
         with self._open_session(project, overrides) as session:
             outcome = self._execute_run(block, session, problems)
@@ -133,7 +133,7 @@ class RunExecutor(Struct):
             self._applied_modules[key] = _AppliedModule(project, overrides, block.name)
         return outcome
 
-    def _build_outside_scope(self) -> tuple[TestFileScope, list[Diagnostic]]:
+    def _build_scope_outside_configuration(self) -> tuple[TestFileScope, list[Diagnostic]]:
         """Return the scope of expressions outside of the configuration."""
         variables, problems = self._read_external_variables(self.configuration)
         functions = build_state_evaluation(self._build_request(self.configuration)).settings.functions()
@@ -141,7 +141,7 @@ class RunExecutor(Struct):
         for name, expression in self.file.variables.items():
             variable = self.configuration.root.variables.get(name)
             if variable is not None:
-                value, new_problems = evaluate_variable(variable, expression, scope)
+                value, new_problems = evaluate_test_variable(variable, expression, scope)
             else:
                 value, new_problems = evaluate_expression(expression, scope)
             problems += new_problems
@@ -175,7 +175,7 @@ class RunExecutor(Struct):
         for name, expression in {**self.file.variables, **block.variables}.items():
             variable = declared_variables.get(name)
             if variable is not None:
-                value, new_problems = evaluate_variable(variable, expression, scope)
+                value, new_problems = evaluate_test_variable(variable, expression, scope)
                 problems += new_problems
                 if value is not None:
                     values[name] = value
@@ -195,7 +195,7 @@ class RunExecutor(Struct):
         return values, problems
 
     def _build_request(self, configuration: Configuration, state: State = EMPTY) -> PlanRequest:
-        files = RealFiles(self.place.confinement)
+        files = ConfinedFileAccess(self.place.confinement)
         project = Project(
             context=self.place,
             configuration=configuration,
@@ -212,7 +212,7 @@ class RunExecutor(Struct):
         locking = LockOptions(enabled=False, is_exclusive=True)
         with begin_run(project, "OperationTypeTest", locking, clock=self.clock) as session:
             if not session.is_ready:
-                raise RunError(session.diagnostics)
+                raise RunBlockError(session.diagnostics)
             session.providers = overrides.wrap_providers(session.providers)
             yield session
 
@@ -238,11 +238,11 @@ class RunExecutor(Struct):
             outcome = apply_plan(session, plan, _SilentListener(), PlanApplyOptions())
             new_problems = _list_apply_failures(outcome)
             if new_problems:
-                raise RunError([*problems, *new_problems], plan)
+                raise RunBlockError([*problems, *new_problems], plan)
             state = outcome.applied.state
         problems += missing_failures
         if missing_failures or has_errors(unexpected_problems):
-            raise RunError(problems, plan)
+            raise RunBlockError(problems, plan)
         has_failed = self._evaluate_assertions(block, session, state, problems)
         return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
@@ -255,7 +255,7 @@ class RunExecutor(Struct):
             )
             problems.append(build_error("expected-failure-in-plan", detail, block.span, block=block.header))
         if has_errors(problems):
-            raise RunError(problems, plan)
+            raise RunBlockError(problems, plan)
         unknown = {name for name, output in plan.planned_outputs.items() if output.value is UNKNOWN}
         errors = {problem.address for problem in plan.diagnostics if problem.severity is Severity.ERROR}
         state, failed_outputs = (
@@ -282,7 +282,7 @@ class RunExecutor(Struct):
             status, new_problems = _evaluate_assertion(condition, block, scope, evaluation)
             problems += new_problems
             if status == "error":
-                raise RunError(problems)
+                raise RunBlockError(problems)
             has_failed |= status == "fail"
         outputs = session.project.configuration.root.outputs
         self.outputs[block.name] = build_object(
@@ -303,7 +303,7 @@ class RunExecutor(Struct):
                         problems += _list_apply_failures(
                             apply_plan(session, plan, _SilentListener(), PlanApplyOptions())
                         )
-            except RunError as failed:
+            except RunBlockError as failed:
                 problems += failed.diagnostics
         return problems
 

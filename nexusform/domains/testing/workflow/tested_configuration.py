@@ -111,7 +111,7 @@ def _get_first_name(traversal: Traversal) -> str:
     return step.name if isinstance(step, TraverseAttribute) else ""
 
 
-def evaluate_variable(
+def evaluate_test_variable(
     variable: Variable, expression: Expression, scope: TestFileScope
 ) -> tuple[Value | None, list[Diagnostic]]:
     """Return the value for a variable from a `variables` block; None if it is invalid."""

@@ -12,7 +12,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_text_flag
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
@@ -26,12 +26,12 @@ _LAST_PORT: Final = 65_535
 class ServeArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `serve sol003`."""
 
-    plan: str = declare_text("Answer from this saved plan", metavar="FILE")
-    listen: str = declare_text("Listen on this address", metavar="HOST:PORT", default="127.0.0.1:9990")
-    tls_cert: str = declare_text("Use this certificate (PEM)", metavar="FILE")
-    tls_key: str = declare_text("Use this private key (PEM)", metavar="FILE")
-    token_file: str = declare_text("Require the token in this file", metavar="FILE")
-    packages: str = declare_text("Serve the CSAR files of DIR", metavar="DIR")
+    plan: str = declare_text_flag("Answer from this saved plan", metavar="FILE")
+    listen: str = declare_text_flag("Listen on this address", metavar="HOST:PORT", default="127.0.0.1:9990")
+    tls_cert: str = declare_text_flag("Use this certificate (PEM)", metavar="FILE")
+    tls_key: str = declare_text_flag("Use this private key (PEM)", metavar="FILE")
+    token_file: str = declare_text_flag("Require the token in this file", metavar="FILE")
+    packages: str = declare_text_flag("Serve the CSAR files of DIR", metavar="DIR")
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
@@ -51,7 +51,7 @@ def serve_sol003(arguments: ServeArguments) -> int:
     from nexusform.domains.vnf.serving.grant_journal import GrantJournal
     from nexusform.domains.vnf.serving.grant_server import GrantServer
     from nexusform.domains.vnf.serving.vnf_packages import list_packages
-    from nexusform.workflow.opening.system_io import RealFiles
+    from nexusform.workflow.opening.system_io import ConfinedFileAccess
     from nexusform.workflow.plan_files.saved_plans import read_plan
 
     host, port = _parse_address(arguments.listen)
@@ -71,7 +71,7 @@ def serve_sol003(arguments: ServeArguments) -> int:
     if saved is None or has_errors(diagnostics):
         return 1
     planned = list_planned_grants(saved.plan)
-    files = RealFiles(context.confinement.get_operator_confinement(arguments.packages))
+    files = ConfinedFileAccess(context.confinement.get_operator_confinement(arguments.packages))
     try:
         packages, problems = list_packages(arguments.packages, files) if arguments.packages else ({}, [])
         journal = GrantJournal(arguments.plan, saved.digest)

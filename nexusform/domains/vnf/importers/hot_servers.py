@@ -19,9 +19,9 @@ from nexusform.domains.vnf.importers.vnf_records import (
     WITHOUT_A_NUMBER,
     Origin,
     PlacementRule,
-    ScaleSteps,
     ScalingAspect,
     Vdu,
+    VduScaleSteps,
     VduSize,
 )
 from nexusform.scheduling.racks.vms import convert_to_gib
@@ -53,7 +53,7 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
     """Return the group of an OS::Nova::ServerGroup."""
     properties, notes = body.get_node("properties"), template.notes
     title = template.resolve_value(properties.get_node("name"))
-    policy = _parse_policy(name, properties, template)
+    policy = _parse_server_group_policy(name, properties, template)
     return ServerGroup(
         name=name,
         title=title if isinstance(title, str) else "",
@@ -65,7 +65,7 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
     )
 
 
-def _parse_policy(name: str, properties: Node, template: Template) -> str:
+def _parse_server_group_policy(name: str, properties: Node, template: Template) -> str:
     """Return the policy of a server group; "", and a warning, if Nova does not support it."""
     notes = template.notes
     policy_node = properties.get_node("policies")
@@ -245,7 +245,7 @@ def get_resource_type(body: Node) -> str:
     return body.get_node("type").text or body.get_node("Type").text
 
 
-def get_properties(body: Node) -> Node:
+def get_resource_properties(body: Node) -> Node:
     """Return the properties of a resource."""
     properties = body.get_node("properties")
     return body.get_node("Properties") if properties.is_absent else properties
@@ -292,7 +292,7 @@ def compute_group_repetition(
 
 def _parse_fixed_sizes(template: Template, body: Node) -> _ScalingGroupSizes:
     """Return the sizes of a ResourceGroup: its count, else one."""
-    count_node = get_properties(body).get_node("count")
+    count_node = get_resource_properties(body).get_node("count")
     count = _parse_instance_count(template, count_node)
     number = 1 if count is None else count
     return _ScalingGroupSizes(number, number, number, count is not None or count_node.is_absent, count_node)
@@ -301,7 +301,7 @@ def _parse_fixed_sizes(template: Template, body: Node) -> _ScalingGroupSizes:
 def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _ScalingGroupSizes:
     """Return the sizes of a scaling group; the initial one is the desired capacity, else the minimum, else one."""
     name, body = resource
-    properties = get_properties(body)
+    properties = get_resource_properties(body)
     min_size = _parse_instance_count(template, find_first_property(properties, "min_size", "MinSize"))
     maximum = _parse_instance_count(template, find_first_property(properties, "max_size", "MaxSize"))
     desired_node = find_first_property(properties, *_DESIRED)
@@ -441,7 +441,7 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
     """Return the size of a flavor defined in the template; a flavor name alone has no size."""
     if not isinstance(flavor, ResourceReference) or flavor.scope != template.scope:
         return VduSize()
-    flavor_properties = get_properties(template.root.get_node("resources", flavor.name))
+    flavor_properties = get_resource_properties(template.root.get_node("resources", flavor.name))
     ram = parse_whole_number(template.resolve_value(flavor_properties.get_node("ram")))
     return VduSize(
         parse_whole_number(template.resolve_value(flavor_properties.get_node("vcpus"))) or None,
@@ -460,7 +460,7 @@ def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
         aspect, step = reading.policies.get(group, (group, 1))
         levels = (vdu.maximum - vdu.initial) // step
         existing_aspect = aspects.get(aspect)
-        steps = (*(existing_aspect.steps if existing_aspect else ()), ScaleSteps(name, (step,)))
+        steps = (*(existing_aspect.steps if existing_aspect else ()), VduScaleSteps(name, (step,)))
         maximum = min(levels, existing_aspect.max_level) if existing_aspect else levels
         aspects[aspect] = ScalingAspect(aspect, maximum, steps, vdu.origin)
     return tuple(aspects.values())

@@ -24,7 +24,7 @@ from nexusform.domains.vnf.importers.hot_servers import (
     check_sriov_port,
     compute_group_repetition,
     find_first_property,
-    get_properties,
+    get_resource_properties,
     get_resource_type,
     parse_server_group,
 )
@@ -109,15 +109,15 @@ def _parse_resource(
     name, body = resource
     kind = get_resource_type(body)
     if kind in _SERVERS:
-        add_server_vdu(reading, template, name, get_properties(body), repeat, hints)
+        add_server_vdu(reading, template, name, get_resource_properties(body), repeat, hints)
     elif kind in _GROUPS or kind == "OS::Heat::ResourceGroup":
         _parse_scaling_group(reading, template, resource, repeat, hints, depth)
     elif kind == "OS::Neutron::Port":
-        check_sriov_port(name, get_properties(body), template)
+        check_sriov_port(name, get_resource_properties(body), template)
     elif kind == "OS::Nova::ServerGroup":
         reading.groups[ResourceReference(template.scope, name)] = parse_server_group(name, body, template)
     elif kind in {"OS::Heat::ScalingPolicy", "AWS::AutoScaling::ScalingPolicy"}:
-        properties = get_properties(body)
+        properties = get_resource_properties(body)
         group = template.resolve_value(find_first_property(properties, "auto_scaling_group_id", "AutoScalingGroupName"))
         step = parse_whole_number(
             template.resolve_value(find_first_property(properties, "scaling_adjustment", "ScalingAdjustment"))
@@ -141,7 +141,7 @@ def _parse_scaling_group(
 ) -> None:
     """Parse the repeated resource of a group. `outer` is the repetition around the group."""
     name, body = resource
-    notes, properties = template.notes, get_properties(body)
+    notes, properties = template.notes, get_resource_properties(body)
     repetition = compute_group_repetition(template, resource, outer)
     misplaced_hints = properties.get_node(HINTS)
     if not misplaced_hints.is_absent:
@@ -159,7 +159,7 @@ def _parse_scaling_group(
     inner_template = replace(template, is_repeated=True)
     if kind in _SERVERS:
         vdu_name = find_vdu_name(inner.data) or name
-        add_server_vdu(reading, inner_template, vdu_name, get_properties(inner), repetition, hints)
+        add_server_vdu(reading, inner_template, vdu_name, get_resource_properties(inner), repetition, hints)
     elif kind and _is_template_type(kind, reading.nested):
         _parse_nested_template(reading, inner_template, (name, inner), kind, repetition, hints, depth)
     elif kind in _GROUPS or kind == "OS::Heat::ResourceGroup":
@@ -192,7 +192,7 @@ def _parse_nested_template(
 ) -> None:
     """Parse a nested template once per instance of the resource that names it."""
     name, body = resource
-    notes, properties = template.notes, get_properties(body)
+    notes, properties = template.notes, get_resource_properties(body)
     passed_hints = properties.get_node(HINTS)
     if not passed_hints.is_absent:
         hints = (*hints, InheritedSchedulerHints(template.resolve_value(passed_hints), passed_hints, notes))

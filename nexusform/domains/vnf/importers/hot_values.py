@@ -56,7 +56,7 @@ class Template(Struct, frozen=True):
 
     def resolve_value(self, node: Node) -> Any:
         """Return the resolved value of a part."""
-        return resolve_functions(node.data, self)
+        return resolve_intrinsic_functions(node.data, self)
 
 
 def _convert_parameter(value: Any, kind: str) -> Any:
@@ -73,7 +73,7 @@ def _convert_parameter(value: Any, kind: str) -> Any:
     return value
 
 
-def resolve_functions(data: Any, template: Template, depth: int = 0) -> Any:
+def resolve_intrinsic_functions(data: Any, template: Template, depth: int = 0) -> Any:
     """Return plain data with intrinsic functions replaced; References and UnresolvedValue remain where necessary."""
     if depth > _MAX_DEPTH:
         return UnresolvedValue("a value that is nested too deeply")
@@ -86,9 +86,9 @@ def resolve_functions(data: Any, template: Template, depth: int = 0) -> Any:
                 return _INTRINSICS[name](argument, template, depth + 1)
             if name.startswith(("get_", "Fn::")) or name in _UNRESOLVED_FUNCTIONS:
                 return UnresolvedValue(name)
-        return {key: resolve_functions(part, template, depth + 1) for key, part in data.items()}
+        return {key: resolve_intrinsic_functions(part, template, depth + 1) for key, part in data.items()}
     if isinstance(data, list):
-        return [resolve_functions(part, template, depth + 1) for part in data]
+        return [resolve_intrinsic_functions(part, template, depth + 1) for part in data]
     return data
 
 
@@ -105,7 +105,7 @@ def _resolve_get_param(argument: Any, template: Template, depth: int) -> Any:
         return UnresolvedValue("a parameter")
     value = template.resolve_parameter(path[0])
     for step in path[1:]:
-        key = resolve_functions(step, template, depth)
+        key = resolve_intrinsic_functions(step, template, depth)
         is_map_key = isinstance(value, Mapping) and isinstance(key, str) and key in value
         is_list_index = isinstance(value, list) and isinstance(key, int) and 0 <= key < len(value)
         if is_map_key or is_list_index:
@@ -121,7 +121,7 @@ def _resolve_get_resource(argument: Any, template: Template, _depth: int) -> Any
 
 def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
     """Resolve `str_replace`: a text with its parameters inserted, up to a maximum length."""
-    body = resolve_functions(argument, template, depth)
+    body = resolve_intrinsic_functions(argument, template, depth)
     if not isinstance(body, dict) or not isinstance(body.get("template"), str):
         return UnresolvedValue("str_replace")
     text: str = body["template"]
@@ -137,7 +137,7 @@ def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
 
 def _resolve_list_join(argument: Any, template: Template, depth: int) -> Any:
     """Resolve `list_join`: the joined texts of lists."""
-    body = resolve_functions(argument, template, depth)
+    body = resolve_intrinsic_functions(argument, template, depth)
     if not isinstance(body, list) or len(body) < 2 or not isinstance(body[0], str):
         return UnresolvedValue("list_join")
     separator, *lists = body

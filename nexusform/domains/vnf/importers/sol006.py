@@ -24,9 +24,9 @@ from nexusform.domains.vnf.importers.vnf_records import (
     InstantiationLevel,
     Origin,
     PlacementRule,
-    ScaleSteps,
     ScalingAspect,
     Vdu,
+    VduScaleSteps,
     VduSize,
     Vnf,
 )
@@ -292,7 +292,7 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
                 number = parse_instance_count(part.get_node("number-of-instances"), context.notes)
                 if vdu:
                     increments.setdefault(vdu, [0] * len(order))[position] = 1 if number is None else number
-        steps = tuple(ScaleSteps(vdu, tuple(numbers)) for vdu, numbers in increments.items())
+        steps = tuple(VduScaleSteps(vdu, tuple(numbers)) for vdu, numbers in increments.items())
         maximum = parse_instance_count(body.get_node("max-scale-level"), context.notes)
         if maximum is None:
             context.notes.add_error(body, INVALID_DOCUMENT, f'the scaling-aspect "{name}" has no max-scale-level.')

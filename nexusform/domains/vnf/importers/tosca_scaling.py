@@ -19,8 +19,8 @@ from nexusform.domains.vnf.importers.vnf_records import (
     INVALID_DOCUMENT,
     InstantiationLevel,
     Origin,
-    ScaleSteps,
     ScalingAspect,
+    VduScaleSteps,
 )
 
 _SCALING: Final = ("tosca.policies.tacker.scaling", "tosca.policies.scaling")
@@ -57,7 +57,7 @@ def list_legacy_scaling(topology: Topology, notes: DocumentFindings) -> Iterator
         initial = max(minimum, 1) if default is None else default
         step = max(parse_instance_count(topology.resolve_value(figures.get_node("increment")), notes) or 1, 1)
         levels = max((maximum if maximum is not None else initial) - initial, 0) // step
-        steps = tuple(ScaleSteps(vdu, (step,)) for vdu in vdus)
+        steps = tuple(VduScaleSteps(vdu, (step,)) for vdu in vdus)
         aspect = ScalingAspect(name, levels, steps, Origin(notes.file, body.line))
         yield LegacyScaling(aspect=aspect, vdus=vdus, initial=initial, minimum=minimum, maximum=maximum, node=body)
 
@@ -207,7 +207,7 @@ def _list_scaling_aspects(
             steps = []
             for vdu, vdu_deltas in deltas_by_vdu.items():
                 ids = order or list(vdu_deltas.amounts)
-                steps.append(ScaleSteps(vdu, tuple(vdu_deltas.amounts.get(delta, 0) for delta in ids)))
+                steps.append(VduScaleSteps(vdu, tuple(vdu_deltas.amounts.get(delta, 0) for delta in ids)))
             yield ScalingAspect(name, maximum or 0, tuple(steps), Origin(notes.file, part.line))
 
 

@@ -53,7 +53,7 @@ def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes:
     scaling = parse_scaling(topology, notes)
     vdus = tuple(_list_vdus(topology, scaling, notes))
     if not vdus:
-        _report_other_kind(documents, notes)
+        _report_documents_without_vdu(documents, notes)
     names = [vdu.name for vdu in vdus]
     groups = _collect_groups(topology, names, notes)
     rules = tuple(_list_placement_rules(topology, names, groups, notes))
@@ -68,7 +68,7 @@ def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes:
     )
 
 
-def _report_other_kind(documents: list[Node], notes: DocumentFindings) -> None:
+def _report_documents_without_vdu(documents: list[Node], notes: DocumentFindings) -> None:
     """Report documents without a VDU as documents of another kind."""
     hot_keys = ("heat_template_version", "HeatTemplateFormatVersion")
     for document in documents:

@@ -16,7 +16,7 @@ import yaml
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error, suggest_name
-from nexusform.documents.field_validation import get_list, get_mapping, get_text, get_value
+from nexusform.documents.field_validation import get_list, get_mapping, get_text, get_value_at_path
 from nexusform.domains.vnf.importers.foreign_documents import describe_foreign_kind
 from nexusform.domains.vnf.importers.sol006 import list_flavours
 from nexusform.language.evaluation_run import FileProblem, Files
@@ -38,7 +38,7 @@ _TYPES: Final = ("node_types", "group_types", "policy_types")
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class VnfPackage(Struct, frozen=True):
+class VnfPackageDocuments(Struct, frozen=True):
     """Texts for one deployment flavour, None if missing; `nested` by file name."""
 
     vnfd: str | None
@@ -56,7 +56,7 @@ class _PackageSource(Protocol):
         ...
 
 
-def read_package(path: str, flavour_id: str, files: Files) -> VnfPackage:
+def read_vnf_package(path: str, flavour_id: str, files: Files) -> VnfPackageDocuments:
     """Return the documents of a flavour ("" if there is only one). Raises DiagnosticsError, FileProblem."""
     try:
         is_file = files.is_file(path)
@@ -80,7 +80,7 @@ def read_package(path: str, flavour_id: str, files: Files) -> VnfPackage:
     if vnfd is None and base_hot is None:
         kind = describe_foreign_kind(document.content for document in definitions)
         raise _build_error(f"It contains {kind}." if kind else "It has no definitions with a VDU and no BaseHOT.")
-    return VnfPackage(vnfd, base_hot, nested)
+    return VnfPackageDocuments(vnfd, base_hot, nested)
 
 
 def _build_error(detail: str) -> DiagnosticsError:
@@ -249,7 +249,7 @@ def _get_flavour(document: _ToscaDefinitions) -> str:
 
 def _list_node_types(document: _ToscaDefinitions) -> Iterator[str]:
     for body in get_mapping(document.content, "topology_template", "node_templates").values():
-        kind = get_value(body, "type")
+        kind = get_value_at_path(body, "type")
         if isinstance(kind, str):
             yield kind
 
@@ -283,7 +283,7 @@ def _list_declared_types(document: _ToscaDefinitions) -> Iterator[str]:
     """Yield the types declared in a document, except VNF types."""
     for section in _TYPES:
         types = get_mapping(document.content, section)
-        yield from (name for name, body in types.items() if get_value(body, "derived_from") != _VNF_TYPE)
+        yield from (name for name, body in types.items() if get_value_at_path(body, "derived_from") != _VNF_TYPE)
 
 
 # --- HOT files ---------------------------------------------------------------------------------

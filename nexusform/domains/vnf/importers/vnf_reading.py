@@ -24,7 +24,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     Vdu,
     VduSize,
     Vnf,
-    VnfSources,
+    VnfSourceDocuments,
     compute_maximum_counts,
     compute_vdu_counts,
 )
@@ -32,14 +32,14 @@ from nexusform.domains.vnf.importers.vnf_records import (
 VNFD = "vnfd"
 
 
-class VnfDocuments(Struct, frozen=True):
+class ParsedVnf(Struct, frozen=True):
     """VNF, and the findings of all documents."""
 
     vnf: Vnf
     findings: tuple[Problem, ...]
 
 
-def read_vnf(sources: VnfSources) -> VnfDocuments:
+def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
     """Read and merge the documents. Never raises for invalid input."""
     notes = DocumentFindings(VNFD)
     descriptor = None
@@ -61,7 +61,7 @@ def read_vnf(sources: VnfSources) -> VnfDocuments:
             vdus.append(replace(vdu, has_anti_affinity=has_anti_affinity, has_scheduler_hints=bool(machine_rules)))
         vnf = replace(descriptor, vdus=tuple(vdus))
     else:
-        vnf = _merge_documents(descriptor, template, by_file)
+        vnf = _merge_vnfd_and_hot_file(descriptor, template, by_file)
     if not vnf.vdus and not any(
         any(problem.severity == "error" for problem in document_notes.findings) for document_notes in all_notes
     ):
@@ -69,13 +69,13 @@ def read_vnf(sources: VnfSources) -> VnfDocuments:
         by_file[name].add_error(
             TextPosition(1, 1), INVALID_DOCUMENT, "no VDU found: no Vdu.Compute node and no OS::Nova::Server."
         )
-    return VnfDocuments(vnf, tuple(chain.from_iterable(document_notes.findings for document_notes in all_notes)))
+    return ParsedVnf(vnf, tuple(chain.from_iterable(document_notes.findings for document_notes in all_notes)))
 
 
 # --- both documents ----------------------------------------------------------------------------
 
 
-def _merge_documents(descriptor: Vnf, template: HotVnf, notes: dict[str, DocumentFindings]) -> Vnf:
+def _merge_vnfd_and_hot_file(descriptor: Vnf, template: HotVnf, notes: dict[str, DocumentFindings]) -> Vnf:
     """Return the VNF of the VNFD with the additions of its HOT file."""
     hot = template.vnf
     sizes = compute_vdu_counts(descriptor).numbers
@@ -198,7 +198,7 @@ def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: M
 def _warn_contradiction(rule: PlacementRule, other: PlacementRule, notes: dict[str, DocumentFindings]) -> None:
     """Warn about contradicting rules: only the plan knows the size, and rejects one that violates both."""
     names = ", ".join(name for name in rule.vdus if name in other.vdus)
-    first_kind, second_kind = describe_rule(rule), describe_rule(other)
+    first_kind, second_kind = describe_vdu_placement_rule(rule), describe_vdu_placement_rule(other)
     if rule.is_affinity == other.is_affinity:
         text = "The stricter one applies."
     elif rule.is_hard and other.is_hard:
@@ -214,7 +214,7 @@ def _warn_contradiction(rule: PlacementRule, other: PlacementRule, notes: dict[s
     )
 
 
-def describe_rule(rule: PlacementRule) -> str:
+def describe_vdu_placement_rule(rule: PlacementRule) -> str:
     """Return a rule as text: "hard anti-affinity"."""
     suffix = f" with up to {rule.max_per_location} on one {rule.scope}" if rule.max_per_location > 1 else ""
     return f"{'hard' if rule.is_hard else 'soft'} {'affinity' if rule.is_affinity else 'anti-affinity'}{suffix}"

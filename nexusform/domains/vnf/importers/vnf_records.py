@@ -85,7 +85,7 @@ class PlacementRule(Struct, frozen=True):
     label: str = ""
 
 
-class ScaleSteps(Struct, frozen=True):
+class VduScaleSteps(Struct, frozen=True):
     """VMs of one VDU added per scale level; the last step repeats."""
 
     vdu: str
@@ -103,7 +103,7 @@ class ScalingAspect(Struct, frozen=True):
 
     name: str
     max_level: int
-    steps: tuple[ScaleSteps, ...]
+    steps: tuple[VduScaleSteps, ...]
     origin: Origin
 
 
@@ -134,7 +134,7 @@ class Vnf(Struct, frozen=True):
         return next((v for v in self.vdus if v.name == name), None)
 
 
-class VnfSources(Struct, frozen=True):
+class VnfSourceDocuments(Struct, frozen=True):
     """Texts of the documents; `nested` by file name. `parameters` are plain data."""
 
     vnfd: str | None = None

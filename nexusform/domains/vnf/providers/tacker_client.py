@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from nexusform.domains.vnf.providers.openstack_credentials import Credentials, fetch_token
 from nexusform.interfaces.plugins import ProviderProblem
-from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest
+from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse
 from nexusform.network.json_answers import parse_json
 from nexusform.network.read_limits import PageLimits
 from nexusform.network.web_errors import WebError
@@ -71,7 +71,7 @@ class TackerClient:
         answer = self._read_answer(path, {})
         return None if answer.status == _NOT_FOUND else self._parse_object(answer, path)
 
-    def _read_answer(self, path: str, query: Mapping[str, str]) -> ApiAnswer:
+    def _read_answer(self, path: str, query: Mapping[str, str]) -> ApiResponse:
         """Return an answer; reads without one are repeated. Raises TackerProblem."""
         ends_at = self.timing.read_clock() + self.timing.outage
         pause = _FIRST_WAIT
@@ -103,7 +103,7 @@ class TackerClient:
             if not marker:
                 return rows
 
-    def write(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> ApiAnswer:
+    def write(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> ApiResponse:
         """Send a change once, again only after a conflict. Raises TackerProblem.
 
         Tacker reports the end of an operation before it unlocks the VNF.
@@ -121,13 +121,13 @@ class TackerClient:
         """Create a VNF instance and return it. Raises TackerProblem."""
         return self._parse_object(self.write("POST", "/vnf_instances", body), "/vnf_instances")
 
-    def _parse_object(self, answer: ApiAnswer, path: str) -> Mapping[str, Any]:
+    def _parse_object(self, answer: ApiResponse, path: str) -> Mapping[str, Any]:
         document = self._parse(answer)
         if not isinstance(document, Mapping) or not isinstance(document.get("id"), str):
             raise TackerProblem(f"The answer of {self.endpoint} to {_BASE}{path} is not an object with an id.")
         return document
 
-    def _parse(self, answer: ApiAnswer) -> Any:
+    def _parse(self, answer: ApiResponse) -> Any:
         try:
             return parse_json(answer.content)
         except ValueError as problem:
@@ -141,7 +141,7 @@ class TackerClient:
         query: Mapping[str, str],
         *,
         is_repeated: bool = False,
-    ) -> ApiAnswer:
+    ) -> ApiResponse:
         headers = {"Version": "2.0.0", "Accept": "application/json"}
         if self._credentials is not None:
             self._token = self._token or fetch_token(self._credentials)
@@ -163,7 +163,7 @@ class TackerClient:
         is_unreachable = answer.status > _SERVER_ERROR
         raise TackerProblem(message, status=answer.status, is_unreachable=is_unreachable)
 
-    def _read_failure_reason(self, answer: ApiAnswer) -> str:
+    def _read_failure_reason(self, answer: ApiResponse) -> str:
         try:
             document = parse_json(answer.content)
         except ValueError:

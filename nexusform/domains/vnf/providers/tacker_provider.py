@@ -117,7 +117,7 @@ class TackerProvider(FixedIdentity):
         instance = self._finish_running(runner, instance, request)
         if not instance.is_instantiated:
             try:
-                runner.run(instance.id, "instantiate", _build_instantiation(planned))
+                runner.run(instance.id, "instantiate", _build_instantiate_request(planned))
             except OperationFailed as problem:
                 if problem.is_rolled_back:
                     self._client.write("DELETE", f"/vnf_instances/{instance.id}")
@@ -252,7 +252,7 @@ class TackerProvider(FixedIdentity):
         recorded: Mapping[str, str] = runner.request.private_note.get(_IDS_KEY) or {}
         healed_ids = [recorded[name] for name in _list_names_to_heal(planned) if recorded.get(name) in existing]
         latest = runner.find_latest_operation(instance.id)
-        if not healed_ids or _is_heal_of_step(runner.request.resumed_operation, latest):
+        if not healed_ids or _is_heal_already_executed(runner.request.resumed_operation, latest):
             return
         # Journaled before the request: a later operation is then the one of this step.
         marker = f"{_BEFORE}{(latest or {}).get('id', '')}"
@@ -326,7 +326,7 @@ def _list_names_to_heal(planned: Mapping[str, Any]) -> list[str]:
     return [name for name, vnfc in vnfcs.items() if vnfc.get("came") == HEALED and name not in ids]
 
 
-def _is_heal_of_step(resumed_operation: str | None, latest: Mapping[str, Any] | None) -> bool:
+def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str, Any] | None) -> bool:
     """Return whether an interrupted run of this step healed already."""
     if not resumed_operation or latest is None or latest.get("operation") != "HEAL":
         return False
@@ -335,7 +335,7 @@ def _is_heal_of_step(resumed_operation: str | None, latest: Mapping[str, Any] | 
     return latest.get("operationState") == COMPLETED and (is_later or resumed_operation == identifier)
 
 
-def _build_instantiation(planned: Mapping[str, Any]) -> dict[str, Any]:
+def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
     """Build the request from the instantiate request of the block and its arguments."""
     text = planned.get(REQUEST)
     body: dict[str, Any] = json.loads(text) if isinstance(text, str) else {}

@@ -62,7 +62,7 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
     instance_id = str(attributes["id"])
     occurrence_id = str(uuid5(NAMESPACE_URL, f"{instance_id}/{operation}/{','.join((*added_names, *removed_names))}"))
     optional = {
-        "vnfdId": _read_vnf(attributes).descriptor_id,
+        "vnfdId": _get_vnf_or_empty(attributes).descriptor_id,
         "flavourId": attributes.get("flavour_id"),
         "instantiationLevelId": attributes.get("instantiation_level"),
     }
@@ -128,9 +128,9 @@ def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> I
 
 def _get_rules(attributes: Mapping[str, Any]) -> Sequence[PlacementRule]:
     """Return the placement rules of a VNF; none while its documents are unknown."""
-    return _read_vnf(attributes).rules
+    return _get_vnf_or_empty(attributes).rules
 
 
-def _read_vnf(attributes: Mapping[str, Any]) -> Vnf:
+def _get_vnf_or_empty(attributes: Mapping[str, Any]) -> Vnf:
     """Return the VNF; an empty one while its documents are unknown."""
     return read_documents(attributes).vnf if has_known_documents(attributes) else Vnf()

@@ -55,7 +55,7 @@ class GrantRecord(Struct, frozen=True):
     number: int = 0
 
 
-class GrantDecision(Struct, frozen=True):
+class GrantResponse(Struct, frozen=True):
     """HTTP status and body; `record` is new for the journal."""
 
     status: int
@@ -89,27 +89,27 @@ def list_planned_grants(plan: Plan) -> PlannedGrants:
     return PlannedGrants(tuple(grants))
 
 
-def decide_grant(request: Any, planned: PlannedGrants, records: Sequence[GrantRecord]) -> GrantDecision:
+def decide_grant(request: Any, planned: PlannedGrants, records: Sequence[GrantRecord]) -> GrantResponse:
     """Decide on a request. The same operation gets the same answer again."""
     problem = _find_format_problem(request)
     if problem:
-        return build_problem(INVALID, "Invalid grant request", problem)
+        return build_problem_details_response(INVALID, "Invalid grant request", problem)
     occurrence_id, instance_id = request["vnfLcmOpOccId"], request["vnfInstanceId"]
     earlier = next((record for record in records if record.occurrence_id == occurrence_id), None)
     if earlier is not None:
-        return GrantDecision(CREATED, earlier.answer)
+        return GrantResponse(CREATED, earlier.answer)
     if planned.reason:
-        return build_problem(FORBIDDEN, "Not granted", planned.reason)
+        return build_problem_details_response(FORBIDDEN, "Not granted", planned.reason)
     grant, reason = _find_planned_grant(request, planned.grants, records)
     if grant is None:
-        return build_problem(FORBIDDEN, "Not granted", reason)
+        return build_problem_details_response(FORBIDDEN, "Not granted", reason)
     answer = _build_grant(request, grant)
-    return GrantDecision(CREATED, answer, GrantRecord(occurrence_id, instance_id, grant.address, answer, grant.number))
+    return GrantResponse(CREATED, answer, GrantRecord(occurrence_id, instance_id, grant.address, answer, grant.number))
 
 
-def build_problem(status: int, title: str, detail: str) -> GrantDecision:
+def build_problem_details_response(status: int, title: str, detail: str) -> GrantResponse:
     """Return a rejection with problem details (RFC 7807)."""
-    return GrantDecision(status, {"title": title, "status": status, "detail": detail})
+    return GrantResponse(status, {"title": title, "status": status, "detail": detail})
 
 
 def _find_format_problem(request: Any) -> str:

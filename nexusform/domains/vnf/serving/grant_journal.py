@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from nexusform.domains.vnf.serving.grant_decisions import GrantRecord
-from nexusform.files.regular_files import open_regular, read_regular, write_all_bytes
+from nexusform.files.regular_files import open_regular_file, read_regular, write_all_bytes
 
 _MAX_BYTES: Final = 64 << 20
 
@@ -34,7 +34,7 @@ class GrantJournal:
     def add(self, record: GrantRecord) -> None:
         """Write a record to disk, and keep it."""
         text = b"\n" + msgspec.json.encode(_JournalEntry(self.digest, record)) + b"\n"
-        descriptor = open_regular(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        descriptor = open_regular_file(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             write_all_bytes(descriptor, text)
             os.fsync(descriptor)

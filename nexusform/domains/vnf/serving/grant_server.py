@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from nexusform.domains.vnf.serving.grant_decisions import PlannedGrants, build_problem, decide_grant
+from nexusform.domains.vnf.serving.grant_decisions import PlannedGrants, build_problem_details_response, decide_grant
 from nexusform.domains.vnf.serving.grant_journal import GrantJournal
 from nexusform.domains.vnf.serving.vnf_packages import VnfPackageFile
 from nexusform.files.run_log import log_event
@@ -40,7 +40,7 @@ class GrantServer(ThreadingHTTPServer):
         token: str = "",
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        super().__init__(address, _Handler)
+        super().__init__(address, _GrantRequestHandler)
         self.planned = planned
         self.journal = journal
         self.packages = packages
@@ -65,14 +65,14 @@ class GrantServer(ThreadingHTTPServer):
         return decision.status, decision.body
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _GrantRequestHandler(BaseHTTPRequestHandler):
     server: GrantServer
     protocol_version = "HTTP/1.1"
     timeout = _TIMEOUT_SECONDS
 
     def handle_get(self) -> None:
         """Send packages and their contents."""
-        if not self._has_access():
+        if not self._verify_access_token():
             return
         path = urlsplit(self.path).path.rstrip("/")
         base = next((base for base in _PACKAGES if path == base or path.startswith(f"{base}/")), None)
@@ -102,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(length))
         if path == "/token":
             self._send_token()
-        elif not self._has_access():
+        elif not self._verify_access_token():
             return
         elif path not in _GRANTS:
             self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._send_json(HTTPStatus.OK, {"access_token": token or "none", "token_type": "Bearer", "expires_in": 86400})
 
-    def _has_access(self) -> bool:
+    def _verify_access_token(self) -> bool:
         """Return whether a request has the token; otherwise reject it."""
         expected = f"Bearer {self.server.token}"
         given = self.headers.get("Authorization", "")
@@ -153,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _reject(self, status: HTTPStatus, detail: str) -> None:
         self.close_connection = True
-        body = build_problem(status, status.phrase, detail).body
+        body = build_problem_details_response(status, status.phrase, detail).body
         self._send(status, json.dumps(body).encode(), "application/problem+json")
 
     def _send_json(self, status: HTTPStatus, document: Any, headers: Mapping[str, str] | None = None) -> None:

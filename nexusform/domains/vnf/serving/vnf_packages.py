@@ -12,9 +12,9 @@ from uuid import NAMESPACE_URL, uuid5
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError
-from nexusform.domains.vnf.importers.vnf_package import read_package
+from nexusform.domains.vnf.importers.vnf_package import read_vnf_package
 from nexusform.domains.vnf.importers.vnf_reading import read_vnf
-from nexusform.domains.vnf.importers.vnf_records import VnfSources
+from nexusform.domains.vnf.importers.vnf_records import VnfSourceDocuments
 from nexusform.files.regular_files import read_regular
 from nexusform.interfaces.plugins import FileProblem, Files
 
@@ -71,12 +71,12 @@ def list_packages(directory: str, files: Files) -> tuple[Mapping[str, VnfPackage
         if path.suffix.lower() not in _SUFFIXES:
             continue
         try:
-            vnfd = read_package(str(path), "", files).vnfd
+            vnfd = read_vnf_package(str(path), "", files).vnfd
         except (FileProblem, DiagnosticsError) as problem:
             reason = problem.diagnostics[0].detail if isinstance(problem, DiagnosticsError) else str(problem)
             problems.append(f"{path}: {reason}")
             continue
-        descriptor_id = read_vnf(VnfSources(vnfd=vnfd)).vnf.descriptor_id if vnfd is not None else ""
+        descriptor_id = read_vnf(VnfSourceDocuments(vnfd=vnfd)).vnf.descriptor_id if vnfd is not None else ""
         if not descriptor_id:
             problems.append(f"{path}: its VNFD has no descriptor_id.")
         elif descriptor_id in packages:

@@ -41,7 +41,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.kubernetes.matching import Taint
 from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProperties
-from nexusform.placements.vm_demands import GroupRule, PlacedVm, PoolDemand, VmDemand
+from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand, VmDemand
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, build_kubelet, check_kubelet
 from nexusform.resource_types.machine_facts import add_vfs_to_sku
 from nexusform.resource_types.shared_arguments import (
@@ -287,7 +287,7 @@ def compute_demand(
         return None, []
     vnf = read_documents(attributes).vnf
     name, blocks = str(attributes["name"]), attributes.get("vdu") or {}
-    numbers = _compute_vdu_numbers(vnf, attributes)
+    numbers = _compute_vm_counts_by_vdu(vnf, attributes)
     problems = list(_list_unmet_problems(vnf, numbers, attributes, context))
     problems += list_dropped_rules(vnf, numbers)
     pools = []
@@ -323,14 +323,14 @@ def compute_demand(
     return VmDemand(site_id, f"vnf:{build_id(attributes)}", name, tuple(pools), provenance=DECIDED), problems
 
 
-def _compute_vdu_numbers(vnf: Vnf, attributes: Mapping[str, Any]) -> Mapping[str, int]:
+def _compute_vm_counts_by_vdu(vnf: Vnf, attributes: Mapping[str, Any]) -> Mapping[str, int]:
     scale_levels = {name: int(level) for name, level in (attributes.get("scale_levels") or {}).items() if level}
     return compute_vdu_counts(vnf, attributes.get("instantiation_level") or "", scale_levels).numbers
 
 
-def _build_group_rule(rule: PlacementRule) -> GroupRule:
+def _build_group_rule(rule: PlacementRule) -> PlacementGroupRule:
     label = f"the other VMs of {rule.name} ({rule.origin})"
-    return GroupRule(
+    return PlacementGroupRule(
         name=label,
         is_affinity=rule.is_affinity,
         is_hard=rule.is_hard,

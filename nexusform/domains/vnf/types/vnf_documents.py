@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from nexusform.diagnostics.diagnostic import DiagnosticsError, Problem, Severity, suggest_name
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.openstack.scheduling.nova_hosts import build_sku_name
-from nexusform.domains.vnf.importers.vnf_records import Vdu, Vnf, VnfSources
+from nexusform.domains.vnf.importers.vnf_records import Vdu, Vnf, VnfSourceDocuments
 from nexusform.interfaces.plugins import FileProblem, Files, ResourceContext
 from nexusform.json_data.json_errors import unify_json_error
-from nexusform.json_data.plain_data import Path, has_unknown
+from nexusform.json_data.plain_data import Path, has_unknown_part
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.machine_facts import VFS
 from nexusform.resource_types.shared_arguments import (
@@ -30,7 +30,7 @@ from nexusform.schemas.value_types import NUMBER, STRING
 from nexusform.values.typed_value import UNKNOWN
 
 if TYPE_CHECKING:
-    from nexusform.domains.vnf.importers.vnf_reading import VnfDocuments
+    from nexusform.domains.vnf.importers.vnf_reading import ParsedVnf
 
 
 DOCUMENTS: Final = ("vnfd", "base_hot", "nested", "parameters", "flavour_id")
@@ -114,10 +114,10 @@ def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tupl
         return {}, [Problem(("csar",), "conflicting-arguments", text)]
     if path is UNKNOWN or flavour is UNKNOWN:
         return dict.fromkeys(PACKAGED, UNKNOWN), []
-    from nexusform.domains.vnf.importers.vnf_package import read_package
+    from nexusform.domains.vnf.importers.vnf_package import read_vnf_package
 
     try:
-        package = read_package(str(path), str(flavour or ""), files)
+        package = read_vnf_package(str(path), str(flavour or ""), files)
     except FileProblem as problem:
         return {}, [Problem(("csar",), "unreadable-file", str(problem))]
     except DiagnosticsError as refused:
@@ -134,12 +134,12 @@ def has_standard_user_data(attributes: Mapping[str, Any]) -> bool:
 
 def has_known_documents(attributes: Mapping[str, Any]) -> bool:
     """Return whether all documents are known, and at least one exists."""
-    if any(has_unknown(attributes.get(name)) for name in DOCUMENTS):
+    if any(has_unknown_part(attributes.get(name)) for name in DOCUMENTS):
         return False
     return any(isinstance(attributes.get(name), str) for name in ("vnfd", "base_hot"))
 
 
-def read_documents(attributes: Mapping[str, Any]) -> VnfDocuments:
+def read_documents(attributes: Mapping[str, Any]) -> ParsedVnf:
     """Return the VNF of the arguments, which must be known."""
     nested = attributes.get("nested") or {}
     parameters = attributes.get("parameters")
@@ -156,12 +156,12 @@ def read_documents(attributes: Mapping[str, Any]) -> VnfDocuments:
 @lru_cache(maxsize=64)
 def _read_cached(
     vnfd: str | None, base_hot: str | None, nested: tuple[tuple[str, str], ...], parameters: str, flavour: str
-) -> VnfDocuments:
+) -> ParsedVnf:
     # Few configurations have a VNF: the TOSCA and HOT parsers are loaded on demand.
     from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 
     return read_vnf(
-        VnfSources(
+        VnfSourceDocuments(
             vnfd=vnfd, base_hot=base_hot, nested=dict(nested), parameters=json.loads(parameters), flavour_id=flavour
         )
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_number, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_number, declare_text_flag
 from nexusform.cli.commands import define_command
-from nexusform.cli.report_output import Answer, AnswerFormFlags, write_answer
+from nexusform.cli.report_output import Answer, AnswerFormatFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import has_errors
 
@@ -15,10 +15,10 @@ from nexusform.diagnostics.diagnostic import has_errors
 class PlacementArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `simulate placement`."""
 
-    file: str = declare_text("Place the objects of this manifest file", metavar="MANIFEST", flag="f")
+    file: str = declare_text_flag("Place the objects of this manifest file", metavar="MANIFEST", flag="f")
     pick: int | None = declare_number("Pick N clusters (default: all)", default=None, minimum=1)
-    clusters: str = declare_text("Place on these clusters", metavar="A,B")
-    answer: AnswerFormFlags = declare_flag_group(AnswerFormFlags)
+    clusters: str = declare_text_flag("Place on these clusters", metavar="A,B")
+    answer: AnswerFormatFlags = declare_flag_group(AnswerFormatFlags)
     state: str = declare_state_flag()
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     view: ViewFlags = declare_flag_group(ViewFlags)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_text_flag
 from nexusform.cli.commands import define_command
-from nexusform.cli.report_output import Answer, AnswerFormFlags, write_answer
+from nexusform.cli.report_output import Answer, AnswerFormatFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import has_errors
 
@@ -14,10 +14,10 @@ from nexusform.diagnostics.diagnostic import has_errors
 class RebalanceArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `simulate rebalance`."""
 
-    source_cluster: str = declare_text("Evict from this cluster only", metavar="CLUSTER", flag="from")
-    placement: str = declare_text("Let the pods of this placement run", metavar="PLACEMENT", flag="for")
-    generate_config_out: str = declare_text("Write the evictions to a new file", metavar="FILE")
-    answer: AnswerFormFlags = declare_flag_group(AnswerFormFlags)
+    source_cluster: str = declare_text_flag("Evict from this cluster only", metavar="CLUSTER", flag="from")
+    placement: str = declare_text_flag("Let the pods of this placement run", metavar="PLACEMENT", flag="for")
+    generate_config_out: str = declare_text_flag("Write the evictions to a new file", metavar="FILE")
+    answer: AnswerFormatFlags = declare_flag_group(AnswerFormatFlags)
     state: str = declare_state_flag()
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     view: ViewFlags = declare_flag_group(ViewFlags)

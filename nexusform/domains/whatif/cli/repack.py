@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_number, declare_repeatable_text, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_number, declare_repeatable_text, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.report_output import Answer
 from nexusform.diagnostics.phrases import format_installation
-from nexusform.domains.whatif.cli.simulate import QuestionFlags, require_lookup, run_question
+from nexusform.domains.whatif.cli.simulate import SimulationFlags, require_lookup, run_question
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.workflow.simulation_input import SimulationInput
 from nexusform.snapshots.snapshot import Snapshot
@@ -24,17 +24,17 @@ if TYPE_CHECKING:  # only pages have maps
 class RepackArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `simulate repack`."""
 
-    sku: str = declare_text("Free capacity for this VM SKU", metavar="SKU")
+    sku: str = declare_text_flag("Free capacity for this VM SKU", metavar="SKU")
     want: int = declare_number("Set the number of VMs to fit", default=1, minimum=1)
-    zones: str = declare_text("Use these availability zones", metavar="Z,...")
-    site: str = declare_text("Use this site (default: the only one)", metavar="ID")
+    zones: str = declare_text_flag("Use these availability zones", metavar="Z,...")
+    site: str = declare_text_flag("Use this site (default: the only one)", metavar="ID")
     moves: int | None = declare_number("Limit the number of re-created VMs", default=None, minimum=1)
     window: int | None = declare_number("Limit the VMs re-created at a time", default=None, minimum=1)
     without: tuple[str, ...] = declare_repeatable_text(
         "Keep all VMs of this resource, or one (ADDR:OBJECT)", metavar="ADDR", flag="not"
     )
     time: int | None = declare_number("Stop after N seconds with the best result", default=None, minimum=1)
-    question: QuestionFlags = declare_flag_group(QuestionFlags)
+    question: SimulationFlags = declare_flag_group(SimulationFlags)
 
 
 @define_command("repack", RepackArguments)

@@ -13,18 +13,18 @@ from msgspec import Struct
 from nexusform.cli.arguments import (
     declare_flag_group,
     declare_number,
-    declare_optional_choice,
+    declare_optional_choice_flag,
     declare_positionals,
     declare_repeatable_text,
-    declare_switch,
-    declare_text,
+    declare_switch_flag,
+    declare_text_flag,
 )
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
-from nexusform.cli.report_output import Answer, AnswerFlags, write_answer
+from nexusform.cli.report_output import Answer, PlanAnswerFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.domain_table import LazyTable, collect_targets
+from nexusform.domain_table import LazyTable, collect_domain_targets
 from nexusform.domains.whatif.questions.failure_simulation import Failure
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.domains.whatif.workflow.simulation_input import (
@@ -75,10 +75,10 @@ def require_lookup(result: Found | Diagnostic) -> Found:
     return result
 
 
-class QuestionFlags(Struct, frozen=True, kw_only=True):
+class SimulationFlags(Struct, frozen=True, kw_only=True):
     """Flags of all questions: output of the answer, configuration and state."""
 
-    answer: AnswerFlags = declare_flag_group(AnswerFlags)
+    answer: PlanAnswerFlags = declare_flag_group(PlanAnswerFlags)
     state: str = declare_state_flag()
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     view: ViewFlags = declare_flag_group(ViewFlags)
@@ -89,7 +89,7 @@ class QuestionFlags(Struct, frozen=True, kw_only=True):
 
 
 def run_question(
-    flags: QuestionFlags, build_answer: Callable[[Snapshot, SimulationInput], Answer], *, has_pods: bool = True
+    flags: SimulationFlags, build_answer: Callable[[Snapshot, SimulationInput], Answer], *, has_pods: bool = True
 ) -> int:
     """Read the input, answer the question and print the answer or diagnostics. Without `pods`, machines only."""
     inputs = open_snapshot(flags.create_context(), flags.answer.plan, has_pods=has_pods)
@@ -97,7 +97,7 @@ def run_question(
 
 
 def build_and_write_answer(
-    flags: QuestionFlags, inputs: SimulationInput, build_answer: Callable[[Snapshot, SimulationInput], Answer]
+    flags: SimulationFlags, inputs: SimulationInput, build_answer: Callable[[Snapshot, SimulationInput], Answer]
 ) -> int:
     """Build the answer to a question and print it, or diagnostics."""
     screen = flags.view.create_screen()
@@ -126,10 +126,10 @@ class CapacityArguments(Struct, frozen=True, kw_only=True):
     sku: tuple[str, ...] = declare_repeatable_text(
         "Count this VM SKU (default: SKUs in use, the largest)", metavar="SKU"
     )
-    zones: str = declare_text("Count only racks in these availability zones", metavar="Z,...")
-    mix: str = declare_text("Count sets of VMs", metavar="NxSKU,...")
-    site: str = declare_text("Use only this site", metavar="ID")
-    question: QuestionFlags = declare_flag_group(QuestionFlags)
+    zones: str = declare_text_flag("Count only racks in these availability zones", metavar="Z,...")
+    mix: str = declare_text_flag("Count sets of VMs", metavar="NxSKU,...")
+    site: str = declare_text_flag("Use only this site", metavar="ID")
+    question: SimulationFlags = declare_flag_group(SimulationFlags)
 
 
 @define_command("capacity", CapacityArguments)
@@ -141,7 +141,7 @@ def capacity(arguments: CapacityArguments) -> int:
     """
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
-        from nexusform.domains.whatif.questions.capacity import compute_capacity
+        from nexusform.domains.whatif.questions.capacity import compute_site_capacity
         from nexusform.domains.whatif.questions.name_lookup import find_skus, find_zones, parse_sku_mix
         from nexusform.domains.whatif.rendering.site_capacity_report import (
             build_capacity_document,
@@ -152,7 +152,7 @@ def capacity(arguments: CapacityArguments) -> int:
         zones = require_lookup(find_zones(sites, arguments.zones))
         skus = require_lookup(find_skus(sites[0].skus, arguments.sku))
         mix = require_lookup(parse_sku_mix(sites[0].skus, arguments.mix)) if arguments.mix else ()
-        capacities = [compute_capacity(site, skus, zones, mix) for site in sites]
+        capacities = [compute_site_capacity(site, skus, zones, mix) for site in sites]
         report = build_capacity_report(capacities, inputs.origin)
 
         def build_plays() -> list[Playback]:
@@ -168,15 +168,15 @@ def capacity(arguments: CapacityArguments) -> int:
 class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `simulate runtime-upgrade`."""
 
-    site: str = declare_text("Use only this site", metavar="ID")
-    strategy: str | None = declare_optional_choice(
+    site: str = declare_text_flag("Use only this site", metavar="ID")
+    strategy: str | None = declare_optional_choice_flag(
         "Set the strategy (default: update_strategy, else Rack)", ("Rack", "PauseAfterRack")
     )
     max_unavailable: int | None = declare_number(
         "Limit machines down at once (default: update_strategy)", default=None, minimum=1
     )
-    drain: bool = declare_switch("Power machines off without a drain", default=True)
-    question: QuestionFlags = declare_flag_group(QuestionFlags)
+    drain: bool = declare_switch_flag("Power machines off without a drain", default=True)
+    question: SimulationFlags = declare_flag_group(SimulationFlags)
 
 
 @define_command("runtime-upgrade", RuntimeUpgradeArguments)
@@ -219,8 +219,8 @@ class KubernetesUpgradeArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `simulate kubernetes-upgrade`."""
 
     cluster: tuple[str, ...] = declare_positionals(required=True)
-    to: str = declare_text("Upgrade to version V, one minor version at a time", metavar="V")
-    question: QuestionFlags = declare_flag_group(QuestionFlags)
+    to: str = declare_text_flag("Upgrade to version V, one minor version at a time", metavar="V")
+    question: SimulationFlags = declare_flag_group(SimulationFlags)
 
 
 @define_command("kubernetes-upgrade", KubernetesUpgradeArguments)
@@ -289,24 +289,24 @@ def _build_path_answer(
 
 
 # By question; each takes the arguments of its command and returns the exit code.
-SITE_QUESTIONS: Final[Mapping[str, Callable[[Any], int]]] = LazyTable(collect_targets("simulates"))
+SITE_QUESTIONS: Final[Mapping[str, Callable[[Any], int]]] = LazyTable(collect_domain_targets("simulates"))
 
 
 class FailureArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `simulate failure`: one of the five scopes, the observed machines, or both."""
 
-    machine: str = declare_text("Lose this machine", metavar="ID")
-    rack: str = declare_text("Lose this rack", metavar="ID")
-    cluster: str = declare_text("Lose this cluster", metavar="ID")
-    node: str = declare_text("Drain this node of a cluster listed by kubectl", metavar="[CLUSTER/]NAME")
-    site: str = declare_text("Lose this site; with * or ?, each rack of each site", metavar="ID|GLOB")
-    observed: bool = declare_switch("Lose the machines observed off or not ready, too")
-    engine: str = declare_text("Use local processes or dask://HOST:PORT (many sites)", metavar="ENGINE")
+    machine: str = declare_text_flag("Lose this machine", metavar="ID")
+    rack: str = declare_text_flag("Lose this rack", metavar="ID")
+    cluster: str = declare_text_flag("Lose this cluster", metavar="ID")
+    node: str = declare_text_flag("Drain this node of a cluster listed by kubectl", metavar="[CLUSTER/]NAME")
+    site: str = declare_text_flag("Lose this site; with * or ?, each rack of each site", metavar="ID|GLOB")
+    observed: bool = declare_switch_flag("Lose the machines observed off or not ready, too")
+    engine: str = declare_text_flag("Use local processes or dask://HOST:PORT (many sites)", metavar="ENGINE")
     workers: int = declare_number("Set the number of worker processes (many sites)", default=0, minimum=0)
     allow_source: tuple[str, ...] = declare_repeatable_text(
         "Allow module sources below DIR (many sites)", metavar="DIR"
     )
-    question: QuestionFlags = declare_flag_group(QuestionFlags)
+    question: SimulationFlags = declare_flag_group(SimulationFlags)
 
 
 @define_command("failure", FailureArguments)
@@ -336,7 +336,7 @@ def failure(arguments: FailureArguments) -> int:
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         from nexusform.domains.whatif.rendering.failure_report import FAILURE, build_failure_report
 
-        loss = _simulate_loss(snapshot, inputs.pods, arguments)
+        loss = _simulate_failure(snapshot, inputs.pods, arguments)
         report = build_failure_report(loss, inputs.origin)
 
         def build_plays() -> list[Playback]:
@@ -351,14 +351,14 @@ def failure(arguments: FailureArguments) -> int:
 
 def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: SimulationInput) -> Answer:
     """Simulate the drain of the requested node."""
-    from nexusform.domains.whatif.questions.node_drain import find_observed_node, simulate_drain
+    from nexusform.domains.whatif.questions.node_drain import find_observed_node, simulate_node_drain
     from nexusform.domains.whatif.rendering.node_drain_report import build_drain_document, build_drain_report
 
-    drain = simulate_drain(*require_lookup(find_observed_node(inputs.pods, arguments.node)))
+    drain = simulate_node_drain(*require_lookup(find_observed_node(inputs.pods, arguments.node)))
     return Answer("failure", inputs.origin, build_drain_report(drain, inputs.origin), build_drain_document(drain))
 
 
-def _simulate_loss(snapshot: Snapshot, pods: Mapping[str, ClusterPods], arguments: FailureArguments) -> Failure:
+def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], arguments: FailureArguments) -> Failure:
     """Simulate the requested failure."""
     from nexusform.domains.whatif.questions import name_lookup
     from nexusform.domains.whatif.questions.failure_simulation import (
@@ -416,7 +416,7 @@ class FleetArguments(Struct, frozen=True, kw_only=True):
         "Set a property; NAME- removes one", metavar="MEMBER:NAME=VALUE"
     )
     health: tuple[str, ...] = declare_repeatable_text("Set the health, such as Unhealthy", metavar="MEMBER:HEALTH")
-    question: QuestionFlags = declare_flag_group(QuestionFlags)
+    question: SimulationFlags = declare_flag_group(SimulationFlags)
 
 
 @define_command("fleet", FleetArguments)
@@ -426,14 +426,14 @@ def fleet(arguments: FleetArguments) -> int:
     All changes apply at once. Exit code 2 if a placement has too few clusters or pending pods, or
     scheduling stops. Also if a drained member keeps a placement.
     """
-    from nexusform.domains.whatif.questions.fleet_edits import EditKind, parse_edits
-    from nexusform.domains.whatif.questions.fleet_simulation import simulate_fleet
+    from nexusform.domains.whatif.questions.fleet_edits import MemberEditKind, parse_member_edits
+    from nexusform.domains.whatif.questions.fleet_simulation import simulate_member_edits
     from nexusform.domains.whatif.rendering.fleet_simulation_report import FLEET, build_fleet_report
     from nexusform.domains.whatif.workflow.simulation_input import open_fleet
 
-    flags = {verb: getattr(arguments, verb.value) for verb in EditKind}
+    flags = {verb: getattr(arguments, verb.value) for verb in MemberEditKind}
     if not any(flags.values()):
-        flag_list = ", ".join(f"-{verb}" for verb in EditKind)
+        flag_list = ", ".join(f"-{verb}" for verb in MemberEditKind)
         raise click.UsageError(f"No change given. Specify one or more of {flag_list}.")
     question = arguments.question
     screen = question.view.create_screen()
@@ -441,8 +441,8 @@ def fleet(arguments: FleetArguments) -> int:
     screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=question.answer.is_document)
     if snapshot is None:
         return 1
-    edits, problems = parse_edits(flags)
-    simulation = problems or simulate_fleet(snapshot, edits)
+    edits, problems = parse_member_edits(flags)
+    simulation = problems or simulate_member_edits(snapshot, edits)
     if isinstance(simulation, list):
         screen.print_diagnostics(simulation, inputs.sources)
         return 1

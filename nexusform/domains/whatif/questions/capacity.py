@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.cell_fragmentation import (
-    Fragmentation,
-    compute_fragmentation,
+    CellFragmentation,
+    compute_cell_fragmentation,
     find_largest_sku,
     list_used_skus,
 )
@@ -103,7 +103,7 @@ class CapacityAnswer(Struct, frozen=True):
     closed: Mapping[str, int]
     planned_racks: tuple[str, ...]
     sku_capacities: tuple[SkuCapacity, ...]
-    fragmentation: Fragmentation
+    fragmentation: CellFragmentation
     mix: MixAnswer | None = None
     has_requested_skus: bool = False
     machines_with_unknown_cells: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ class CapacityAnswer(Struct, frozen=True):
         return is_short or (self.mix is not None and self.mix.sets.maximum == 0)
 
 
-def compute_capacity(
+def compute_site_capacity(
     site: SiteSnapshot, skus: Sequence[VmSku] = (), zones: frozenset[str] | None = None, mix: Sequence[SkuCount] = ()
 ) -> CapacityAnswer:
     """Compute the capacity of a site. Without `skus`: those in use, and the largest one its hardware supports."""
@@ -131,8 +131,8 @@ def compute_capacity(
     machines = [machine for machine in site.machines.values() if is_requested(machine.availability_zone)]
     names = frozenset(machine.name for machine in machines)
     planned = [rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)]
-    fragmentation = compute_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
-    totals = _compute_totals(machines, fragmentation)
+    fragmentation = compute_cell_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
+    totals = _compute_schedulable_machine_totals(machines, fragmentation)
     counted_skus = tuple(skus) or _select_default_skus(site, machines)
     mix_constraints = {part.sku.name: replace(_find_common_constraints(site, part.sku), zones=zones) for part in mix}
     return CapacityAnswer(
@@ -154,7 +154,7 @@ def compute_capacity(
     )
 
 
-def _compute_totals(machines: Iterable[Machine], fragmentation: Fragmentation) -> Totals:
+def _compute_schedulable_machine_totals(machines: Iterable[Machine], fragmentation: CellFragmentation) -> Totals:
     """Compute the totals of the machines open to new VMs."""
     open_machines = [machine for machine in machines if not machine.unschedulable_reason]
     return Totals(

@@ -9,7 +9,7 @@ from itertools import chain
 
 from msgspec import Struct, field
 
-from nexusform.scheduling.racks.vms import CurrentVm, Machine, VmSku
+from nexusform.scheduling.racks.vms import Machine, ScheduledVm, VmSku
 from nexusform.snapshots.snapshot import SiteSnapshot, is_hardware_listed, is_large_enough
 
 
@@ -21,7 +21,7 @@ class FragmentingPool(Struct, frozen=True):
     cells: int
 
 
-class Fragmentation(Struct, frozen=True):
+class CellFragmentation(Struct, frozen=True):
     """NUMA cells classified by the `yardstick` SKU. Every cell counts once. `open`: fits its share now.
     `taken`: holds a VM of at least that share. `broken`: holds only smaller VMs and cannot fit it. `spoiled`:
     has capacity but the machine lacks disk. `small`: cannot hold it when empty, or its hardware is not
@@ -56,7 +56,7 @@ class _NumaCell(Struct):
     vcpus: int
     memory: float
     disk: int = 0
-    vms: list[CurrentVm] = field(default_factory=list)
+    vms: list[ScheduledVm] = field(default_factory=list)
 
     @property
     def free_vcpus(self) -> int:
@@ -67,7 +67,7 @@ class _NumaCell(Struct):
         return max(self.memory, 0)
 
 
-class CellKind(StrEnum):
+class CellUsability(StrEnum):
     """Classification of a cell, see Fragmentation."""
 
     OPEN = "open"
@@ -99,35 +99,35 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
     return min(filter(has_fitting_machine, one_cell), key=build_size_key, default=None)
 
 
-def compute_fragmentation(
+def compute_cell_fragmentation(
     site: SiteSnapshot, machines: Sequence[Machine], yardstick: VmSku | None = None
-) -> Fragmentation:
+) -> CellFragmentation:
     """Compute the number of cells of each kind. `yardstick` None means the largest SKU."""
     sku = yardstick or find_largest_sku(site, machines)
     unknown_machines = frozenset(site.scheduler.list_machines_with_unknown_cells())
-    cells: dict[CellKind, list[_NumaCell]] = {kind: [] for kind in CellKind}
-    for cell in _build_cells(site, machines):
+    cells: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
+    for cell in _build_cells_with_free_capacity(site, machines):
         is_unknown = cell.machine.name in unknown_machines and not cell.machine.unschedulable_reason
-        cells[CellKind.UNKNOWN if is_unknown else _determine_cell_kind(cell, sku)].append(cell)
-    usable = _UsabilityCheck(site.skus.values())
-    countable_kinds = [kind for kind in CellKind if kind not in (CellKind.CLOSED, CellKind.UNKNOWN)]
+        cells[CellUsability.UNKNOWN if is_unknown else _determine_cell_kind(cell, sku)].append(cell)
+    usable = _CellUsabilityCheck(site.skus.values())
+    countable_kinds = [kind for kind in CellUsability if kind not in (CellUsability.CLOSED, CellUsability.UNKNOWN)]
     countable = list(chain.from_iterable(cells[kind] for kind in countable_kinds))
-    unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells[CellKind.UNKNOWN])
+    unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells[CellUsability.UNKNOWN])
     stranded = [cell for cell in countable if usable.is_cell_stranded(cell)]
-    broken = cells[CellKind.BROKEN]
+    broken = cells[CellUsability.BROKEN]
     first_vms = [cell.vms[0].vm for cell in broken]
     counts = Counter((vm.cluster, vm.pool) for vm in first_vms)
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return Fragmentation(
+    return CellFragmentation(
         yardstick=sku,
         cells=sum(len(kind_cells) for kind_cells in cells.values()),
-        open=len(cells[CellKind.OPEN]),
-        taken=len(cells[CellKind.TAKEN]),
+        open=len(cells[CellUsability.OPEN]),
+        taken=len(cells[CellUsability.TAKEN]),
         broken=len(broken),
-        spoiled=len(cells[CellKind.SPOILED]),
-        small=len(cells[CellKind.SMALL]),
-        closed=len(cells[CellKind.CLOSED]),
-        unknown=len(cells[CellKind.UNKNOWN]),
+        spoiled=len(cells[CellUsability.SPOILED]),
+        small=len(cells[CellUsability.SMALL]),
+        closed=len(cells[CellUsability.CLOSED]),
+        unknown=len(cells[CellUsability.UNKNOWN]),
         broken_by=tuple(FragmentingPool(cluster, pool, count) for (cluster, pool), count in ranked),
         broken_vcpus=sum(cell.free_vcpus for cell in broken),
         broken_memory_gib=sum(cell.free_memory for cell in broken),
@@ -155,7 +155,7 @@ def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tup
     return sum(vcpus.values()), sum(memory.values())
 
 
-def _build_cells(site: SiteSnapshot, machines: Sequence[Machine]) -> Iterator[_NumaCell]:
+def _build_cells_with_free_capacity(site: SiteSnapshot, machines: Sequence[Machine]) -> Iterator[_NumaCell]:
     """Build every cell of the machines, minus the VMs of the site."""
     cells = {machine.name: _build_empty_cells(machine) for machine in machines}
     disk = {machine.name: machine.disk_gib for machine in machines}
@@ -180,17 +180,17 @@ def _build_empty_cells(machine: Machine) -> list[_NumaCell]:
     return [_NumaCell(machine, machine.cpus_per_cell, machine.memory_gib_per_cell) for _ in range(machine.cells)]
 
 
-def _determine_cell_kind(cell: _NumaCell, sku: VmSku | None) -> CellKind:
+def _determine_cell_kind(cell: _NumaCell, sku: VmSku | None) -> CellUsability:
     """Find the kind of a cell for a SKU."""
     if cell.machine.unschedulable_reason:
-        return CellKind.CLOSED
+        return CellUsability.CLOSED
     if sku is None or not _can_hold_vm(cell.machine, sku):
-        return CellKind.SMALL
+        return CellUsability.SMALL
     if cell.vcpus >= sku.cpus_in_cell and cell.memory >= sku.memory_in_cell:
-        return CellKind.OPEN if cell.disk >= sku.disk_gib else CellKind.SPOILED
+        return CellUsability.OPEN if cell.disk >= sku.disk_gib else CellUsability.SPOILED
     share = (sku.memory_in_cell, sku.cpus_in_cell)
     largest = max((vm.sku.memory_in_cell, vm.sku.cpus_in_cell) for vm in cell.vms)
-    return CellKind.TAKEN if largest >= share else CellKind.BROKEN
+    return CellUsability.TAKEN if largest >= share else CellUsability.BROKEN
 
 
 def _can_hold_vm(machine: Machine, sku: VmSku) -> bool:
@@ -213,7 +213,7 @@ def _select_distinct_hardware(machines: Iterable[Machine]) -> list[Machine]:
     return list(kinds.values())
 
 
-class _UsabilityCheck:
+class _CellUsabilityCheck:
     """Check for SKUs that fit the remains of a cell; results are cached by equal cells."""
 
     def __init__(self, skus: Iterable[VmSku]) -> None:

@@ -124,7 +124,7 @@ def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
     )
 
 
-def find_evictions(
+def find_minimum_evictions(
     request: RebalanceRequest, candidates: Sequence[EvictionCandidate], taintable: Iterable[str], evaluate: Evaluate
 ) -> RebalanceResult:
     """Find the fewest evictions to let all pods in scope run. `taintable` are the clusters with a block for a taint."""
@@ -201,14 +201,14 @@ class _EvictionSearch:
         """Return the working trial of a set, or None: with taints on the clusters picked again."""
         for order in permutations(group):
             trial = EvictionTrial(order)
-            outcome = self._plan_trial(trial)
+            outcome = self._evaluate_trial(trial)
             returned = {item.cluster for item in outcome.list_repicked_evictions(trial)}
             if returned - self.taintable:
                 self.untaintable |= dict.fromkeys(sorted(returned - self.taintable))
                 break
             if returned:
                 trial = EvictionTrial(order, tuple(sorted(returned)))
-                outcome = self._plan_trial(trial)
+                outcome = self._evaluate_trial(trial)
             self.rejections |= dict.fromkeys(outcome.rejections)
             if outcome.rejections:
                 continue
@@ -224,7 +224,7 @@ class _EvictionSearch:
         """Describe the pods without a node between two evictions; "" if there are none."""
         former = {(row.placement, row.cluster) for row in self.before.waiting}
         for count in range(1, len(trial.evictions)):
-            outcome = self._plan_trial(EvictionTrial(trial.evictions[:count], trial.tainted_clusters))
+            outcome = self._evaluate_trial(EvictionTrial(trial.evictions[:count], trial.tainted_clusters))
             row = next((row for row in outcome.waiting if (row.placement, row.cluster) not in former), None)
             if outcome.error or row is not None:
                 names = ", then ".join(f"{item.placement} from {item.cluster}" for item in trial.evictions[:count])
@@ -232,7 +232,7 @@ class _EvictionSearch:
                 return f"{names}: {effect}"
         return ""
 
-    def _plan_trial(self, trial: EvictionTrial) -> TrialOutcome:
+    def _evaluate_trial(self, trial: EvictionTrial) -> TrialOutcome:
         self.trial_counts[-1] += 1
         return self.evaluate(trial)
 

@@ -25,7 +25,7 @@ from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.snapshots.availability import (
     PoolAvailability,
-    SampledCapacity,
+    SampledShortage,
     VmReplacement,
     build_pool_availability,
     group_vms_down_by_cluster,
@@ -33,7 +33,7 @@ from nexusform.snapshots.availability import (
     place_replacements,
     sample_capacity,
 )
-from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
+from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot, VmOwnerKind
 
 # Label of NKS nodes with the machine's name, set by Operator Nexus.
 MACHINE_LABEL = "topology.kubernetes.io/baremetalmachine"
@@ -100,7 +100,7 @@ class Failure(Struct, frozen=True):
     stay_down: tuple[PoolAvailability, ...]
     unmanaged_vms: tuple[str, ...]
     workloads: tuple[WorkloadImpact, ...] = ()
-    samples: SampledCapacity | None = None
+    samples: SampledShortage | None = None
 
     @property
     def vm_count(self) -> int:
@@ -145,7 +145,7 @@ def simulate_machine_loss(
         pools=pools,
         recreations=tuple(_recreate_pools(site, scheduler, names)),
         deletions=tuple(_build_node_deletions(pools, machines)),
-        stay_down=tuple(pool for pool in pools if pool.kind is not OwnerKind.NKS),
+        stay_down=tuple(pool for pool in pools if pool.kind is not VmOwnerKind.NKS),
         unmanaged_vms=tuple(name for machine, name in site.unmanaged_vms if machine in names),
         workloads=tuple(_find_affected_workloads(pools, pods)),
         samples=samples,
@@ -222,7 +222,7 @@ def _find_lost_pools(
 ) -> Iterable[tuple[ClusterSnapshot, PoolSnapshot, Sequence[PlacedVm]]]:
     """Find the pools of NKS clusters with lost VMs, and these VMs."""
     for cluster in site.clusters:
-        if cluster.kind is not OwnerKind.NKS:
+        if cluster.kind is not VmOwnerKind.NKS:
             continue
         for pool in cluster.pools:
             down = [vm for vm in pool.vms if vm.placement.machine in lost]
@@ -230,7 +230,7 @@ def _find_lost_pools(
                 yield cluster, pool, down
 
 
-def _sample_missing(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledCapacity | None:
+def _sample_missing(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledShortage | None:
     """Count the VMs without capacity over samples of NUMA cells. For a single pool the bounds hold for every split."""
     pools = list(_find_lost_pools(site, lost))
 
@@ -248,7 +248,7 @@ def _sample_missing(site: SiteSnapshot, scheduler: RackScheduler, lost: frozense
 
 def _build_node_deletions(pools: Sequence[PoolAvailability], machines: Sequence[str]) -> Iterable[NodeDeletion]:
     """Build the node deletions by cluster; control planes without quorum are unreachable."""
-    nks_pools = [pool for pool in pools if pool.kind is OwnerKind.NKS]
+    nks_pools = [pool for pool in pools if pool.kind is VmOwnerKind.NKS]
     names = {pool.cluster_id: pool.cluster for pool in nks_pools}
     unreachable = {pool.cluster_id for pool in nks_pools if pool.is_control_plane and pool.is_lost}
     for cluster_id, down in group_vms_down_by_cluster(nks_pools).items():

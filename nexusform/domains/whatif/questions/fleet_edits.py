@@ -26,7 +26,7 @@ CORDON: Final = Taint("cordon-key", "cordon-value", NO_SCHEDULE)
 _MAX_NAMES: Final = 20
 
 
-class EditKind(StrEnum):
+class MemberEditKind(StrEnum):
     """Kind of an edit."""
 
     LEAVE = "leave"
@@ -43,7 +43,7 @@ class MemberEdit(Struct, frozen=True):
     removed). For `join` the value is the template, for `health` the health.
     """
 
-    kind: EditKind
+    kind: MemberEditKind
     member: str
     key: str = ""
     value: str | None = None
@@ -52,13 +52,13 @@ class MemberEdit(Struct, frozen=True):
     def text(self) -> str:
         """Description: `member-1 leaves`, `member-2: label env=prod`."""
         match self.kind:
-            case EditKind.LEAVE:
+            case MemberEditKind.LEAVE:
                 return f"{self.member} leaves"
-            case EditKind.DRAIN:
+            case MemberEditKind.DRAIN:
                 return f"{self.member} is drained"
-            case EditKind.JOIN:
+            case MemberEditKind.JOIN:
                 return f"{self.member} joins" + (f" like {self.value}" if self.value else "")
-            case EditKind.HEALTH:
+            case MemberEditKind.HEALTH:
                 return f"{self.member} is {self.value}"
         change = f"without {self.kind} {self.key}" if self.value is None else f"{self.kind} {self.setting}"
         return f"{self.member}: {change}"
@@ -66,7 +66,7 @@ class MemberEdit(Struct, frozen=True):
     @property
     def setting(self) -> str:
         """Key and value: `env=prod`, `key:NoSchedule`."""
-        if self.kind is EditKind.TAINT:
+        if self.kind is MemberEditKind.TAINT:
             return f"{self.key}={self.value}" if self.value else self.key
         return f"{self.key}={self.value}"
 
@@ -91,7 +91,7 @@ class SimulatedFleet(Struct, frozen=True):
 # --- from flags --------------------------------------------------------------------------------
 
 
-def parse_edits(flags: Mapping[EditKind, Sequence[str]]) -> tuple[list[MemberEdit], list[Diagnostic]]:
+def parse_member_edits(flags: Mapping[MemberEditKind, Sequence[str]]) -> tuple[list[MemberEdit], list[Diagnostic]]:
     """Parse the edits of flags, in the order of `flags`, with diagnostics about invalid ones."""
     edits: list[MemberEdit] = []
     problems: list[Diagnostic] = []
@@ -106,23 +106,23 @@ def parse_edits(flags: Mapping[EditKind, Sequence[str]]) -> tuple[list[MemberEdi
     return edits, problems
 
 
-_SYNTAX: Final[Mapping[EditKind, str]] = {
-    EditKind.LEAVE: "-leave=MEMBER",
-    EditKind.DRAIN: "-drain=MEMBER",
-    EditKind.JOIN: "-join=MEMBER, or -join=MEMBER=LIKE to copy another member or a cluster",
-    EditKind.TAINT: "-taint=MEMBER:KEY[=VALUE][:NoSchedule], and -taint=MEMBER:KEY- to remove one",
-    EditKind.LABEL: "-label=MEMBER:KEY=VALUE, and -label=MEMBER:KEY- to remove one",
-    EditKind.PROPERTY: "-property=MEMBER:NAME=VALUE, and -property=MEMBER:NAME- to remove one",
-    EditKind.HEALTH: f"-health=MEMBER:HEALTH, with {format_list((str(h) for h in Health), _MAX_NAMES)}",
+_SYNTAX: Final[Mapping[MemberEditKind, str]] = {
+    MemberEditKind.LEAVE: "-leave=MEMBER",
+    MemberEditKind.DRAIN: "-drain=MEMBER",
+    MemberEditKind.JOIN: "-join=MEMBER, or -join=MEMBER=LIKE to copy another member or a cluster",
+    MemberEditKind.TAINT: "-taint=MEMBER:KEY[=VALUE][:NoSchedule], and -taint=MEMBER:KEY- to remove one",
+    MemberEditKind.LABEL: "-label=MEMBER:KEY=VALUE, and -label=MEMBER:KEY- to remove one",
+    MemberEditKind.PROPERTY: "-property=MEMBER:NAME=VALUE, and -property=MEMBER:NAME- to remove one",
+    MemberEditKind.HEALTH: f"-health=MEMBER:HEALTH, with {format_list((str(h) for h in Health), _MAX_NAMES)}",
 }
 
 
-def _parse_member_edit(verb: EditKind, text: str) -> MemberEdit | None:
+def _parse_member_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER`; None if invalid."""
     return MemberEdit(verb, text) if text and ":" not in text and "=" not in text else None
 
 
-def _parse_join_edit(verb: EditKind, text: str) -> MemberEdit | None:
+def _parse_join_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER` or `MEMBER=LIKE`; None if invalid."""
     name, equals, template = text.partition("=")
     if not name or ":" in name or (equals and not template):
@@ -130,7 +130,7 @@ def _parse_join_edit(verb: EditKind, text: str) -> MemberEdit | None:
     return MemberEdit(verb, name, value=template or None)
 
 
-def _parse_setting_edit(verb: EditKind, text: str) -> MemberEdit | None:
+def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid."""
     member, colon, setting = text.partition(":")
     if not member or not colon:
@@ -141,7 +141,7 @@ def _parse_setting_edit(verb: EditKind, text: str) -> MemberEdit | None:
     return MemberEdit(verb, member, key, value) if key and equals else None
 
 
-def _parse_taint_edit(verb: EditKind, text: str) -> MemberEdit | None:
+def _parse_taint_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER:KEY=VALUE` or `MEMBER:KEY` (set), `MEMBER:KEY-` (remove); the effect is optional."""
     member, colon, setting = text.partition(":")
     if not member or not colon:
@@ -153,28 +153,28 @@ def _parse_taint_edit(verb: EditKind, text: str) -> MemberEdit | None:
     return MemberEdit(verb, member, key, value) if key and ":" not in setting else None
 
 
-def _parse_health_edit(verb: EditKind, text: str) -> MemberEdit | None:
+def _parse_health_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER:HEALTH`; None if invalid."""
     member, _, health = text.partition(":")
     is_known = health in {str(known_health) for known_health in Health}
     return MemberEdit(verb, member, value=health) if member and is_known else None
 
 
-_PARSERS: Final[Mapping[EditKind, Callable[[EditKind, str], MemberEdit | None]]] = {
-    EditKind.LEAVE: _parse_member_edit,
-    EditKind.DRAIN: _parse_member_edit,
-    EditKind.JOIN: _parse_join_edit,
-    EditKind.TAINT: _parse_taint_edit,
-    EditKind.LABEL: _parse_setting_edit,
-    EditKind.PROPERTY: _parse_setting_edit,
-    EditKind.HEALTH: _parse_health_edit,
+_PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEdit | None]]] = {
+    MemberEditKind.LEAVE: _parse_member_edit,
+    MemberEditKind.DRAIN: _parse_member_edit,
+    MemberEditKind.JOIN: _parse_join_edit,
+    MemberEditKind.TAINT: _parse_taint_edit,
+    MemberEditKind.LABEL: _parse_setting_edit,
+    MemberEditKind.PROPERTY: _parse_setting_edit,
+    MemberEditKind.HEALTH: _parse_health_edit,
 }
 
 
 # --- to members --------------------------------------------------------------------------------
 
 
-def apply_edits(
+def apply_member_edits(
     simulated_fleet: SimulatedFleet, edits: Iterable[MemberEdit]
 ) -> tuple[Mapping[str, SimulatedMember], list[Diagnostic]]:
     """Apply the edits; return the members, joined ones last, and diagnostics."""
@@ -182,7 +182,7 @@ def apply_edits(
     problems: list[Diagnostic] = []
     departed: set[str] = set()
     # Joins are applied before other edits of the same member.
-    for edit in sorted(edits, key=lambda edit: edit.kind is not EditKind.JOIN):
+    for edit in sorted(edits, key=lambda edit: edit.kind is not MemberEditKind.JOIN):
         member = _apply_edit(simulated_fleet, members, edit, departed)
         if isinstance(member, Diagnostic):
             if member not in problems:
@@ -199,14 +199,14 @@ def _apply_edit(
     simulated_fleet: SimulatedFleet, members: Mapping[str, SimulatedMember], edit: MemberEdit, departed: Collection[str]
 ) -> SimulatedMember | Diagnostic | None:
     """Return the member after an edit, None if it leaves. `departed`: members removed by earlier edits."""
-    if edit.kind is EditKind.JOIN:
+    if edit.kind is MemberEditKind.JOIN:
         member = _join_member(simulated_fleet, edit)
     elif edit.member in departed:
         detail = f"-{edit.kind}: {edit.member} already leaves the fleet. Remove the other changes of it."
         return build_error("invalid-simulation", detail)
     elif edit.member not in members:
         return _build_unknown_error("member", edit.member, members)
-    elif edit.kind is EditKind.LEAVE:
+    elif edit.kind is MemberEditKind.LEAVE:
         return None
     else:
         member = _change_member(members[edit.member], edit)
@@ -268,14 +268,14 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
     """Return the member after an edit other than join or leave."""
     record = member.record
     match edit.kind:
-        case EditKind.DRAIN:
+        case MemberEditKind.DRAIN:
             taints = record.taints if CORDON in record.taints else (*record.taints, CORDON)
             return replace(member, record=replace(record, taints=taints))
-        case EditKind.HEALTH:
+        case MemberEditKind.HEALTH:
             return replace(member, record=replace(record, health=Health(edit.value or Health.HEALTHY)))
-        case EditKind.TAINT:
+        case MemberEditKind.TAINT:
             return _set_taint(member, edit)
-        case EditKind.LABEL:
+        case MemberEditKind.LABEL:
             return _set_label_or_property(member, edit, "labels", record.labels)
     if edit.key.startswith(RESOURCE_PREFIX):
         return _set_resource_amount(member, edit)
@@ -299,7 +299,7 @@ def _set_label_or_property(
     """Return the member with a label or property set or removed; `existing` are the entries of `field_name`."""
     if edit.value is None and edit.key not in existing:
         # Build the error for removing a key that is not set, or derived from nodes.
-        if edit.kind is EditKind.PROPERTY and member.cluster is not None:
+        if edit.kind is MemberEditKind.PROPERTY and member.cluster is not None:
             derived = build_member(member.record, member.cluster, (0, 0)).properties
             if edit.key in derived:
                 detail = f"{edit.text}: the value comes from the nodes of {member.cluster.name}; set another value."

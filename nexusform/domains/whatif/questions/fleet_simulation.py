@@ -41,7 +41,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
 from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import (
-    PolicyDrift,
+    SchedulingDrift,
     compute_policy_drift,
     find_eligible_members,
 )
@@ -52,11 +52,11 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_exi
 from nexusform.domains.pods.planning.pod_phase import PodPhase
 from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.domains.whatif.questions.fleet_edits import (
-    EditKind,
     MemberEdit,
+    MemberEditKind,
     SimulatedFleet,
     SimulatedMember,
-    apply_edits,
+    apply_member_edits,
 )
 from nexusform.domains.whatif.questions.pod_snapshot import NO_OBSERVATIONS, ClusterObservations
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
@@ -95,7 +95,7 @@ class PlacementOutcome(Struct, frozen=True):
     rows: tuple[PlacementChange, ...]
     pods: tuple[PlacementChange, ...]
     status: SchedulingStatus | None
-    fresh: PolicyDrift
+    fresh: SchedulingDrift
     abort: CycleAbort | None = None
     unrelated: tuple[PlacementChange, ...] = ()
 
@@ -288,12 +288,12 @@ def _compute_amount_reduction(name: str, usage: ResourceUsage, last_usage: Resou
 # --- simulation --------------------------------------------------------------------------------
 
 
-def simulate_fleet(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) -> FleetSimulation | list[Diagnostic]:
+def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) -> FleetSimulation | list[Diagnostic]:
     """Simulate the edits; return diagnostics if edits are invalid."""
-    members, problems = apply_edits(snapshot.members, edits)
+    members, problems = apply_member_edits(snapshot.members, edits)
     if problems:
         return problems
-    drained = list(dict.fromkeys(edit.member for edit in edits if edit.kind is EditKind.DRAIN))
+    drained = list(dict.fromkeys(edit.member for edit in edits if edit.kind is MemberEditKind.DRAIN))
     baseline = _run_scheduling(snapshot, snapshot.members.members, ())
     result = _run_scheduling(snapshot, members, drained)
     return FleetSimulation(
@@ -445,7 +445,7 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
         is_unrelated = fresh == _compute_policy_drift(
             baseline_placement, baseline.member_list
         ) and newly_ineligible.isdisjoint(fresh.lost_clusters)
-        fresh_difference = PolicyDrift((), ()) if placement.scheduling.pick_triggers or is_unrelated else fresh
+        fresh_difference = SchedulingDrift((), ()) if placement.scheduling.pick_triggers or is_unrelated else fresh
         yield PlacementOutcome(
             before=_build_state(baseline_placement, baseline_placement.spec.prior_bindings),
             after=_build_state(placement, placement.bindings),
@@ -474,7 +474,7 @@ def _find_new_diagnostics(baseline: _SchedulingRun, result: _SchedulingRun) -> I
             yield diagnostic
 
 
-def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> PolicyDrift:
+def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> SchedulingDrift:
     """Compute the difference between the bindings and a newly created placement over these members."""
     policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
     return compute_policy_drift(placement.bindings, member_list, policy, placement.spec.policy_snapshot, namespace)

@@ -15,14 +15,14 @@ from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_vm_name
-from nexusform.plans.maintenance import Disruptions, Upgrade
-from nexusform.plans.maintenance import PoolUpgrade as PoolCourse
+from nexusform.plans.maintenance import DrainObstacles, Upgrade
+from nexusform.plans.maintenance import PoolNodeRecreation as PoolCourse
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import CapacityShortage
 from nexusform.snapshots.availability import (
     PlacedReplacements,
-    SampledCapacity,
+    SampledShortage,
     VmReplacement,
     place_replacements,
     sample_capacity,
@@ -30,7 +30,7 @@ from nexusform.snapshots.availability import (
 from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot
 
 
-class UpgradeBatch(Struct, frozen=True):
+class NodeUpgradeBatch(Struct, frozen=True):
     """Nodes upgraded together. `up`: number of the pool's nodes up meanwhile."""
 
     number: int
@@ -59,7 +59,7 @@ class PoolUpgrade(Struct, frozen=True):
     surge: int
     unavailable: int
     drain_timeout: int
-    batches: tuple[UpgradeBatch, ...]
+    batches: tuple[NodeUpgradeBatch, ...]
     reason: str = ""
     fitting_surge: int = 0
     fits_in_place: bool = False
@@ -101,8 +101,8 @@ class KubernetesUpgrade(Struct, frozen=True):
     version: str
     pools: tuple[PoolUpgrade, ...]
     address: Address
-    disruptions: Disruptions = Disruptions()
-    samples: SampledCapacity | None = None
+    disruptions: DrainObstacles = DrainObstacles()
+    samples: SampledShortage | None = None
 
     def build_course(self, before: str = "", after: str = "") -> Upgrade:
         """Build the upgrade as plans record it. Verdicts are computed from it."""
@@ -150,22 +150,22 @@ def simulate_kubernetes_upgrade(
         versions[0] if versions else "",
         pools,
         cluster.pools[0].address,
-        _find_disruptions(cluster, pods),
+        _find_drain_obstacles(cluster, pods),
         samples,
     )
 
 
-def _find_disruptions(cluster: ClusterSnapshot, pods: ClusterPods | None) -> Disruptions:
+def _find_drain_obstacles(cluster: ClusterSnapshot, pods: ClusterPods | None) -> DrainObstacles:
     """Find the obstacles to draining every node of a cluster, as plans do."""
     if pods is None:
-        return Disruptions()
+        return DrainObstacles()
     nodes = {vm.name for pool in cluster.pools for vm in pool.vms}
     return find_drain_obstacles(pods.cluster.budgets, pods.existing, nodes)
 
 
 class _PoolUpgradePass(Struct, frozen=True):
     # Batches of a pool up to the first without capacity; `shortage` None: all fit.
-    batches: tuple[UpgradeBatch, ...]
+    batches: tuple[NodeUpgradeBatch, ...]
     shortage: CapacityShortage | None
 
 
@@ -228,12 +228,12 @@ def _find_fitting_surge(scheduler: RackScheduler, pool: PoolSnapshot, maximum: i
 def _upgrade_batches(scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int) -> _PoolUpgradePass:
     """Upgrade batch by batch until all are done or one has no capacity."""
     size = surge or max(unavailable, 1)
-    batches: list[UpgradeBatch] = []
+    batches: list[NodeUpgradeBatch] = []
     for start in range(0, len(pool.vms), size):
         vms = pool.vms[start : start + size]
         placement_result = _upgrade_batch(scheduler, pool, vms, is_surging=surge > 0)
         up = len(pool.vms) if surge else len(pool.vms) - len(vms)
-        batches.append(UpgradeBatch(len(batches) + 1, placement_result.replacements, up))
+        batches.append(NodeUpgradeBatch(len(batches) + 1, placement_result.replacements, up))
         if placement_result.shortage is not None:
             return _PoolUpgradePass(tuple(batches), placement_result.shortage)
     return _PoolUpgradePass(tuple(batches), None)

@@ -31,7 +31,7 @@ from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnap
 _MAX_PASSES: Final = 120
 
 
-class UpgradeHop(Struct, frozen=True):
+class ClusterUpgradeHop(Struct, frozen=True):
     """One upgrade of one cluster. `available_versions`: matching versions of the site, None if unknown.
     `supported_until`: latest end of support of these, "" if unknown.
     """
@@ -75,7 +75,7 @@ class ClusterHops(Struct, frozen=True):
 
     cluster_id: str
     cluster: str
-    hops: tuple[UpgradeHop, ...]
+    hops: tuple[ClusterUpgradeHop, ...]
 
     @property
     def fits(self) -> bool:
@@ -88,7 +88,7 @@ class ClusterHops(Struct, frozen=True):
         return any(hop.has_findings for hop in self.hops)
 
 
-class UpgradePath(Struct, frozen=True):
+class SiteUpgradePath(Struct, frozen=True):
     """Clusters of one site in upgrade order with their hops. `tried`: order prefixes checked, all if `all_tried`."""
 
     site_id: str
@@ -109,7 +109,7 @@ def find_upgrade_path(
     target_text: str,
     pods: Mapping[str, ClusterPods],
     today: str = "",
-) -> UpgradePath:
+) -> SiteUpgradePath:
     """Find the hops to a version: the first order of clusters with capacity for all, else the requested one.
     `today` (RFC 3339) decides about abandoned clusters. Raises DiagnosticsError for an invalid version or
     unreachable targets, all at once.
@@ -118,10 +118,10 @@ def find_upgrade_path(
     if target is None:
         detail = f'"{target_text}" is not a version. Write -to=1.31 or -to=1.31.4.'
         raise DiagnosticsError(build_error("invalid-kubernetes-version", detail))
-    ways: dict[str, _UpgradeOrder] = {}
+    ways: dict[str, _ClusterUpgradeOrder] = {}
     problems: list[Diagnostic] = []
     for cluster in clusters:
-        way = _find_upgrade_order(cluster, target_text, site, today)
+        way = _find_version_hops(cluster, target_text, site, today)
         if isinstance(way, Diagnostic):
             problems.append(way)
         else:
@@ -131,20 +131,20 @@ def find_upgrade_path(
     search = _OrderSearch(ways, pods)
     order = search.find_order(site, list(clusters))
     if order is not None:
-        return UpgradePath(site.id, target, order, search.tried_orders)
+        return SiteUpgradePath(site.id, target, order, search.tried_orders)
     requested_order = _upgrade_in_order(site, clusters, ways, pods)
-    return UpgradePath(site.id, target, requested_order, search.tried_orders, search.passes < _MAX_PASSES)
+    return SiteUpgradePath(site.id, target, requested_order, search.tried_orders, search.passes < _MAX_PASSES)
 
 
-class _UpgradeOrder(Struct, frozen=True):
+class _ClusterUpgradeOrder(Struct, frozen=True):
     # The running version of a cluster, and its hops.
     start: KubernetesVersion
     hops: tuple[KubernetesVersion, ...]
 
 
-def _find_upgrade_order(
+def _find_version_hops(
     cluster: ClusterSnapshot, target: str, site: SiteSnapshot, today: str
-) -> _UpgradeOrder | Diagnostic:
+) -> _ClusterUpgradeOrder | Diagnostic:
     """Find the hops of a cluster, by the rules of plans."""
     version_text = next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
     version = parse_version(version_text)
@@ -161,13 +161,13 @@ def _find_upgrade_order(
     hops = find_upgrade_hops(cluster.id, version_text, target, offers, today)
     if isinstance(hops, VersionRejection):
         return build_error(hops.id, hops.detail, address=address)
-    return _UpgradeOrder(version, hops)
+    return _ClusterUpgradeOrder(version, hops)
 
 
 def _upgrade_in_order(
     site: SiteSnapshot,
     order: Sequence[ClusterSnapshot],
-    ways: Mapping[str, _UpgradeOrder],
+    ways: Mapping[str, _ClusterUpgradeOrder],
     pods: Mapping[str, ClusterPods],
 ) -> tuple[ClusterHops, ...]:
     """Upgrade all clusters in this order, each on the site left by the previous ones."""
@@ -183,7 +183,7 @@ class _OrderSearch:
     rejected prefixes and the result.
     """
 
-    def __init__(self, ways: Mapping[str, _UpgradeOrder], pods: Mapping[str, ClusterPods]) -> None:
+    def __init__(self, ways: Mapping[str, _ClusterUpgradeOrder], pods: Mapping[str, ClusterPods]) -> None:
         self._ways, self._pods = ways, pods
         self.tried_orders = 0
         self.passes = 0
@@ -208,10 +208,10 @@ class _OrderSearch:
 
 
 def _upgrade_cluster(
-    site: SiteSnapshot, requested: ClusterSnapshot, way: _UpgradeOrder, pods: Mapping[str, ClusterPods]
+    site: SiteSnapshot, requested: ClusterSnapshot, way: _ClusterUpgradeOrder, pods: Mapping[str, ClusterPods]
 ) -> tuple[ClusterHops, SiteSnapshot]:
     """Upgrade one cluster through all hops; return it and the resulting site."""
-    hops: list[UpgradeHop] = []
+    hops: list[ClusterUpgradeHop] = []
     start = way.start
     for end in way.hops:
         cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
@@ -219,7 +219,7 @@ def _upgrade_cluster(
         needs_bundle = has_etcd_gap(start, end)
         available = select_available_versions(end, site.versions)
         supported_until = max((site.supported_until.get(version, "") for version in available or ()), default="")
-        hops.append(UpgradeHop(str(start), end, upgrade, needs_bundle, available, supported_until))
+        hops.append(ClusterUpgradeHop(str(start), end, upgrade, needs_bundle, available, supported_until))
         site = _apply_upgrade(site, cluster, upgrade)
         start = end
     return ClusterHops(requested.id, requested.name, tuple(hops)), site

@@ -11,7 +11,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_na
 from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.whatif.questions.capacity import SkuCount
 from nexusform.scheduling.racks.vms import VmSku
-from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, SiteSnapshot, Snapshot
+from nexusform.snapshots.snapshot import ClusterSnapshot, SiteSnapshot, Snapshot, VmOwnerKind
 
 Named = TypeVar("Named")
 
@@ -92,7 +92,7 @@ def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot
     if isinstance(answer, Diagnostic):
         return answer
     cluster = answer[1]
-    if cluster.kind is OwnerKind.NKS:
+    if cluster.kind is VmOwnerKind.NKS:
         return answer
     return build_error("not-a-kubernetes-cluster", f"{cluster.id} is not an NKS cluster and has no Kubernetes upgrade.")
 

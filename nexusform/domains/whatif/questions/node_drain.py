@@ -14,7 +14,7 @@ from nexusform.domains.whatif.questions.pod_outage import ClusterPods, PodsOutco
 _MAX_NAMES: Final = 20
 
 
-class NodeDrain(Struct, frozen=True):
+class NodeDrainEffects(Struct, frozen=True):
     """Effects of the drain of a node on the workloads of its cluster."""
 
     cluster_id: str
@@ -55,8 +55,8 @@ def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[
     return build_error("unknown-node", detail)
 
 
-def simulate_drain(pods: ClusterPods, node: str) -> NodeDrain:
+def simulate_node_drain(pods: ClusterPods, node: str) -> NodeDrainEffects:
     """Simulate the drain of a node. Pods of DaemonSets stay."""
     impacts, _ = simulate_nodes_down(pods, pods.existing, {node}, is_drained=True)
     drained = tuple(impact for impact in impacts if "/DaemonSet/" not in impact.workload)
-    return NodeDrain(pods.cluster_id, node, drained)
+    return NodeDrainEffects(pods.cluster_id, node, drained)

@@ -129,9 +129,9 @@ class PodsSimulation(Struct):
 
     def build_verdicts(self) -> tuple[WorkloadVerdict, ...]:
         """Build the verdict of every workload, in the cluster's order."""
-        return tuple(self._build_verdict(workload) for workload in self.pods.workloads)
+        return tuple(self._build_workload_verdict(workload) for workload in self.pods.workloads)
 
-    def _build_verdict(self, workload: Workload) -> WorkloadVerdict:
+    def _build_workload_verdict(self, workload: Workload) -> WorkloadVerdict:
         """Build the verdict of one workload over all waves."""
         waves = self._impacts.get(workload.key, [])
         impacts = [impact for _, impact in waves]

@@ -15,7 +15,7 @@ from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest, parse_manifests, unwrap_envelopes
-from nexusform.domains.pods.importers.pod_admission import collect_budgets, collect_quotas
+from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
 from nexusform.domains.pods.planning.cluster_observation import (
     ObservedCluster,
     match_cluster_snapshot,
@@ -35,7 +35,7 @@ from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.scheduling.racks.vms import VmSku
-from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, Snapshot
+from nexusform.snapshots.snapshot import ClusterSnapshot, Snapshot, VmOwnerKind
 
 
 class ClusterObservations(Struct, frozen=True):
@@ -94,7 +94,7 @@ def build_pods(
     sources = _collect_pod_sources(ordered_things)
     views: dict[str, ClusterPods] = {}
     for cluster in snapshot.list_clusters():
-        if cluster.kind is not OwnerKind.VM and sources.has_pods(cluster.id):
+        if cluster.kind is not VmOwnerKind.VM and sources.has_pods(cluster.id):
             nodes = _build_node_cluster(cluster, attributes, registries)
             observed = observations.bind_cluster(cluster.id, nodes, sources.placed.get(cluster.id, {}).keys())
             views[cluster.id] = _build_cluster_pods(nodes, sources, observed)
@@ -108,7 +108,7 @@ def build_observed_pods(
     ordered_things = sorted(things, key=lambda thing: thing.creation)
     attributes = {str(thing.address): thing.attributes for thing in ordered_things}
     sources = _collect_pod_sources(ordered_things)
-    clusters = {cluster.id: cluster for cluster in snapshot.list_clusters() if cluster.kind is not OwnerKind.VM}
+    clusters = {cluster.id: cluster for cluster in snapshot.list_clusters() if cluster.kind is not VmOwnerKind.VM}
     views: dict[str, ClusterPods] = {}
     for cluster_id in observations.clusters:
         nodes = NodeCluster(cluster_id, cluster_id, "", ())
@@ -211,8 +211,8 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observed: Ob
     model = PodCluster(
         cluster.name,
         nodes,
-        quotas=collect_quotas(all_objects),
-        budgets=apply_observed_budget_status(collect_budgets(objects), observed),
+        quotas=collect_resource_quotas(all_objects),
+        budgets=apply_observed_budget_status(collect_pod_disruption_budgets(objects), observed),
         volumes=offer.volumes,
         claims=offer.claims,
         invalid_claims=offer.invalid_claims,

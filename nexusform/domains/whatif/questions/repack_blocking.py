@@ -18,7 +18,7 @@ from nexusform.domains.whatif.questions.repack_context import (
     RepackRequest,
     build_repack_context,
 )
-from nexusform.domains.whatif.questions.repack_program import ProgramNoSolution, RepackProgram, SolverLimits
+from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram, SolverLimits
 from nexusform.domains.whatif.questions.repack_search import RepackSearch
 from nexusform.domains.whatif.questions.repack_time_budget import TimeBudget
 from nexusform.scheduling.racks.engine import RackScheduler
@@ -127,7 +127,7 @@ def _has_solution(context: RepackContext, request: RepackRequest, time_budget: T
     """Return True if the program has a solution within -moves; None if undecided."""
     solution = RepackProgram(context, request).solve(SolverLimits(time_budget.compute_share(1.0)))
     moves = request.moves
-    if isinstance(solution, ProgramNoSolution):
+    if isinstance(solution, NoRepackSolution):
         return False if solution.is_proved or (moves is not None and solution.bound > moves) else None
     if moves is None or solution.recreations <= moves:
         return True

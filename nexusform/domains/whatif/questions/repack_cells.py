@@ -102,7 +102,7 @@ class CellCatalogue:
         order = [
             size
             for size in sizes
-            if all(_compute_remains(split_remains, self.sizes[size]) for split_remains in remains)
+            if all(_compute_remaining_cell_capacity(split_remains, self.sizes[size]) for split_remains in remains)
         ]
         order.sort(key=lambda size: (-self.sizes[size].memory, size))
         search = _PatternSearch([(size, self.sizes[size]) for size in order])
@@ -204,14 +204,14 @@ def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tupl
         return None
     results = []
     for split_remains in remains:
-        new_remains = _compute_remains(split_remains, share)
+        new_remains = _compute_remaining_cell_capacity(split_remains, share)
         if not new_remains:
             return None
         results.append(new_remains)
     return results, remaining_disk
 
 
-def _compute_remains(split_remains: frozenset[Cells], share: Share) -> frozenset[Cells]:
+def _compute_remaining_cell_capacity(split_remains: frozenset[Cells], share: Share) -> frozenset[Cells]:
     """Compute the possible remains of cells with one more VM in one of them."""
     results: set[Cells] = set()
     for cells in split_remains:

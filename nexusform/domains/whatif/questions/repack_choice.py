@@ -9,7 +9,7 @@ from msgspec import Struct
 from nexusform.domains.whatif.questions.repack_assignment import assign_machines
 from nexusform.domains.whatif.questions.repack_cells import CellCapacity, CellChange, CellPosition, Group, assign_groups
 from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine
-from nexusform.domains.whatif.questions.repack_program import OptionCount, PatternCount, RepackProgram, Solution
+from nexusform.domains.whatif.questions.repack_program import OptionCount, PatternCount, RepackProgram, RepackSolution
 
 
 class RepackChoice(Struct, frozen=True):
@@ -27,8 +27,8 @@ class RepackChoice(Struct, frozen=True):
         return self.reserved | sources | set(self.targets.values())
 
 
-def choose_vms(
-    context: RepackContext, program: RepackProgram, solution: Solution, tracked_pools: frozenset[int]
+def choose_vms_to_recreate(
+    context: RepackContext, program: RepackProgram, solution: RepackSolution, tracked_pools: frozenset[int]
 ) -> RepackChoice:
     """Choose the VMs for the counts of a solution; prefer cells with the fewest pods and already affected pools."""
     groups = assign_groups(context, tracked_pools)

@@ -26,14 +26,14 @@ from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Share
 from nexusform.scheduling.racks.uncertainty.splits import CellSplits
 from nexusform.scheduling.racks.vms import (
-    CurrentVm,
     Demand,
     Machine,
     PlacementConstraints,
+    ScheduledVm,
     VmSku,
     build_standalone_demand,
 )
-from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
+from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot, VmOwnerKind
 
 _DAEMONS: Final = "DaemonSet"
 _BARE: Final = "Pod"
@@ -301,7 +301,7 @@ def _find_blocking_constraint(
 
 def _is_redundant_vnf(cluster: ClusterSnapshot, pool: PoolSnapshot) -> bool:
     """Return True for a VNFC next to others of its VNF that may replace it."""
-    return cluster.kind is OwnerKind.GROUP and cluster.vm_count > 1 and len(pool.demand.numbers) > 1
+    return cluster.kind is VmOwnerKind.GROUP and cluster.vm_count > 1 and len(pool.demand.numbers) > 1
 
 
 def is_drain_blocked(pods: ClusterPods, nodes: set[str]) -> bool:
@@ -358,7 +358,7 @@ def _build_machines(
     """Build the machines feasible for some class or for the demand."""
     empty = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile)
     demands = [build_standalone_demand(kind.sku, kind.constraints) for kind in kinds]
-    by_machine: dict[str, list[CurrentVm]] = {}
+    by_machine: dict[str, list[ScheduledVm]] = {}
     for existing in scheduler.list_vms():
         by_machine.setdefault(existing.placement.machine, []).append(existing)
     unknown = frozenset(scheduler.list_machines_with_unknown_cells())
@@ -377,7 +377,7 @@ def _build_machines(
 
 def _build_machine(
     machine: Machine,
-    vms: Sequence[CurrentVm],
+    vms: Sequence[ScheduledVm],
     sources: Mapping[int, MovableVm],
     admitted: frozenset[int],
     admits_demand: bool,
@@ -387,7 +387,7 @@ def _build_machine(
     empty_cell = FreeCell(machine.cpus_per_cell, machine.memory_mib_per_cell, machine.vfs_per_cell)
     cells = [empty_cell] * machine.cells
     leaving: list[list[MovableVm]] = [[] for _ in cells]
-    loose: list[CurrentVm] = []
+    loose: list[ScheduledVm] = []
     for existing in vms:
         if not existing.placement.cells:
             loose.append(existing)
@@ -410,7 +410,7 @@ def _build_machine(
     )
 
 
-def _compute_cell_splits(cells: Sequence[FreeCell], loose: Iterable[CurrentVm]) -> tuple[tuple[FreeCell, ...], ...]:
+def _compute_cell_splits(cells: Sequence[FreeCell], loose: Iterable[ScheduledVm]) -> tuple[tuple[FreeCell, ...], ...]:
     """Compute the possible remains of each cell for every legal split; () if none or too many."""
     base = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)
     shares = tuple(Share.compute(existing.sku) for existing in loose)

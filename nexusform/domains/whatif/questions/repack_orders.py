@@ -26,7 +26,7 @@ from nexusform.domains.whatif.questions.repack_context import (
 )
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.questions.repack_windows import (
-    WindowSequence,
+    RepackWindowSequence,
     build_ordered_sequence,
     can_be_down_together,
 )
@@ -50,7 +50,7 @@ class OrderSearchResult(Struct, frozen=True):
     re-creations exists. `cut_at`: re-creations at the end of an incomplete search, None for a complete one.
     """
 
-    sequence: WindowSequence | None = None
+    sequence: RepackWindowSequence | None = None
     searched: int = 0
     cut_at: int | None = None
 
@@ -134,12 +134,12 @@ class _OrderSearch:
         )
         self._searched: dict[object, int] = {}
 
-    def find_sequence(self, count: int) -> WindowSequence | None:
+    def find_sequence(self, count: int) -> RepackWindowSequence | None:
         """Find an order with at most this many re-creations. Raises _SearchLimitReached."""
         self._searched = {}
         return self._extend_solution(count, [])
 
-    def _extend_solution(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> WindowSequence | None:
+    def _extend_solution(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
         """Return the windows of a solution with this beginning, None without one. Raises _SearchLimitReached."""
         self._sites += 1
         if self._sites > _MAX_SITES or self._time_budget.is_exhausted:
@@ -153,14 +153,14 @@ class _OrderSearch:
         if self._searched.get(state_key, 0) >= remaining:
             return None
         self._searched[state_key] = remaining
-        for source in self._list_sources():
+        for source in self._list_vms_to_recreate():
             for machine in self._list_targets(source, remaining):
                 sequence = self._try_single_move(_Relocation(source, machine), remaining, order)
                 if sequence is not None:
                     return sequence
         return self._try_exchanges(remaining, order) if remaining >= 2 and self._request.window != 1 else None
 
-    def _build_sequence(self, order: Sequence[tuple[_Relocation, ...]]) -> WindowSequence | None:
+    def _build_sequence(self, order: Sequence[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
         """Build the windows; try every sequence of VMs down together."""
         for groups in product(*(permutations(group) for group in order)):
             targets = [{step.source.handle: step.machine for step in group} for group in groups]
@@ -171,7 +171,7 @@ class _OrderSearch:
 
     # --- steps ---------------------------------------------------------------------------------
 
-    def _list_sources(self) -> list[MovableVm]:
+    def _list_vms_to_recreate(self) -> list[MovableVm]:
         """List the VMs not re-created yet, one of equal ones."""
         unique: dict[object, MovableVm] = {}
         for state in self._states.values():
@@ -217,7 +217,7 @@ class _OrderSearch:
 
     def _try_single_move(
         self, relocation: _Relocation, remaining: int, order: list[tuple[_Relocation, ...]]
-    ) -> WindowSequence | None:
+    ) -> RepackWindowSequence | None:
         """Move one VM, search below, and undo it."""
         source = relocation.source
         old = self._remove_vm(source)
@@ -227,9 +227,9 @@ class _OrderSearch:
         self._restore_vm(source, old)
         return sequence
 
-    def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> WindowSequence | None:
+    def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
         """Search below every group of VMs re-created together."""
-        sources = [source for source in self._list_sources() if self._is_departure_useful(source, remaining)]
+        sources = [source for source in self._list_vms_to_recreate() if self._is_departure_useful(source, remaining)]
         for group in self._list_exchanges(sources, remaining):
             sequence = self._try_exchange(group, remaining, order)
             if sequence is not None:
@@ -270,7 +270,7 @@ class _OrderSearch:
 
     def _try_exchange(
         self, group: tuple[_Relocation, ...], remaining: int, order: list[tuple[_Relocation, ...]]
-    ) -> WindowSequence | None:
+    ) -> RepackWindowSequence | None:
         """Apply the group, search below, and undo it."""
         sources = [relocation.source for relocation in group]
         for number, source in enumerate(sources):
@@ -388,7 +388,7 @@ class _OrderSearch:
             if not state.machine.admits_demand:
                 continue
             if state.costs is None:
-                state.costs = self._compute_costs(state)
+                state.costs = self._compute_minimum_departures(state)
             costs = state.costs
             best = [
                 min(best[wanted - slots] + cost for slots, cost in enumerate(costs) if slots <= wanted)
@@ -396,7 +396,7 @@ class _OrderSearch:
             ]
         return best[-1]
 
-    def _compute_costs(self, state: _MachineState) -> tuple[int, ...]:
+    def _compute_minimum_departures(self, state: _MachineState) -> tuple[int, ...]:
         """Compute the minimum number of VMs to move off the machine for 0, 1, 2 ... VMs of the demand."""
         contents: list[list[VmSku]] = [[] for _ in state.cells]
         for handle in state.vms:

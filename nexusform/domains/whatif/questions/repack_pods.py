@@ -23,7 +23,7 @@ _MACHINE_LABELS: Final = ("baremetalmachine", "CIS-node", "kubernetes.io/zone")
 _ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 
-class PodCheck(Struct, frozen=True):
+class RepackPodCheck(Struct, frozen=True):
     """Windows with their pods, and the VMs (handles) with violated pod constraints."""
 
     windows: tuple[RepackWindow, ...]
@@ -32,11 +32,11 @@ class PodCheck(Struct, frozen=True):
 
 def simulate_window_pods(
     context: RepackContext, windows: Sequence[RepackWindow], separation_rules: Sequence[SeparationRule] = ()
-) -> PodCheck:
+) -> RepackPodCheck:
     """Drain the nodes of every window and bring them up again."""
     simulation = _PodSimulation(context, [rule for rule in separation_rules if rule.has_workloads])
     checked_windows = [simulation.drain_window(window) for window in windows]
-    return PodCheck(tuple(checked_windows), frozenset(simulation.violating))
+    return RepackPodCheck(tuple(checked_windows), frozenset(simulation.violating))
 
 
 class _PodSimulation:

@@ -43,7 +43,7 @@ class OptionCount(Struct, frozen=True):
     count: int
 
 
-class ClearedCount(Struct, frozen=True):
+class ClearedMachineCount(Struct, frozen=True):
     """Number of these machines to empty of all VMs in unknown cells."""
 
     hosts: tuple[RepackMachine, ...]
@@ -58,18 +58,18 @@ class PatternCount(Struct, frozen=True):
     count: int
 
 
-class Solution(Struct, frozen=True):
+class RepackSolution(Struct, frozen=True):
     """Solution of the program. `bound`: lower bound of re-creations."""
 
     recreations: int
     bound: int
     options: tuple[OptionCount, ...] = ()
-    cleared: tuple[ClearedCount, ...] = ()
+    cleared: tuple[ClearedMachineCount, ...] = ()
     patterns: tuple[PatternCount, ...] = ()
     spanning: tuple[MovableVm, ...] = ()
 
 
-class ProgramNoSolution(Struct, frozen=True):
+class NoRepackSolution(Struct, frozen=True):
     """No solution exists (`is_proved`), or none was found within the limits. `bound`: lower bound of re-creations."""
 
     is_proved: bool
@@ -258,7 +258,7 @@ class RepackProgram:
         for cell in range(len(first.cells)):
             cells = tuple(CellPosition(host, cell, host.sources[cell]) for host in hosts)
             self._add_cell_unit(_Unit(self._build_cell_key(first, cell), cells, number, cell))
-        self._add_arrivals(number, first, len(hosts))
+        self._add_multi_cell_arrivals(number, first, len(hosts))
         for index, source in enumerate(self._list_multi_cell(first)):
             equal_vms = tuple(self._list_multi_cell(host)[index] for host in hosts)
             entries = [
@@ -269,7 +269,7 @@ class RepackProgram:
             entries += self._build_departure_entries(self._groups[source.handle], 1, first)
             self._program.add_column(1.0, len(hosts), entries, equal_vms)
 
-    def _add_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
+    def _add_multi_cell_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
         """Add a column for each multi-cell VM feasible on this machine type."""
         program = self._program
         for kind, sku in self._arrivals:
@@ -339,7 +339,7 @@ class RepackProgram:
             row = program.add_row(("unit", number, cell, key, True))
             entries.append((row, -1.0))
             entries += self._build_sink_change(None, self._catalogue.find_cell_capacity(((key.free,),), key))
-        self._add_arrivals(number, first, size)
+        self._add_multi_cell_arrivals(number, first, size)
         if first.machine.name in self._single_machines:
             released_disk = sum(self._get_sku(source).disk_gib for source in first.loose)
             entries.append((program.add_row(("disk", first.machine.name)), -float(released_disk)))
@@ -428,11 +428,11 @@ class RepackProgram:
 
     # --- solution ------------------------------------------------------------------------------
 
-    def solve(self, limits: SolverLimits) -> Solution | ProgramNoSolution:
+    def solve(self, limits: SolverLimits) -> RepackSolution | NoRepackSolution:
         """Solve for the minimum re-creations; in fine mode then for the minimum pods and pools."""
         answer = run_solver(self._program.columns, self._program.lower, self._program.upper, limits)
         if answer.values is None:
-            return ProgramNoSolution(answer.is_finished and not self.is_capped, 0 if self.is_capped else answer.bound)
+            return NoRepackSolution(answer.is_finished and not self.is_capped, 0 if self.is_capped else answer.bound)
         bound = 0 if self.is_capped else answer.bound
         values = answer.values
         if self._is_fine and answer.bound >= answer.objective:
@@ -466,9 +466,9 @@ class RepackProgram:
         answer = run_solver(columns, rows_lower, rows_upper, limits)
         return values if answer.values is None else answer.values
 
-    def _build_solution(self, recreations: int, bound: int, values: Sequence[int]) -> Solution:
+    def _build_solution(self, recreations: int, bound: int, values: Sequence[int]) -> RepackSolution:
         options: list[OptionCount] = []
-        cleared: list[ClearedCount] = []
+        cleared: list[ClearedMachineCount] = []
         patterns: list[PatternCount] = []
         spanning: list[MovableVm] = []
         for column, value in zip(self._program.columns, values, strict=False):
@@ -480,10 +480,10 @@ class RepackProgram:
                 case (CellCapacity() as sink, tuple() as pattern):
                     patterns.append(PatternCount(sink, pattern, value))
                 case (RepackMachine(), *_) as hosts:
-                    cleared.append(ClearedCount(cast("tuple[RepackMachine, ...]", hosts), value))
+                    cleared.append(ClearedMachineCount(cast("tuple[RepackMachine, ...]", hosts), value))
                 case (MovableVm(), *_) as sources:
                     spanning += cast("tuple[MovableVm, ...]", sources)[:value]
-        return Solution(recreations, bound, tuple(options), tuple(cleared), tuple(patterns), tuple(spanning))
+        return RepackSolution(recreations, bound, tuple(options), tuple(cleared), tuple(patterns), tuple(spanning))
 
 
 def _count_leaving(subject: object, groups: Mapping[int, Group]) -> Counter[Group]:
@@ -510,7 +510,7 @@ def _count_pods(subject: object) -> int:
     return 0
 
 
-class SolverAnswer(Struct, frozen=True):
+class SolverResult(Struct, frozen=True):
     """Answer of the solver: whole numbers by column (None: none found), and lower bound."""
 
     values: Sequence[int] | None
@@ -521,10 +521,10 @@ class SolverAnswer(Struct, frozen=True):
 
 def run_solver(
     columns: Sequence[ProgramColumn], lower: Sequence[float], upper: Sequence[float], limits: SolverLimits
-) -> SolverAnswer:
+) -> SolverResult:
     """Run HiGHS with one thread and a fixed seed."""
     if not columns:
-        return SolverAnswer(None, 0.0, 0, is_finished=True)
+        return SolverResult(None, 0.0, 0, is_finished=True)
     import highspy
     import numpy as np
 
@@ -561,12 +561,12 @@ def run_solver(
     status = highs.getModelStatus()
     info = highs.getInfo()
     if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
-        return SolverAnswer(None, 0.0, 0, is_finished=True)
+        return SolverResult(None, 0.0, 0, is_finished=True)
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return SolverAnswer(None, 0.0, _round_lower_bound(info.mip_dual_bound), is_finished=False)
+        return SolverResult(None, 0.0, _round_lower_bound(info.mip_dual_bound), is_finished=False)
     values = [round(value) for value in highs.getSolution().col_value]
     objective = round(info.objective_function_value)
-    return SolverAnswer(values, objective, min(objective, _round_lower_bound(info.mip_dual_bound)), is_finished=True)
+    return SolverResult(values, objective, min(objective, _round_lower_bound(info.mip_dual_bound)), is_finished=True)
 
 
 def _round_lower_bound(bound: float) -> int:

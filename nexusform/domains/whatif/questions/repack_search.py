@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
-from nexusform.domains.whatif.questions.repack_choice import RepackChoice, choose_vms
+from nexusform.domains.whatif.questions.repack_choice import RepackChoice, choose_vms_to_recreate
 from nexusform.domains.whatif.questions.repack_context import (
     NOTHING_LIFTED,
     Constraint,
@@ -25,11 +25,11 @@ from nexusform.domains.whatif.questions.repack_context import (
 from nexusform.domains.whatif.questions.repack_greedy import choose_vms_greedily
 from nexusform.domains.whatif.questions.repack_orders import MAX_RECREATIONS, is_searchable, search_orders
 from nexusform.domains.whatif.questions.repack_pods import simulate_window_pods
-from nexusform.domains.whatif.questions.repack_program import ProgramNoSolution, RepackProgram, SolverLimits
+from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram, SolverLimits
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.questions.repack_windows import (
     RepackWindow,
-    WindowSequence,
+    RepackWindowSequence,
     find_window_sequence,
     verify_sequence,
 )
@@ -125,9 +125,9 @@ class _ProgramRefinement:
         self._tracked_pools = frozenset(source.pool for source in context.sources) if self._is_fine else frozenset()
         self._single_machines: frozenset[str] = frozenset()
         self._bound = 1  # it does not fit now
-        self._greedy: WindowSequence | None = None  # the answer if time runs out before the program has one
+        self._greedy: RepackWindowSequence | None = None  # the answer if time runs out before the program has one
 
-    def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, WindowSequence | None]:
+    def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, RepackWindowSequence | None]:
         """Search windows; on a small site, `searches_orders` tries every order with fewer re-creations."""
         if self._time_budget.seconds_left is not None:
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
@@ -147,31 +147,31 @@ class _ProgramRefinement:
         attempt = replace(attempt, searched_orders=orders.searched, orders_cut_at=orders.cut_at)
         return attempt, orders.sequence or sequence
 
-    def _search_program(self) -> tuple[WindowSequence | None, bool]:
+    def _search_program(self) -> tuple[RepackWindowSequence | None, bool]:
         """Solve and refine the program until its choice has an order; True if none exists (proved)."""
         for _ in range(_MAX_ROUNDS):
             found = self._solve_program(self._request)
-            if isinstance(found, ProgramNoSolution):
+            if isinstance(found, NoRepackSolution):
                 self._bound = max(self._bound, found.bound)
                 return None, found.is_proved
             choice, bound = found
             self._bound = max(self._bound, bound)
             sequence = find_window_sequence(self._context, self._request, choice, self._time_budget)
-            sequence = sequence or self._search_orders_of(choice)
+            sequence = sequence or self._search_orders_of_chosen_vms(choice)
             if sequence is not None:
                 return sequence, False
             if not self._refine_program(choice) or self._time_budget.is_exhausted:
                 break
         return None, False
 
-    def _search_orders_of(self, choice: RepackChoice) -> WindowSequence | None:
+    def _search_orders_of_chosen_vms(self, choice: RepackChoice) -> RepackWindowSequence | None:
         """Search every order of the chosen VMs, on any machines."""
         count = len(choice.sources)
         if count > MAX_RECREATIONS or not is_searchable(self._context):
             return None
         return search_orders(self._context, self._request, count, count, self._time_budget, choice.sources).sequence
 
-    def _solve_program(self, request: RepackRequest) -> tuple[RepackChoice, int] | ProgramNoSolution:
+    def _solve_program(self, request: RepackRequest) -> tuple[RepackChoice, int] | NoRepackSolution:
         """Solve the program; return a choice of VMs and the lower bound."""
         program = RepackProgram(
             self._context,
@@ -181,11 +181,11 @@ class _ProgramRefinement:
             is_fine=self._is_fine,
         )
         if self._time_budget.is_exhausted:
-            return ProgramNoSolution(is_proved=False)
+            return NoRepackSolution(is_proved=False)
         solution = program.solve(SolverLimits(self._time_budget.compute_share(_SOLVE_SHARE)))
-        if isinstance(solution, ProgramNoSolution):
+        if isinstance(solution, NoRepackSolution):
             return solution
-        return choose_vms(self._context, program, solution, self._tracked_pools), solution.bound
+        return choose_vms_to_recreate(self._context, program, solution, self._tracked_pools), solution.bound
 
     def _refine_program(self, choice: RepackChoice) -> bool:
         """Add detail to the program; return False if there is nothing to add."""
@@ -197,24 +197,24 @@ class _ProgramRefinement:
         self._single_machines |= choice.affected_machines
         return True
 
-    def _find_with_extra_capacity(self) -> WindowSequence | None:
+    def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
         """Find windows by freeing more capacity than requested, without a proof."""
         for more in _MORE:
             if self._time_budget.is_exhausted:
                 break
             found = self._solve_program(replace(self._request, want=self._request.want + more))
-            if isinstance(found, ProgramNoSolution):
+            if isinstance(found, NoRepackSolution):
                 break
             sequence = find_window_sequence(self._context, self._request, found[0], self._time_budget)
             if sequence is not None:
                 return sequence
         return self._greedy or self._find_windows_greedily(self._time_budget)
 
-    def _find_windows_greedily(self, time_budget: TimeBudget) -> WindowSequence | None:
+    def _find_windows_greedily(self, time_budget: TimeBudget) -> RepackWindowSequence | None:
         """Find windows without the program, without a proof."""
         choice = choose_vms_greedily(self._context, self._request)
         return find_window_sequence(self._context, self._request, choice, time_budget)
 
 
-def _count_recreations(sequence: WindowSequence) -> int:
+def _count_recreations(sequence: RepackWindowSequence) -> int:
     return sum(len(window.steps) for window in sequence.windows)

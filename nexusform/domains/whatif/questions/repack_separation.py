@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.domains.pods.scheduling.workloads import PodSpec
 from nexusform.domains.whatif.questions.pod_outage import NO_PODS, ClusterPods
 from nexusform.planning.vm_planning.site_plans import SiteObject
-from nexusform.scheduling.racks.vms import CurrentVm, Placement
+from nexusform.scheduling.racks.vms import Placement, ScheduledVm
 from nexusform.snapshots.snapshot import SiteSnapshot
 
 _RULE: Final = "nexus_separation_rule"
@@ -40,7 +40,7 @@ class VmLocation(Struct, frozen=True):
     pods: tuple[PodSpec, ...]
 
 
-class RuleGroup(Struct, frozen=True):
+class SeparationRuleGroup(Struct, frozen=True):
     """Group of a rule: pools, and pods by selector; `nodes` are the VMs of these pods before the repacking."""
 
     pools: frozenset[PoolKey] = frozenset()
@@ -63,14 +63,14 @@ class SeparationRule(Struct, frozen=True):
     """Denying rule: members of different groups share no machine (or rack, by `scope`)."""
 
     scope: str
-    groups: tuple[RuleGroup, ...]
+    groups: tuple[SeparationRuleGroup, ...]
 
     @property
     def has_workloads(self) -> bool:
         """Whether the rule has workload groups."""
         return any(group.selector is not None for group in self.groups)
 
-    def find_forbidden_locations(self, vm: VmKey, vms: Iterable[CurrentVm]) -> frozenset[str]:
+    def find_forbidden_locations(self, vm: VmKey, vms: Iterable[ScheduledVm]) -> frozenset[str]:
         """Find the machines or racks forbidden for this VM."""
         other_groups = [group for group in self.groups if not group.has_vm(vm)]
         if len(other_groups) == len(self.groups):
@@ -128,7 +128,7 @@ class _GroupResolver:
             existing = pods[cluster.id].existing if cluster.id in pods else ()
             self._pods += [(nodes[pod.node], pod.spec) for pod in existing if pod.node in nodes]
 
-    def resolve_group(self, group: Mapping[str, Any]) -> RuleGroup:
+    def resolve_group(self, group: Mapping[str, Any]) -> SeparationRuleGroup:
         """Resolve a group to its members."""
         pools: set[PoolKey] = set()
         for cluster in group.get("cluster_ids") or ():
@@ -138,9 +138,9 @@ class _GroupResolver:
                 pools.add(self._pools[str(pool)])
         selector = _parse_selector(group.get("workload_selector"))
         if selector is None:
-            return RuleGroup(frozenset(pools))
+            return SeparationRuleGroup(frozenset(pools))
         nodes = frozenset(vm for vm, pod in self._pods if selector.is_match(pod))
-        return RuleGroup(frozenset(pools), selector, nodes)
+        return SeparationRuleGroup(frozenset(pools), selector, nodes)
 
 
 def _parse_selector(values: Any) -> PodSelector | None:

@@ -68,7 +68,7 @@ class RepackWindow(Struct, frozen=True):
     pods: tuple[MovedPod, ...] = ()
 
 
-class WindowSequence(Struct, frozen=True):
+class RepackWindowSequence(Struct, frozen=True):
     """Windows in order, and the site after them."""
 
     windows: tuple[RepackWindow, ...]
@@ -77,7 +77,7 @@ class WindowSequence(Struct, frozen=True):
 
 def find_window_sequence(
     context: RepackContext, request: RepackRequest, choice: RepackChoice, time_budget: TimeBudget = NO_TIME_LIMIT
-) -> WindowSequence | None:
+) -> RepackWindowSequence | None:
     """Find an order with all VMs placed and the demand fitting; None if none is found. First, VMs use any
     machine not reserved for the demand, with the fewest cordons. Otherwise, VMs are steered to their target
     machines if all have one. An order with uncertain machines is the last choice.
@@ -101,7 +101,7 @@ def find_window_sequence(
 
 def build_ordered_sequence(
     context: RepackContext, request: RepackRequest, order: Sequence[Mapping[int, str]]
-) -> WindowSequence | None:
+) -> RepackWindowSequence | None:
     """Build one window per group of an order: target machines by handle. None if the placement rule leads a VM
     elsewhere, or the demand does not fit afterwards.
     """
@@ -193,7 +193,7 @@ class _RepackSequenceBuilder:
         for source in choice.sources:
             self._existing[source.pool, source.vm.placement.rack] -= 1
 
-    def build_sequence(self, time_budget: TimeBudget = NO_TIME_LIMIT) -> WindowSequence | None:
+    def build_sequence(self, time_budget: TimeBudget = NO_TIME_LIMIT) -> RepackWindowSequence | None:
         """Build all windows; None if no remaining VM can move, or time runs out."""
         remaining = list(self._choice.sources)
         windows: list[RepackWindow] = []
@@ -204,20 +204,20 @@ class _RepackSequenceBuilder:
             window = None if time_budget.is_exhausted else self._build_window(selected)
             if window is None:
                 return None
-            windows.append(self._close_window(window))
+            windows.append(self._apply_window(window))
             moved = {step.source.handle for step in windows[-1].steps}
             remaining = [source for source in remaining if source.handle not in moved]
-        return WindowSequence(tuple(windows), self._scheduler)
+        return RepackWindowSequence(tuple(windows), self._scheduler)
 
-    def build_windows(self, groups: Iterable[Sequence[MovableVm]]) -> WindowSequence | None:
+    def build_windows(self, groups: Iterable[Sequence[MovableVm]]) -> RepackWindowSequence | None:
         """Build a window of each group, None if a VM cannot be placed as planned."""
         windows: list[RepackWindow] = []
         for group in groups:
             window = self._place_vms_together(group)
             if window is None:
                 return None
-            windows.append(self._close_window(window))
-        return WindowSequence(tuple(windows), self._scheduler)
+            windows.append(self._apply_window(window))
+        return RepackWindowSequence(tuple(windows), self._scheduler)
 
     def _select_vms(self, remaining: Sequence[MovableVm], time_budget: TimeBudget) -> list[MovableVm]:
         """Select VMs that may be down together and reach their machines one after another."""
@@ -238,7 +238,7 @@ class _RepackSequenceBuilder:
                 break
             if self._can_join_window(selected, source) and self._place_vm(window, source):
                 selected.append(source)
-        return selected or self._select_one_unsteered(remaining) or self._select_all_allowed(remaining)
+        return selected or self._select_vm_for_other_machine(remaining) or self._select_all_allowed(remaining)
 
     def _compute_vm_rank(self, source: MovableVm) -> int:
         """Compute the turn of a VM: before, with, or after VMs returning to emptied machines."""
@@ -247,7 +247,7 @@ class _RepackSequenceBuilder:
         target = self._choice.targets.get(source.handle, "")
         return _RETURN_TURN + 1 if target in self._emptied_machines else _RETURN_TURN - 1
 
-    def _select_one_unsteered(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
+    def _select_vm_for_other_machine(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
         """Select one VM for another machine if no VM reaches its target."""
         if not self._is_steered:
             return []
@@ -287,7 +287,7 @@ class _RepackSequenceBuilder:
                 return None
         return window
 
-    def _close_window(self, window: _RepackWindowBuilder) -> RepackWindow:
+    def _apply_window(self, window: _RepackWindowBuilder) -> RepackWindow:
         """Apply the window; its result is the site of the next one."""
         self._scheduler = window.scheduler
         steps = []
@@ -502,7 +502,7 @@ def compute_minimum_windows(context: RepackContext, request: RepackRequest, wind
 
 
 def verify_sequence(
-    context: RepackContext, sequence: WindowSequence, time_budget: TimeBudget = NO_TIME_LIMIT
+    context: RepackContext, sequence: RepackWindowSequence, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> tuple[RepackWindow, ...]:
     """Simulate every window with its cordons under 100 samples, or as many as time allows."""
     existing = {vm.handle: vm for vm in context.scheduler.list_vms()}

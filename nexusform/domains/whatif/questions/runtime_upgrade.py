@@ -25,7 +25,7 @@ from nexusform.plans.maintenance import compute_quorum
 from nexusform.plans.site_capacity.other_capacity import RuntimeVersion
 from nexusform.resource_types.machine_facts import find_health_reasons
 from nexusform.snapshots.availability import PoolAvailability, group_vms_down_by_cluster, list_affected_pools
-from nexusform.snapshots.snapshot import OwnerKind, SiteSnapshot
+from nexusform.snapshots.snapshot import SiteSnapshot, VmOwnerKind
 
 # "Upgrades may take up to 4 h + 2 h per rack" (Operator Nexus documentation).
 HOURS_BEFORE_RACKS = 4
@@ -124,12 +124,12 @@ class PoolOutcome(StrEnum):
     LOST = "lost"
 
 
-class PoolVerdict(Struct, frozen=True):
+class PoolUpgradeVerdict(Struct, frozen=True):
     """Result for a pool over the whole upgrade: minimum VMs up, and waves with VMs down or the pool lost."""
 
     cluster_id: str
     cluster: str
-    kind: OwnerKind
+    kind: VmOwnerKind
     pool: str
     is_control_plane: bool
     total: int
@@ -145,7 +145,7 @@ class PoolVerdict(Struct, frozen=True):
             return PoolOutcome.LOST
         if not self.waves:
             return PoolOutcome.UNTOUCHED
-        return PoolOutcome.INTERRUPTED if self.kind is OwnerKind.VM else PoolOutcome.KEPT
+        return PoolOutcome.INTERRUPTED if self.kind is VmOwnerKind.VM else PoolOutcome.KEPT
 
 
 class UpgradeStop(Struct, frozen=True):
@@ -169,7 +169,7 @@ class RuntimeUpgrade(Struct, frozen=True):
     options: UpgradeOptions
     racks: tuple[str, ...]
     waves: tuple[UpgradeWave, ...]
-    verdicts: tuple[PoolVerdict, ...]
+    verdicts: tuple[PoolUpgradeVerdict, ...]
     unexpected_order: tuple[str, ...]
     workloads: tuple[WorkloadVerdict, ...] = ()
     runtime: RuntimeVersion | None = None
@@ -259,7 +259,7 @@ def _build_waves(site: SiteSnapshot, rack: str, batch_size: int | None, first: i
         )
 
 
-def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterable[PoolVerdict]:
+def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterable[PoolUpgradeVerdict]:
     """Build the result of every pool over all waves, in creation order."""
     affected_waves: dict[tuple[str, str], list[tuple[int, PoolAvailability]]] = {}
     for wave in waves:
@@ -269,7 +269,7 @@ def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterabl
         for pool in cluster.pools:
             pool_waves = affected_waves.get((cluster.id, pool.name), [])
             total = len(pool.vms)
-            yield PoolVerdict(
+            yield PoolUpgradeVerdict(
                 cluster_id=cluster.id,
                 cluster=cluster.name,
                 kind=cluster.kind,

@@ -23,7 +23,7 @@ from nexusform.rendering.notation.sample_text import describe_sampled_capacity
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.snapshots.availability import PoolAvailability, VmReplacement
-from nexusform.snapshots.snapshot import OwnerKind
+from nexusform.snapshots.snapshot import VmOwnerKind
 
 _SCOPES: Final = {FailureScope.OBSERVED: "the machines observed down on"}
 
@@ -40,7 +40,7 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
     if failure.deletions:
         sections.append(_build_deletion_section(failure))
     if failure.machines and failure.vm_count:
-        steps = build_runbook(failure)
+        steps = build_failure_runbook(failure)
         runbook_section = Section("Runbook", tuple(f"{number}. {step}" for number, step in enumerate(steps, 1)))
         sections.append(runbook_section)
     if failure.recreations:
@@ -116,7 +116,7 @@ def _describe_recovery(failure: Failure) -> Iterable[str]:
 
 def _describe_waiting_vms(pool: PoolAvailability) -> str:
     """Describe VMs waiting for their machine, with the command to re-create them elsewhere."""
-    if pool.kind is OwnerKind.VM:
+    if pool.kind is VmOwnerKind.VM:
         return f"{pool.cluster} (to re-create elsewhere: `nexusform apply -replace='{pool.address}'`)"
     names = format_list((vm.name for vm in pool.down_vms), 3)
     return f"{names} (to re-create elsewhere: `nexusform apply -replace='{pool.address}:NAME'`)"
@@ -149,7 +149,7 @@ def _build_deletion_section(failure: Failure) -> Section:
     return Section(title, tuple(lines), tuple(commands))
 
 
-def build_runbook(failure: Failure) -> tuple[str, ...]:
+def build_failure_runbook(failure: Failure) -> tuple[str, ...]:
     """Build the steps of an operator, from the failure to the final check."""
     return (*_build_initial_checks(failure), *_build_deletion_steps(failure), *_build_final_checks(failure))
 
@@ -224,7 +224,7 @@ def _build_workload_document(impact: WorkloadImpact) -> dict[str, Any]:
 
 
 def _list_runbook(failure: Failure) -> list[str]:
-    return list(build_runbook(failure)) if failure.machines and failure.vm_count else []
+    return list(build_failure_runbook(failure)) if failure.machines and failure.vm_count else []
 
 
 # Failure as JSON data.

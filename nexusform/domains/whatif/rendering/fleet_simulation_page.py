@@ -19,7 +19,7 @@ from nexusform.domains.fleet.rendering.fleet_parts import (
     render_reasons,
 )
 from nexusform.domains.fleet.scheduling.bindings import Binding
-from nexusform.domains.whatif.questions.fleet_edits import EditKind, MemberEdit
+from nexusform.domains.whatif.questions.fleet_edits import MemberEdit, MemberEditKind
 from nexusform.domains.whatif.questions.fleet_simulation import FleetSimulation, PlacementOutcome
 from nexusform.domains.whatif.rendering.fleet_simulation_report import select_placements
 from nexusform.plans.plan import PlacementAction, PlacementChange
@@ -28,7 +28,7 @@ from nexusform.rendering.page.page_elements import build_section
 from nexusform.rendering.page.report_page import render_report_page
 from nexusform.rendering.report.report_tree import Report
 
-_NOTES: Final = {EditKind.LEAVE: "leaves", EditKind.DRAIN: "is drained", EditKind.JOIN: "joins"}
+_NOTES: Final = {MemberEditKind.LEAVE: "leaves", MemberEditKind.DRAIN: "is drained", MemberEditKind.JOIN: "joins"}
 
 
 def render_fleet_page(simulation: FleetSimulation, report: Report) -> str:
@@ -48,7 +48,7 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
         changed_rows = [row for row in _list_all_rows(simulation) if (row.action is not PlacementAction.KEEP)]
         return build_section("fleet", "Fleet", render_binding_list(changed_rows))
     notes = _build_edit_notes(simulation.edits)
-    joining = {edit.member for edit in simulation.edits if edit.kind is EditKind.JOIN}
+    joining = {edit.member for edit in simulation.edits if edit.kind is MemberEditKind.JOIN}
     columns_before = tuple(name for name in columns if name not in joining)
     names = tuple(placement.after.key for placement in select_placements(simulation))
     squares_after = _build_cells_after(simulation)

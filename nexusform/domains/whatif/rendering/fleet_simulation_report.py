@@ -39,13 +39,13 @@ def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
     if not placements:
         summary = "Nothing changes: there is no placement."
     else:
-        summary = f"{'; '.join([_count_changes(placements), *_describe_findings(simulation)])}."
+        summary = f"{'; '.join([_describe_changed_placements(placements), *_describe_findings(simulation)])}."
     return Report(
         f"Fleet: {edits} ({origin})", summary, simulation.has_findings, tuple(_build_facts(simulation)), tuple(sections)
     )
 
 
-def _count_changes(placements: Sequence[PlacementOutcome]) -> str:
+def _describe_changed_placements(placements: Sequence[PlacementOutcome]) -> str:
     """Build the clause about changed placements."""
     changed = sum(bool(placement.gained or placement.lost) for placement in placements)
     if not changed:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.kubernetes_upgrade_path import ClusterHops, UpgradeHop, UpgradePath
+from nexusform.domains.whatif.questions.kubernetes_upgrade_path import ClusterHops, ClusterUpgradeHop, SiteUpgradePath
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import KUBERNETES_UPGRADE
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.releases.kubernetes_versions import SOURCE
@@ -14,7 +14,7 @@ from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
 
 
-def build_upgrade_path_report(path: UpgradePath, origin: str) -> Report:
+def build_upgrade_path_report(path: SiteUpgradePath, origin: str) -> Report:
     """Build the report: summary, then the hops of every cluster in order."""
     names = format_list(cluster.cluster for cluster in path.clusters)
     return Report(
@@ -26,7 +26,7 @@ def build_upgrade_path_report(path: UpgradePath, origin: str) -> Report:
     )
 
 
-def _build_summary(path: UpgradePath) -> str:
+def _build_summary(path: SiteUpgradePath) -> str:
     hops = [hop for cluster in path.clusters for hop in cluster.hops]
     if not hops:
         return "Nothing to do: already at this version."
@@ -43,7 +43,7 @@ def _build_summary(path: UpgradePath) -> str:
     return f"The upgrade fits in {format_count(len(hops), 'hop')}: every surge fits."
 
 
-def _describe_order_and_versions(path: UpgradePath) -> Iterable[str]:
+def _describe_order_and_versions(path: SiteUpgradePath) -> Iterable[str]:
     """Build sentences about order and versions."""
     yield "Minor versions cannot be skipped. Each hop starts from the result of the previous one."
     if len(path.clusters) > 1:
@@ -68,11 +68,11 @@ def _build_cluster_section(cluster: ClusterHops) -> Section:
     rows = tuple(_build_hop_row(hop) for hop in cluster.hops)
     heads = ("from", "to", "surge", "batches", "drains, hours", "end of support")
     table = Table(heads, rows, frozenset({3, 4}))
-    lines = tuple(line for hop in cluster.hops for line in _describe_findings(hop))
+    lines = tuple(line for hop in cluster.hops for line in _describe_hop_problems(hop))
     return Section(f"{cluster.cluster}", lines, table=table, is_finding=cluster.has_findings)
 
 
-def _build_hop_row(hop: UpgradeHop) -> Row:
+def _build_hop_row(hop: ClusterUpgradeHop) -> Row:
     cells = (
         hop.start,
         str(hop.end),
@@ -84,7 +84,7 @@ def _build_hop_row(hop: UpgradeHop) -> Row:
     return Row(cells, hop.has_findings)
 
 
-def _describe_findings(hop: UpgradeHop) -> Iterable[str]:
+def _describe_hop_problems(hop: ClusterUpgradeHop) -> Iterable[str]:
     """Describe losses and blockers of a hop."""
     prefix = f"{hop.start} -> {hop.end}: "
     for pool in hop.upgrade.blocked_pools:
@@ -107,11 +107,11 @@ def _round_hours(hours: float) -> float:
     return round(hours, 3)
 
 
-def _list_runbook(hop: UpgradeHop) -> list[str]:
+def _list_runbook(hop: ClusterUpgradeHop) -> list[str]:
     return list(build_upgrade_runbook(hop.course))
 
 
-def _get_support_source(hop: UpgradeHop) -> str | None:
+def _get_support_source(hop: ClusterUpgradeHop) -> str | None:
     """Return the source of the end of support: "site", "list" or None."""
     if hop.supported_until:
         return "site"
@@ -119,7 +119,7 @@ def _get_support_source(hop: UpgradeHop) -> str | None:
 
 
 _HOP: Final = RecordForm(
-    UpgradeHop,
+    ClusterUpgradeHop,
     "from=start to=end surge_fits=has_surge_capacity batches=batch_count drain_hours=course.drain_hours end_of_support "
     "end_of_support_told_by=. offered=available_versions blocking_budgets=course.budgets lost=course.lost_pools "
     "single_replicas=course.single_replicas runbook=. needs_a_bundle_between=needs_intermediate_bundle upgrade",
@@ -130,13 +130,13 @@ _HOP: Final = RecordForm(
     upgrade=KUBERNETES_UPGRADE,
 )
 _PATH: Final = RecordForm(
-    UpgradePath,
+    SiteUpgradePath,
     "site_id to=target orders_tried=tried_orders clusters",
     to=str,
     clusters=RecordForm(ClusterHops, "cluster_id hops", hops=_HOP),
 )
 
 
-def build_upgrade_path_document(path: UpgradePath) -> dict[str, Any]:
+def build_upgrade_path_document(path: SiteUpgradePath) -> dict[str, Any]:
     """Build the hops as JSON data."""
     return {**_PATH(path), "end_of_support_source": SOURCE}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_list
-from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, PoolUpgrade, UpgradeBatch
+from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, NodeUpgradeBatch, PoolUpgrade
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.answers.location_text import REPLACEMENT_FORM, format_short_location
 from nexusform.rendering.notation.json_sampled_capacity import build_sampled_capacity
@@ -127,14 +127,14 @@ def _build_batch_section(pool: PoolUpgrade) -> Section:
     return Section(title, table=Table(heads, tuple(rows), frozenset({0})), is_folded=True, is_finding=pool.is_blocked)
 
 
-def _build_move_row(batch: UpgradeBatch, move: VmReplacement) -> Row:
+def _build_move_row(batch: NodeUpgradeBatch, move: VmReplacement) -> Row:
     location_text = format_short_location(move.placement) if move.placement is not None else "no capacity"
     return Row(
         (str(batch.number), move.vm.name, format_short_location(move.vm.placement), location_text), not batch.fits
     )
 
 
-_BATCH: Final = RecordForm(UpgradeBatch, "batch=number up fits nodes=moves", nodes=REPLACEMENT_FORM)
+_BATCH: Final = RecordForm(NodeUpgradeBatch, "batch=number up fits nodes=moves", nodes=REPLACEMENT_FORM)
 _POOL: Final = RecordForm(
     PoolUpgrade,
     "pool vm_sku_name=sku vms=count max_surge max_unavailable surge unavailable drain_timeout "

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list
-from nexusform.domains.whatif.questions.node_drain import NodeDrain
+from nexusform.domains.whatif.questions.node_drain import NodeDrainEffects
 from nexusform.domains.whatif.questions.pod_outage import WorkloadImpact
 from nexusform.domains.whatif.rendering.workload_rows import (
     build_pending_lines,
@@ -18,7 +18,7 @@ from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 _HEADS: Final = ("pod", "workload", "new node")
 
 
-def build_drain_report(drain: NodeDrain, origin: str) -> Report:
+def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
     """Build the report: evicted pods with their new nodes, and the workloads."""
     moves = [(impact, move) for impact in drain.workloads for move in impact.moves]
     sections = []
@@ -52,7 +52,7 @@ def _build_budget_lines(workloads: Iterable[WorkloadImpact]) -> list[str]:
     ]
 
 
-def _build_summary(drain: NodeDrain, placed_count: int, count: int) -> str:
+def _build_summary(drain: NodeDrainEffects, placed_count: int, count: int) -> str:
     if not count:
         return "No pod to evict runs there."
     clauses = [f"{format_count(count, 'pod')} to evict; {placed_count} of them get another node"]
@@ -63,7 +63,7 @@ def _build_summary(drain: NodeDrain, placed_count: int, count: int) -> str:
     return "; ".join(clauses) + "."
 
 
-def build_drain_document(drain: NodeDrain) -> dict[str, Any]:
+def build_drain_document(drain: NodeDrainEffects) -> dict[str, Any]:
     """Build the data of a drain."""
     workloads = [build_workload_document(impact, is_drained=True) for impact in drain.workloads]
     return {

@@ -78,10 +78,10 @@ def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibil
 def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
     """Build the report of one placement."""
     title = f"Placement of {path} (with the configuration of this directory)"
-    return Report(title, _build_verdict(answer), answer.has_findings, (), tuple(_build_sections(answer)))
+    return Report(title, _build_placement_summary(answer), answer.has_findings, (), tuple(_build_sections(answer)))
 
 
-def _build_verdict(answer: PlacementFeasibility) -> str:
+def _build_placement_summary(answer: PlacementFeasibility) -> str:
     verdict = "no cluster is selected, or the manifests have no pods"
     if answer.bindings:
         verdict = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings)))).partition(": ")[2]
@@ -91,7 +91,7 @@ def _build_verdict(answer: PlacementFeasibility) -> str:
 def _build_sections(answer: PlacementFeasibility) -> list[Section]:
     sections = []
     if answer.bindings:
-        rows = tuple(_build_binding_row(row) for row in answer.bindings)
+        rows = tuple(_build_feasibility_row(row) for row in answer.bindings)
         sections.append(Section("Clusters", table=Table(_COLUMNS, rows, frozenset({2, 5, 6, 7, 8}))))
     fixes = tuple(describe_suggested_fixes(answer.bindings))
     if fixes:
@@ -120,7 +120,7 @@ def _describe_rejected(row: RejectedCluster, candidate: Feasibility | None) -> s
     return f"{row.cluster}: {row.reason}" + (f" ({describe_candidate(candidate)})" if candidate is not None else "")
 
 
-def _build_binding_row(row: Feasibility) -> Row:
+def _build_feasibility_row(row: Feasibility) -> Row:
     missing = "" if row.missing_nodes is None else str(row.missing_nodes)
     maximum = "" if row.replicas_max is None else str(row.replicas_max)
     capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""

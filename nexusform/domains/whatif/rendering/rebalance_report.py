@@ -40,7 +40,7 @@ def _build_verdict(result: RebalanceResult) -> str:
 def _build_sections(result: RebalanceResult, evictions: str, taints: str, path: str) -> Iterator[Section]:
     if result.trial is not None:
         yield _build_eviction_section(result)
-        yield Section("Proof", (describe_proof(result),))
+        yield Section("Proof", (describe_minimality_proof(result),))
         if taints:
             yield Section("Taints (override file)", (_explain_taints(result),), code=CodeBlock(taints, "hcl"))
         yield Section("Configuration", (f"Written to {path}.",) if path else (), code=CodeBlock(evictions, "hcl"))
@@ -71,7 +71,7 @@ def list_newly_picked_clusters(result: RebalanceResult, address: str) -> list[st
     return sorted(after - before)
 
 
-def describe_proof(result: RebalanceResult) -> str:
+def describe_minimality_proof(result: RebalanceResult) -> str:
     """Return why fewer evictions are not enough."""
     assert result.trial is not None
     size = len(result.trial.evictions)
@@ -137,7 +137,7 @@ def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
             for item in items
         ],
         "tainted_clusters": list(trial.tainted_clusters) if trial is not None else [],
-        "proof": describe_proof(result) if trial is not None else "",
+        "proof": describe_minimality_proof(result) if trial is not None else "",
         "reasons": list(list_failure_reasons(result)) if result.waiting_bindings and trial is None else [],
         "waiting_before": [FEASIBILITY_FORM(row) for row in result.before.waiting],
         "waiting_after": [FEASIBILITY_FORM(row) for row in result.best.waiting],

@@ -12,7 +12,7 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     DRAIN_MINUTES,
     UNHEALTHY_MINUTES,
     PoolOutcome,
-    PoolVerdict,
+    PoolUpgradeVerdict,
     RuntimeUpgrade,
     UpgradeOptions,
     UpgradeStop,
@@ -31,7 +31,7 @@ from nexusform.plans.site_capacity.other_capacity import RuntimeVersion
 from nexusform.rendering.answers.location_text import format_spans
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.snapshots.availability import PoolAvailability
-from nexusform.snapshots.snapshot import OwnerKind
+from nexusform.snapshots.snapshot import VmOwnerKind
 
 
 def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str) -> Report:
@@ -94,7 +94,7 @@ def _describe_predicted_stop(stop: UpgradeStop) -> str:
     )
 
 
-def _describe_loss(verdict: PoolVerdict) -> str:
+def _describe_loss(verdict: PoolUpgradeVerdict) -> str:
     """Describe the loss of a pool and its waves."""
     waves = f"wave {format_spans(verdict.lost_in_waves)}"
     if verdict.is_control_plane:
@@ -206,7 +206,7 @@ _OUTCOMES = {
 }
 
 
-def _build_verdict_row(verdict: PoolVerdict) -> Row:
+def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
     fewest, waves = str(verdict.minimum_up), format_spans(verdict.waves) or "-"
     # Describe the result for a pool.
     outcome_text = _OUTCOMES[verdict.outcome]
@@ -220,9 +220,9 @@ def _build_verdict_row(verdict: PoolVerdict) -> Row:
     return Row(cells, verdict.outcome is PoolOutcome.LOST)
 
 
-def _build_pool_cells(verdict: PoolVerdict) -> tuple[str, str, str]:
+def _build_pool_cells(verdict: PoolUpgradeVerdict) -> tuple[str, str, str]:
     """Return cluster, pool and number of VMs."""
-    pool = verdict.pool if verdict.kind is not OwnerKind.VM else "(plain VM)"
+    pool = verdict.pool if verdict.kind is not VmOwnerKind.VM else "(plain VM)"
     return verdict.cluster, pool, f"{verdict.total:,}"
 
 
@@ -242,7 +242,7 @@ def _build_timeline_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
     return Section(f"{prefix}VMs up in each wave", (legend,), table=table)
 
 
-def _build_timeline_row(verdict: PoolVerdict, waves: Iterable[Mapping[_PoolId, str]]) -> Row:
+def _build_timeline_row(verdict: PoolUpgradeVerdict, waves: Iterable[Mapping[_PoolId, str]]) -> Row:
     cells = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
     return Row((*_build_pool_cells(verdict), *cells), verdict.outcome is PoolOutcome.LOST)
 
@@ -272,7 +272,7 @@ def _build_pods_section(wave: UpgradeWave, prefix: str, *, is_drained: bool) -> 
 
 def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:
     """Return cluster, pool, VMs down, `2 of 3` up, and the consequence."""
-    name = pool.pool if pool.kind is not OwnerKind.VM else "(plain VM)"
+    name = pool.pool if pool.kind is not VmOwnerKind.VM else "(plain VM)"
     if pool.is_control_plane:
         consequence = f"quorum {'lost' if pool.is_lost else 'kept'} (needs {pool.quorum})"
     else:
@@ -301,7 +301,7 @@ POOL: Final = RecordForm(
     quorum_kept=_has_quorum,
 )
 _VERDICT: Final = RecordForm(
-    PoolVerdict,
+    PoolUpgradeVerdict,
     "cluster_id pool control_plane=is_control_plane vms=total fewest_up=minimum_up quorum? waves "
     "lost_in_waves "
     "verdict=outcome",

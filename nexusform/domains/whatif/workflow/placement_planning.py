@@ -22,7 +22,7 @@ from nexusform.workflow.runs.run import PlanOptions, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
 
-class PlannedPlacement(Struct, frozen=True):
+class PlacementPlanningResult(Struct, frozen=True):
     """The plan with the placement, None after errors."""
 
     plan: Plan | None
@@ -47,15 +47,15 @@ def read_trial_manifests(
     return SimulatedPlacement(text, reading.manifests, count, clusters), []
 
 
-def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> PlannedPlacement:
+def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> PlacementPlanningResult:
     """Plan the configuration of the directory together with the placement, without reading providers."""
     opened = open_project(context, (build_trial_configuration(trial),))
     if opened.project is None:
-        return PlannedPlacement(None, opened.diagnostics, opened.sources)
+        return PlacementPlanningResult(None, opened.diagnostics, opened.sources)
     locking = LockOptions(enabled=False, is_exclusive=True)
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
-            return PlannedPlacement(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
+            return PlacementPlanningResult(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
         plan = run.plan(PlanOptions(refresh=False, samples=0, includes_losses=True)).plan
     errors = tuple(problem for problem in plan.diagnostics if has_errors([problem]))
-    return PlannedPlacement(None if errors else plan, errors, opened.sources)
+    return PlacementPlanningResult(None if errors else plan, errors, opened.sources)

@@ -27,7 +27,7 @@ from nexusform.domains.whatif.questions.eviction_search import (
     RebalanceResult,
     TrialOutcome,
     build_trial_outcome,
-    find_evictions,
+    find_minimum_evictions,
 )
 from nexusform.domains.whatif.questions.rebalance_configuration import (
     OVERRIDE_SUFFIX,
@@ -68,7 +68,7 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
             return RebalanceAnswer(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
-        candidates = tuple(_list_candidates(run))
+        candidates = tuple(_list_candidate_bindings(run))
         problems = [*_check_request(request, candidates)]
         trials = _EvictionTrials(run, members)
         if not problems:
@@ -76,7 +76,7 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
             problems = trials.problems
         if problems:
             return RebalanceAnswer(None, tuple(problems), opened.sources)
-        result = find_evictions(request, candidates, members, trials.evaluate)
+        result = find_minimum_evictions(request, candidates, members, trials.evaluate)
     if result.trial is None:
         return RebalanceAnswer(result)
     evictions, taints = render_evictions(result.trial, members), render_taints(result.trial, members)
@@ -153,7 +153,7 @@ class _EvictionTrials:
         return configuration, list(problems)
 
 
-def _list_candidates(run: Run) -> Iterator[EvictionCandidate]:
+def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
     """Yield the bindings of the state, of cluster-scoped placements: an eviction names no other."""
     blocks = run.project.configuration.root.resources
     for address, instance in run.stored.state.instances.items():

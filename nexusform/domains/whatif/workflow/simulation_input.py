@@ -36,9 +36,9 @@ from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.values.typed_value import Value
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import find_backend
-from nexusform.workflow.opening.remote_inputs import RemoteStates, ServerResponses
+from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.opening.system_io import RealFiles, get_plan_time
+from nexusform.workflow.opening.system_io import ConfinedFileAccess, get_plan_time
 from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
 from nexusform.workflow.plan_files.saved_plans import (
     build_plan_context,
@@ -268,12 +268,12 @@ def _read_observed_nodes(
         variables=variables,
         state=state,
         registries=build_registries(),
-        files=RealFiles(location.confinement),
+        files=ConfinedFileAccess(location.confinement),
         now=now,
         workspace=location.workspace,
         working_directory=location.working_directory,
-        read_state=RemoteStates(location, configuration.settings).read,
-        query=ServerResponses(location).query,
+        read_state=RemoteStateReader(location, configuration.settings).read,
+        query=ServerResponseCache(location).query,
     )
     evaluation = build_state_evaluation(request)
     observed = {

@@ -35,7 +35,7 @@ def get_free_memory(capacity: MachineCapacity, cell: int) -> int:
     return capacity.memory[cell]
 
 
-def _build_fits_check(sku: VmSku) -> CapacityCheck:
+def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
     """Build a check that returns the shortage, or None if enough cells have capacity."""
     share, needed = Share.compute(sku), sku.numa_cells
 
@@ -113,7 +113,7 @@ def count_broken_cells(context: ShortageContext, machines: list[int]) -> Counter
 
 FITS = CapacityFilter(
     name="fits",
-    build_check=_build_fits_check,
+    build_check=_build_cell_capacity_check,
     describe_shortage=_describe_fits_shortage,
     binding="cells",
     line="1 fits",
@@ -121,7 +121,7 @@ FITS = CapacityFilter(
 )
 
 
-def _build_vfs_check(sku: VmSku) -> CapacityCheck:
+def _build_virtual_function_check(sku: VmSku) -> CapacityCheck:
     """Build a check that returns the missing VFs, or None if enough cells with capacity have them."""
     share = Share.compute(sku)
 
@@ -148,7 +148,7 @@ def _describe_vfs_shortage(context: ShortageContext) -> str:
 
 VFS = CapacityFilter(
     name="vfs",
-    build_check=_build_vfs_check,
+    build_check=_build_virtual_function_check,
     describe_shortage=_describe_vfs_shortage,
     line="1 fits",
     describe_remaining=_describe_vfs_remaining,

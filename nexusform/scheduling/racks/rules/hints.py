@@ -32,7 +32,7 @@ def _list_soft_hints(demand: Demand, scope: HintScope) -> tuple[Hint, ...]:
     return tuple([hint for hint in demand.hints if not hint.is_hard and hint.scope is scope])
 
 
-def _build_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
+def _build_hard_hint_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
     """Build the check of the hard hints, by machine number."""
     hard_hints = _list_hard_hints(demand)
 
@@ -72,7 +72,7 @@ def _describe_violated_hints(_demand: Demand, count: int) -> str:
     return f"{count} soft hints violated" if count else ""
 
 
-def _describe_remaining(demand: Demand, remaining: Interval, _before: Interval) -> str:
+def _describe_machines_meeting_hints(demand: Demand, remaining: Interval, _before: Interval) -> str:
     return f"{len(demand.hints)} leave {remaining}" if demand.hints else ""
 
 
@@ -85,10 +85,10 @@ FILTER = DemandFilter(
     name="hints",
     item=RankedItem.MACHINE,
     select_input=lambda demand: _list_hard_hints(demand) or None,
-    build_check=_build_check,
+    build_check=_build_hard_hint_check,
     describe_shortage=_describe_shortage,
     line="  hints",
-    describe_remaining=_describe_remaining,
+    describe_remaining=_describe_machines_meeting_hints,
 )
 RACK_KEY = RankingKey(rule="hints", build_figures=_build_rack_figures, describe=_describe_violated_hints)
 MACHINE_KEY = RankingKey(rule="hints", build_figures=_build_machine_figures, describe=_describe_violated_hints)

@@ -9,16 +9,16 @@ from nexusform.scheduling.racks.rule import MEMORY_BITS, KeyDependence, RankingK
 from nexusform.scheduling.racks.vms import Demand, convert_to_gib
 
 
-def _describe_count(count: int) -> str:
+def _format_vm_count(count: int) -> str:
     return "1 VM" if count == 1 else f"{count} VMs"
 
 
 def _describe_cluster_count(demand: Demand, count: int) -> str:
-    return f"{_describe_count(count)} of {demand.vm.cluster}"
+    return f"{_format_vm_count(count)} of {demand.vm.cluster}"
 
 
 def _describe_pool_count(demand: Demand, count: int) -> str:
-    return f"{_describe_count(count)} of {demand.vm.pool}"
+    return f"{_format_vm_count(count)} of {demand.vm.pool}"
 
 
 # VMs of the cluster on the rack: the first key under rack_spread = "cluster".
@@ -39,7 +39,7 @@ RACK_POOL_VMS = RankingKey(
 RACK_ALL_VMS = RankingKey(
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.rack_vms,
-    describe=lambda _demand, count: _describe_count(count),
+    describe=lambda _demand, count: _format_vm_count(count),
     dependence=KeyDependence.NONE,
 )
 # MiB used by VMs on the rack.
@@ -53,7 +53,7 @@ RACK_MEMORY_USED = RankingKey(
 )
 
 
-def _describe_vms(vms: int, name: str) -> str:
+def _describe_vms_of_owner(vms: int, name: str) -> str:
     return f"no VM of {name}" if vms == 0 else f"{vms} VM{'s' if vms > 1 else ''} of {name}"
 
 
@@ -61,14 +61,14 @@ def _describe_vms(vms: int, name: str) -> str:
 MACHINE_CLUSTER_VMS = RankingKey(
     rule="machine_spread",
     build_figures=lambda usage, _demand: usage.cluster.machines,
-    describe=lambda demand, vms: _describe_vms(vms, demand.vm.cluster),
+    describe=lambda demand, vms: _describe_vms_of_owner(vms, demand.vm.cluster),
     dependence=KeyDependence.CLUSTER,
 )
 # VMs of the pool on the machine.
 MACHINE_POOL_VMS = RankingKey(
     rule="machine_spread",
     build_figures=lambda usage, _demand: usage.pool.machines,
-    describe=lambda demand, vms: _describe_vms(vms, demand.vm.pool),
+    describe=lambda demand, vms: _describe_vms_of_owner(vms, demand.vm.pool),
     dependence=KeyDependence.POOL,
 )
 # MiB used by VMs on the machine.

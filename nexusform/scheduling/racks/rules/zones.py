@@ -13,7 +13,7 @@ def describe_zones(demand: Demand) -> str:
     return f"zones: {', '.join(sorted(zones, key=str.encode))}" if zones else "zones: all"
 
 
-def _build_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
+def _build_allowed_zone_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
     """Build the check of the zones allowed by the pool, by rack number."""
     zones = demand.zones or frozenset()
 
@@ -24,7 +24,7 @@ def _build_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
     return find_rejection
 
 
-def _describe_remaining(demand: Demand, remaining: Interval, _before: Interval) -> str:
+def _describe_machines_in_allowed_zones(demand: Demand, remaining: Interval, _before: Interval) -> str:
     if demand.zones is None:
         return f"all; {remaining} stay"
     return f"{{{', '.join(sorted(demand.zones))}}} leave {remaining}"
@@ -39,9 +39,9 @@ FILTER = DemandFilter(
     name="zones",
     item=RankedItem.RACK,
     select_input=lambda demand: demand.constraints.zones,
-    build_check=_build_check,
+    build_check=_build_allowed_zone_check,
     describe_shortage=_describe_shortage,
     binding="unknown_zones",
     line="2 zones",
-    describe_remaining=_describe_remaining,
+    describe_remaining=_describe_machines_in_allowed_zones,
 )

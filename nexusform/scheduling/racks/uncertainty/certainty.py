@@ -77,7 +77,7 @@ class PoolCertainty(Struct, frozen=True):
         return sum(self.counts.get(rack, 0) for rack in self.certain_racks)
 
 
-class RepetitionResult(Struct, frozen=True):
+class SamplingResult(Struct, frozen=True):
     """Result of repetitions.
 
     `outcomes[run][token]` is the VM's placement, None if it did not fit; kept only on request. `fits[run]`:
@@ -147,7 +147,7 @@ def repeat_with_samples(
     first: int = 0,
     keep_outcomes: bool = False,
     on_progress: Callable[[int], None] = lambda _runs: None,
-) -> RepetitionResult:
+) -> SamplingResult:
     """Run the operations with `runs` seeds from `first` on, for ties and splits, and compare the results with
     those of `base`'s own seeds.
 
@@ -156,7 +156,7 @@ def repeat_with_samples(
     run. `on_progress` gets the number of finished runs.
     """
     if runs <= 0:
-        return RepetitionResult({}, ())
+        return SamplingResult({}, ())
     actual = run_operations(base, operations)
     demands = {operation.token: operation.demand for operation in operations if isinstance(operation, PlaceOperation)}
     tallies = _SampleMatches(demands, actual)
@@ -176,7 +176,7 @@ def repeat_with_samples(
     pools = tallies.compute_pool_certainties(runs)
     if runs >= MIN_RUNS_FOR_TIES:
         pools = tuple(_add_ties(pool, base, tied_machines.get((pool.owner, pool.pool), set())) for pool in pools)
-    return RepetitionResult(
+    return SamplingResult(
         tallies.compute_vm_certainties(runs),
         pools,
         tuple(outcomes),

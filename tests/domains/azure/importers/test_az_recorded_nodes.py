@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from nexusform.domains.azure.importers.az_recorded_nodes import NodeLocation, RecordedPool, assign_node_numbers
-from nexusform.domains.azure.importers.az_records import AzNode, AzPlacement, AzVmSize
+from nexusform.domains.azure.importers.az_recorded_nodes import (
+    PredictedNodeLocation,
+    RecordedPoolNodes,
+    assign_node_numbers,
+)
+from nexusform.domains.azure.importers.az_records import AzNode, AzVmLocation, AzVmSize
 
 
 def node(name: str, machine: str, rack: str) -> AzNode:
-    return AzNode(name, "c", "p", "Worker", None, AzVmSize(4, 8, 10, 1), AzPlacement(machine, rack, None))
+    return AzNode(name, "c", "p", "Worker", None, AzVmSize(4, 8, 10, 1), AzVmLocation(machine, rack, None))
 
 
 def names_of(nodes: list[AzNode], **foretold: str) -> dict[int, str]:
     """Number -> name, where `n0="m1/r1"` foretells number 0."""
-    places = {int(number[1:]): NodeLocation(*place.split("/")) for number, place in foretold.items()}
+    places = {int(number[1:]): PredictedNodeLocation(*place.split("/")) for number, place in foretold.items()}
     return {
         number: one.name
-        for number, one in assign_node_numbers(nodes, 3, RecordedPool(predicted_locations=places)).items()
+        for number, one in assign_node_numbers(nodes, 3, RecordedPoolNodes(predicted_locations=places)).items()
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
-from nexusform.scheduling.machine_actions import ACTION_KINDS, ActionKind
+from nexusform.scheduling.machine_actions import ACTION_KINDS, MachineActionKind
 from tests.domains.azure.providers.arm_server import HOSTED, ArmServer, Faults
 from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, Told
 
@@ -106,7 +106,7 @@ def test_an_action_beyond_its_time_limit_is_resumed(
     is_answered: bool, acting: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Azure's limit ends the wait, not the action: its machine takes no VM until a resumed apply saw the end."""
-    limit = {"Restart": ActionKind("Restart", 0)}
+    limit = {"Restart": MachineActionKind("Restart", 0)}
     monkeypatch.setattr("nexusform.domains.azure.providers.azure_actions.ACTION_KINDS", limit)
     write_action()
     server.site.faults = Faults(polls=9, resets=int(not is_answered))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.fleet.importers.api_defaults import add_defaults
+from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaults
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
 
 # One object a line; seen on a running hub, with each kind that a server fills in.
@@ -18,7 +18,7 @@ PAIRS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("held_by_an_ap
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: str(pair["written"]["kind"]))
 def test_what_a_server_fills_in_makes_no_difference(pair: dict[str, Any]) -> None:
     written, held = pair["written"], pair["held"]
-    assert add_defaults(remove_server_fields(written)) == add_defaults(remove_server_fields(held))
+    assert add_api_server_defaults(remove_server_fields(written)) == add_api_server_defaults(remove_server_fields(held))
 
 
 def test_a_job_that_another_run_made_is_the_same_text() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from nexusform.domains.fleet.importers.fleet_records import JsonPatch
-from nexusform.domains.fleet.planning.json_patches import PatchError, apply_patches, replace_variables
+from nexusform.domains.fleet.planning.json_patches import PatchError, apply_json_patches, replace_patch_variables
 
 ARGS: Final = "/spec/template/spec/containers/0/args"
 DEPLOYMENT: Final[dict[str, Any]] = {
@@ -24,7 +24,7 @@ FAILING: Final[list[dict[str, Any]]] = json.loads(
 
 def carried_out(operation: str, path: str, value: Any) -> Any:
     patch = JsonPatch(operation, path, value)
-    return apply_patches(DEPLOYMENT, [patch], replace_variables([patch], "m1", {"region": "eu"}))
+    return apply_json_patches(DEPLOYMENT, [patch], replace_patch_variables([patch], "m1", {"region": "eu"}))
 
 
 @pytest.mark.parametrize("case", FAILING, ids=lambda case: f"{case['operation']} {case['path']}")

@@ -594,7 +594,7 @@ def test_the_order_of_new_placements_does_not_compare_them_with_one_another(monk
     compared: list[int] = []
 
     def count(check: step_order._Check) -> step_order._Check:
-        def counted(changed: step_order._ChangedObject, context: step_order._StepOrderContext) -> bool:
+        def counted(changed: step_order._ChangedInstance, context: step_order._StepOrderContext) -> bool:
             compared.append(changed.position)
             return check(changed, context)
 

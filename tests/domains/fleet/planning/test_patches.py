@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.fleet.importers.api_defaults import add_defaults
+from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaults
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
 from nexusform.domains.fleet.planning.override_rendering import RenderedResources, render_resources
 from nexusform.domains.pods.importers.manifest_parser import build_manifest
@@ -93,4 +93,4 @@ def test_an_api_server_fills_in_the_same() -> None:
         if "event" in e and e["object"]["kind"] == "ClusterResourceSnapshot"
     )
     by_kind = {body["kind"]: body for body in written}
-    assert [add_defaults(by_kind[body["kind"]]) for body in snapshot] == snapshot
+    assert [add_api_server_defaults(by_kind[body["kind"]]) for body in snapshot] == snapshot

@@ -6,7 +6,7 @@ from nexusform.domains.fleet.rendering.placement_report import build_placement_d
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
-    ClusterTerm,
+    ClusterSelectorTerm,
     Member,
     PlacementType,
     Policy,
@@ -27,7 +27,7 @@ COST = "kubernetes.azure.com/per-cpu-core-cost"
 SORTED = Policy(
     PlacementType.PICK_N,
     2,
-    preferred_terms=(PreferredTerm(100, ClusterTerm(property_sorter=PropertySorter(COST, "Ascending"))),),
+    preferred_terms=(PreferredTerm(100, ClusterSelectorTerm(property_sorter=PropertySorter(COST, "Ascending"))),),
 )
 PRICES = {"bravelion": "1", "smartfish": "0.2", "jumpingcat": "0.1"}
 FLEET = MemberList(

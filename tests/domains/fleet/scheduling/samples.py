@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
-    ClusterTerm,
+    ClusterSelectorTerm,
     Health,
     Member,
     PlacementType,
@@ -19,7 +19,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     ResourceUsage,
 )
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult, run_cycles
+from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult, run_scheduling_cycles
 from nexusform.kubernetes.matching import Taint, build_label_selector
 from nexusform.kubernetes.quantity import Quantity, parse_quantity
 
@@ -57,16 +57,16 @@ def fleet(*names: str) -> list[Member]:
     return [member(name) for name in names]
 
 
-def labels_term(**labels: str) -> ClusterTerm:
-    return ClusterTerm(build_label_selector(labels))
+def labels_term(**labels: str) -> ClusterSelectorTerm:
+    return ClusterSelectorTerm(build_label_selector(labels))
 
 
-def property_term(name: str, operator: str, value: str) -> ClusterTerm:
-    return ClusterTerm(property_selector=(PropertyRequirement(name, operator, (value,)),))
+def property_term(name: str, operator: str, value: str) -> ClusterSelectorTerm:
+    return ClusterSelectorTerm(property_selector=(PropertyRequirement(name, operator, (value,)),))
 
 
 def sorted_by(name: str, order: str, weight: int = 100) -> PreferredTerm:
-    return PreferredTerm(weight, ClusterTerm(property_sorter=PropertySorter(name, order)))
+    return PreferredTerm(weight, ClusterSelectorTerm(property_sorter=PropertySorter(name, order)))
 
 
 def pick(number: int, **rest: object) -> Policy:
@@ -80,7 +80,7 @@ def snapshot(policy: Policy | None, index: int = 0) -> PolicySnapshot:
 def place(
     members: Iterable[Member], policy: Policy | None, prior: Iterable[Binding] = (), index: int = 0, namespace: str = ""
 ) -> CycleResult:
-    return run_cycles(prior, MemberList(members), policy, snapshot(policy, index), namespace)
+    return run_scheduling_cycles(prior, MemberList(members), policy, snapshot(policy, index), namespace)
 
 
 def held(result: CycleResult) -> list[str]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
-    ClusterTerm,
+    ClusterSelectorTerm,
     Health,
     Member,
     PlacementType,
@@ -19,10 +19,10 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PropertyRequirement,
     PropertySorter,
     ResourceUsage,
-    SpreadConstraint,
+    TopologySpreadConstraint,
 )
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult, run_cycle, run_cycles
+from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult, run_cycle, run_scheduling_cycles
 from nexusform.kubernetes.matching import Requirement, Taint, Toleration, build_label_selector
 from nexusform.kubernetes.quantity import parse_quantity
 from tests.domains.fleet.scheduling.brute_force import Answer, Model
@@ -57,19 +57,20 @@ selector = st.none() | st.builds(build_label_selector, labels, st.lists(expressi
 requirement = st.builds(
     PropertyRequirement, few(PROPERTIES), few(("Gt", "Ge", "Lt", "Le", "Eq", "Ne")), few(QUANTITIES).map(lambda q: (q,))
 )
-required_term = st.builds(ClusterTerm, selector, st.none() | st.lists(requirement, max_size=2).map(tuple))
+required_term = st.builds(ClusterSelectorTerm, selector, st.none() | st.lists(requirement, max_size=2).map(tuple))
 required = st.none() | st.lists(required_term, max_size=2).map(tuple)
 sorter = st.builds(PropertySorter, few(PROPERTIES), few(("Ascending", "Descending")))
 preferred = st.lists(
     st.builds(
         PreferredTerm,
         few((-100, -7, 0, 1, 20, 33, 100)),
-        st.builds(ClusterTerm, selector, st.none(), st.none() | sorter),
+        st.builds(ClusterSelectorTerm, selector, st.none(), st.none() | sorter),
     ),
     max_size=3,
 ).map(tuple)
 spread = st.lists(
-    st.builds(SpreadConstraint, few(KEYS), st.integers(1, 2), few(("DoNotSchedule", "ScheduleAnyway"))), max_size=2
+    st.builds(TopologySpreadConstraint, few(KEYS), st.integers(1, 2), few(("DoNotSchedule", "ScheduleAnyway"))),
+    max_size=2,
 ).map(tuple)
 toleration = st.builds(Toleration, few(("t1", "t2")), few(("Equal", "Exists")), few(("", "v")), few(("", "NoSchedule")))
 tolerations = st.lists(toleration, max_size=2).map(tuple)
@@ -143,7 +144,7 @@ def check(situation: Situation) -> None:
     while answer.requeue:
         answer = model.cycle(answer.bindings)
         cycles += 1
-    settled = run_cycles(prior, roster, asked, snapshot, namespace)
+    settled = run_scheduling_cycles(prior, roster, asked, snapshot, namespace)
     assert settled.cycles == cycles
     same(settled, answer)
 

@@ -10,14 +10,14 @@ from nexusform.domains.fleet.scheduling.bindings import (
     BindingAction,
     BindingChange,
     ChangeCause,
-    ClusterTerm,
+    ClusterSelectorTerm,
     Health,
     Policy,
     PropertyRequirement,
-    SpreadConstraint,
+    TopologySpreadConstraint,
 )
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.scheduling_cycle import run_cycle, run_cycles
+from nexusform.domains.fleet.scheduling.scheduling_cycle import run_cycle, run_scheduling_cycles
 from nexusform.kubernetes.matching import Toleration, build_label_selector
 from tests.domains.fleet.scheduling.samples import (
     ALL,
@@ -263,10 +263,14 @@ class TestAffinity:
             member("c", {"region": "west"}, nodes="9"),
             member("d", {"env": "prod"}),
         ]
-        both = ClusterTerm(build_label_selector({"region": "east"}), (PropertyRequirement(NODES, "Ge", ("5",)),))
+        both = ClusterSelectorTerm(
+            build_label_selector({"region": "east"}), (PropertyRequirement(NODES, "Ge", ("5",)),)
+        )
         assert held(place(members, Policy(ALL, required_terms=(both, labels_term(env="prod"))))) == ["a", "d"]
 
-    @pytest.mark.parametrize("required", [None, (), (ClusterTerm(),), (ClusterTerm(build_label_selector()),)])
+    @pytest.mark.parametrize(
+        "required", [None, (), (ClusterSelectorTerm(),), (ClusterSelectorTerm(build_label_selector()),)]
+    )
     def test_nothing_required_matches_all(self, required: tuple | None) -> None:
         assert held(place(fleet("a", "b"), Policy(ALL, required_terms=required))) == ["a", "b"]
 
@@ -280,7 +284,7 @@ class TestAffinity:
 
     def test_labels_are_tested_first(self) -> None:
         members = [member("a", {"env": "prod"}, nodes="9"), member("b", {"env": "test"}, nodes="many")]
-        term = ClusterTerm(build_label_selector({"env": "prod"}), (PropertyRequirement(NODES, "Ge", ("5",)),))
+        term = ClusterSelectorTerm(build_label_selector({"env": "prod"}), (PropertyRequirement(NODES, "Ge", ("5",)),))
         assert held(place(members, Policy(ALL, required_terms=(term,)))) == ["a"]
 
     @pytest.mark.parametrize(
@@ -372,14 +376,14 @@ class TestOtherFilters:
         assert [d.cluster for d in result.status.unselected_decisions] == names[1:20]
 
 
-def spread(key: str, skew: int = 1, action: str = "DoNotSchedule") -> SpreadConstraint:
-    return SpreadConstraint(key, skew, action)
+def spread(key: str, skew: int = 1, action: str = "DoNotSchedule") -> TopologySpreadConstraint:
+    return TopologySpreadConstraint(key, skew, action)
 
 
 class TestSpread:
     def test_the_first_pick_of_all_scores_minus_one_per_constraint(self) -> None:
         members = [member(f"m{i}", {"region": f"r{i % 2}", "day": "d1"}) for i in range(4)]
-        result = run_cycles(
+        result = run_scheduling_cycles(
             (), MemberList(members), pick(1, spread_constraints=(spread("region"), spread("day"))), snapshot(pick(1))
         )
         assert [b.topology_spread_score for b in result.bindings] == [-2]

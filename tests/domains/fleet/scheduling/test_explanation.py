@@ -8,12 +8,12 @@ import pytest
 
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
-    ClusterTerm,
+    ClusterSelectorTerm,
     Health,
     Member,
     Policy,
     PropertyRequirement,
-    SpreadConstraint,
+    TopologySpreadConstraint,
 )
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import (
@@ -89,7 +89,7 @@ def test_it_says_what_the_cycle_says() -> None:
         member("d", {"region": "y"}, nodes="5"),
     ]
     policy = pick(
-        1, preferred_terms=(sorted_by(NODES, "Descending"),), spread_constraints=(SpreadConstraint("region"),)
+        1, preferred_terms=(sorted_by(NODES, "Descending"),), spread_constraints=(TopologySpreadConstraint("region"),)
     )
     said = reasons(place(members, policy))
     assert {name: row.reported_reason for name, row in rows(why(members, policy)).items()} == said
@@ -113,7 +113,7 @@ REGIONS = [
 def test_it_is_the_decision_itself_where_picks_are_spread(
     number: int, how: str, skew: int, prior: tuple[str, ...]
 ) -> None:
-    spread = (SpreadConstraint("region", skew, how),)
+    spread = (TopologySpreadConstraint("region", skew, how),)
     policy = pick(number, preferred_terms=(sorted_by(NODES, "Descending"),), spread_constraints=spread)
     result = place(REGIONS, policy, bound(*prior))
     explanation = why(REGIONS, policy, bound(*prior))
@@ -163,7 +163,7 @@ def test_held_clusters_tell_what_would_refuse_them_today() -> None:
 
 def test_hard_spread_constraints_refuse_in_explanations_too() -> None:
     members = [member("a1", {"region": "a"}), member("a2", {"region": "a"}), member("b1", {"region": "b"})]
-    row = rows(why(members, pick(2, spread_constraints=(SpreadConstraint("region"),)), bound("a1")))["a2"]
+    row = rows(why(members, pick(2, spread_constraints=(TopologySpreadConstraint("region"),)), bound("a1")))["a2"]
     assert [r.rule for r in row.rejections] == ["topology_spread"]
     assert row.topology_spread_score is None
     assert row.affinity_score == 0
@@ -205,8 +205,8 @@ def test_rejection_details_compare_values_with_terms() -> None:
         member("e", {"env": "prod"}, nodes="9"),
     ]
     more_nodes = PropertyRequirement(NODES, "Gt", ("5",))
-    prod = ClusterTerm(build_label_selector({"env": "prod"}), (more_nodes,))
-    shelf = ClusterTerm(
+    prod = ClusterSelectorTerm(build_label_selector({"env": "prod"}), (more_nodes,))
+    shelf = ClusterSelectorTerm(
         build_label_selector(None, [Requirement("shelf", "Exists"), Requirement("env", "NotIn", ("canary",))])
     )
     by_cluster = rows(why(members, pick(1, required_terms=(prod,))))
@@ -226,7 +226,7 @@ def test_rejection_details_compare_values_with_terms() -> None:
 
 def test_spread_rejection_lists_picks_by_domain() -> None:
     members = [member(name, {"zone": zone}) for name, zone in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"))]
-    policy = pick(2, spread_constraints=(SpreadConstraint("zone", 1, "DoNotSchedule"),))
+    policy = pick(2, spread_constraints=(TopologySpreadConstraint("zone", 1, "DoNotSchedule"),))
     by_cluster = rows(why(members, policy, place(members, pick(3)).bindings[:1]))
     refused = {name: row.details for name, row in by_cluster.items() if row.details}
     assert all(said[0].startswith("picks by zone: ") for said in refused.values())

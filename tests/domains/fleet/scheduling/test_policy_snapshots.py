@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.scheduling.bindings import Policy, SpreadConstraint
+from nexusform.domains.fleet.scheduling.bindings import Policy, TopologySpreadConstraint
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot, compute_policy_hash
 from nexusform.kubernetes.matching import Toleration
 from tests.domains.fleet.scheduling.samples import ALL, NODES, labels_term, pick, property_term, sorted_by
@@ -15,7 +15,7 @@ POLICY = pick(
     3,
     required_terms=(labels_term(env="prod"), property_term(NODES, "Ge", "5")),
     preferred_terms=(sorted_by(NODES, "Descending", 20),),
-    spread_constraints=(SpreadConstraint("region"),),
+    spread_constraints=(TopologySpreadConstraint("region"),),
     tolerations=(Toleration("k", "Exists"),),
 )
 
@@ -31,7 +31,7 @@ def test_everything_else_is() -> None:
     edits = [
         replace(POLICY, tolerations=(*POLICY.tolerations, Toleration("l", "Exists"))),
         replace(POLICY, required_terms=tuple(reversed(POLICY.required_terms or ()))),
-        replace(POLICY, spread_constraints=(SpreadConstraint("region", 2),)),
+        replace(POLICY, spread_constraints=(TopologySpreadConstraint("region", 2),)),
         replace(POLICY, preferred_terms=(sorted_by(NODES, "Descending", 21),)),
         replace(POLICY, required_terms=None),
     ]

@@ -8,10 +8,10 @@ from typing import Final
 import pytest
 
 from nexusform.domains.fleet.scheduling import profile
-from nexusform.domains.fleet.scheduling.bindings import Binding, Health, Member, Policy, SpreadConstraint
+from nexusform.domains.fleet.scheduling.bindings import Binding, Health, Member, Policy, TopologySpreadConstraint
 from tests.domains.fleet.scheduling.samples import ALL, bound, labels_term, member, pick, place
 
-REGION = SpreadConstraint("region", 1)
+REGION = TopologySpreadConstraint("region", 1)
 # Per filter: members, a policy, what is held before, and the namespace of the placement.
 Case = tuple[Sequence[Member], Policy, Sequence[Binding], str]
 CASES: Final[Mapping[str, Case]] = {

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, Health, Member, Policy, PolicySnapshot
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.scheduling_cycle import run_cycles
+from nexusform.domains.fleet.scheduling.scheduling_cycle import run_scheduling_cycles
 from nexusform.domains.fleet.scheduling.watcher import WatchedPlacement, enqueue_placements
 from tests.domains.fleet.scheduling.samples import UNSCHEDULED, held
 from tests.domains.fleet.scheduling.test_agreement import Situation, member, pick_n, situations
@@ -29,9 +29,9 @@ def current(bindings: tuple[Binding, ...]) -> dict[str, Binding]:
 @given(situations())
 def test_settling_what_is_settled_changes_nothing(situation: Situation) -> None:
     members, policy, prior, namespace = situation
-    once = run_cycles(prior, MemberList(members), policy, snapshot(policy), namespace)
+    once = run_scheduling_cycles(prior, MemberList(members), policy, snapshot(policy), namespace)
     assume(once.abort is None)
-    again = run_cycles(once.bindings, MemberList(members), policy, snapshot(policy), namespace)
+    again = run_scheduling_cycles(once.bindings, MemberList(members), policy, snapshot(policy), namespace)
     assert again.bindings == once.bindings
     assert again.changes == ()
 
@@ -42,9 +42,9 @@ def test_scale_out_touches_no_existing_binding(situation: Situation, more: int) 
     members, policy, _, namespace = situation
     roster = MemberList(members)
     first = replace(snapshot(policy), number_of_clusters=policy.number_of_clusters or 0)
-    before = run_cycles((), roster, policy, first, namespace)
+    before = run_scheduling_cycles((), roster, policy, first, namespace)
     wider = replace(first, number_of_clusters=(first.number_of_clusters or 0) + more)
-    after = run_cycles(before.bindings, roster, policy, wider, namespace)
+    after = run_scheduling_cycles(before.bindings, roster, policy, wider, namespace)
     now = {b.cluster: b for b in after.bindings}
     assert all(now[b.cluster] == b for b in before.bindings)
 
@@ -53,15 +53,15 @@ def test_scale_out_touches_no_existing_binding(situation: Situation, more: int) 
 @given(situations(asks=pick_n), st.data())
 def test_a_fulfilled_pickn_is_moved_by_no_change_of_a_cluster(situation: Situation, data: st.DataObject) -> None:
     members, policy, _, namespace = situation
-    most = run_cycles((), MemberList(members), policy, snapshot(policy), namespace)
+    most = run_scheduling_cycles((), MemberList(members), policy, snapshot(policy), namespace)
     number = replace(snapshot(policy), number_of_clusters=len(held(most)))
-    before = run_cycles(most.bindings, MemberList(members), policy, number, namespace)
+    before = run_scheduling_cycles(most.bindings, MemberList(members), policy, number, namespace)
     assert before.status is not None
     assert before.status.is_fulfilled
     changed = [replace(data.draw(member), name=m.name) for m in members]
     changed = [replace(m, health=Health.UNHEALTHY) if m.is_leaving else m for m in changed]
     assert enqueue_placements(members, changed, [WatchedPlacement("p", policy.placement_type, is_fulfilled=True)]) == ()
-    after = run_cycles(before.bindings, MemberList(changed), policy, number, namespace)
+    after = run_scheduling_cycles(before.bindings, MemberList(changed), policy, number, namespace)
     assert after.bindings == before.bindings
 
 
@@ -70,10 +70,10 @@ def test_a_fulfilled_pickn_is_moved_by_no_change_of_a_cluster(situation: Situati
 def test_a_cluster_that_leaves_moves_only_its_own(situation: Situation, data: st.DataObject) -> None:
     members, policy, _, namespace = situation
     assume(members)
-    before = run_cycles((), MemberList(members), policy, snapshot(policy), namespace)
+    before = run_scheduling_cycles((), MemberList(members), policy, snapshot(policy), namespace)
     gone = data.draw(st.sampled_from([m.name for m in members]))
     left: list[Member] = [m for m in members if m.name != gone]
-    after = run_cycles(before.bindings, MemberList(left), policy, snapshot(policy), namespace)
+    after = run_scheduling_cycles(before.bindings, MemberList(left), policy, snapshot(policy), namespace)
     stayed = {name: b for name, b in current(before.bindings).items() if name != gone}
     assert {name: b for name, b in current(after.bindings).items() if name in stayed} == stayed
     assert gone not in current(after.bindings)
@@ -83,10 +83,10 @@ def test_a_cluster_that_leaves_moves_only_its_own(situation: Situation, data: st
 @given(situations(), st.randoms(use_true_random=False))
 def test_the_order_in_which_things_are_given_does_not_matter(situation: Situation, random: object) -> None:
     members, policy, prior, namespace = situation
-    one = run_cycles(prior, MemberList(members), policy, snapshot(policy), namespace)
+    one = run_scheduling_cycles(prior, MemberList(members), policy, snapshot(policy), namespace)
     shuffled, turned = list(members), list(prior)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     random.shuffle(turned)  # type: ignore[attr-defined]
-    other = run_cycles(turned, MemberList(shuffled), policy, snapshot(policy), namespace)
+    other = run_scheduling_cycles(turned, MemberList(shuffled), policy, snapshot(policy), namespace)
     assert other.bindings == one.bindings
     assert other.status == one.status

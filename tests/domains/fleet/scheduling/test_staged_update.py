@@ -11,12 +11,12 @@ from nexusform.domains.fleet.scheduling.staged_update import (
     RunState,
     Stage,
     StagedRunPlan,
-    StageTask,
     StepKind,
+    UpdateStageTask,
     check_run_state_transition,
-    initialize_run,
+    initialize_staged_run,
     list_run_steps,
-    simulate_run,
+    simulate_staged_run,
 )
 from nexusform.kubernetes.matching import LabelSelector, build_label_selector
 from nexusform.kubernetes.quantity import IntegerOrPercent
@@ -31,21 +31,23 @@ MEMBERS = [
 ]
 HELD = [Binding(name, SCHEDULED, 0, 0, 0) for name in "abcd"]
 CANARY = Stage(
-    "canary", build_label_selector({"ring": "canary"}), after=(StageTask("TimedWait", 60.0), StageTask("Approval"))
+    "canary",
+    build_label_selector({"ring": "canary"}),
+    after=(UpdateStageTask("TimedWait", 60.0), UpdateStageTask("Approval")),
 )
 PROD = Stage(
     "prod",
     build_label_selector({"ring": "prod"}),
     "order",
     IntegerOrPercent(50, is_percent=True),
-    before=(StageTask("Approval"),),
+    before=(UpdateStageTask("Approval"),),
 )
 
 
 def plan(
     stages: list[Stage], held: list[Binding] = HELD, members: list[Member] = MEMBERS, number: int | None = 4
 ) -> StagedRunPlan | RunProblem:
-    return initialize_run(held, SNAPSHOT, number, True, members, stages)
+    return initialize_staged_run(held, SNAPSHOT, number, True, members, stages)
 
 
 def good(stages: list[Stage], held: list[Binding] = HELD) -> StagedRunPlan:
@@ -102,7 +104,7 @@ def test_only_ten_missing_clusters_are_named() -> None:
 
 
 def test_problems_of_the_placement() -> None:
-    unfulfilled = initialize_run(HELD, SNAPSHOT, 4, False, MEMBERS, [PROD])
+    unfulfilled = initialize_staged_run(HELD, SNAPSHOT, 4, False, MEMBERS, [PROD])
     assert isinstance(unfulfilled, RunProblem)
     assert "not fully scheduled" in unfulfilled.message
     old = [replace(HELD[0], policy_snapshot=3), *HELD[1:]]
@@ -128,29 +130,29 @@ def test_a_run_from_end_to_end() -> None:
         (StepKind.UPDATE, "prod", ("b",)),
         (StepKind.DELETE, "kubernetes-fleet.io/deleteStage", ("e",)),
     ]
-    outcome = simulate_run(run, "r1", held, 7)
+    outcome = simulate_staged_run(run, "r1", held, 7)
     assert (outcome.pending_approval, outcome.blocking_clusters) == ("", ())
     assert [(b.cluster, b.state, b.resource_snapshot) for b in outcome.bindings] == [(n, BOUND, 7) for n in "abcd"]
 
 
 def test_a_stage_without_clusters_is_skipped_with_its_tasks() -> None:
     # KubeFleet pkg/controllers/updaterun/execution.go: "Skip the entire stage when there are 0 clusters".
-    tasks = (StageTask("Approval"), StageTask("TimedWait", 60))
+    tasks = (UpdateStageTask("Approval"), UpdateStageTask("TimedWait", 60))
     nobody = Stage("nobody", build_label_selector({"ring": "none"}), before=tasks[:1], after=tasks)
     run = good([nobody, Stage("all", LabelSelector())])
     assert run.stages[0].clusters == ()
     assert {step.stage for step in list_run_steps(run, "r1")} == {"all"}
-    assert not simulate_run(run, "r1", HELD, 7, approved=frozenset()).pending_approval
+    assert not simulate_staged_run(run, "r1", HELD, 7, approved=frozenset()).pending_approval
 
 
 def test_a_run_waits_for_its_approval() -> None:
-    outcome = simulate_run(good([CANARY, PROD]), "r1", HELD, 7, approved=frozenset({"r1-after-canary"}))
+    outcome = simulate_staged_run(good([CANARY, PROD]), "r1", HELD, 7, approved=frozenset({"r1-after-canary"}))
     assert outcome.pending_approval == "r1-before-prod"
     assert [b.state for b in outcome.bindings] == [BOUND, SCHEDULED, SCHEDULED, SCHEDULED]
 
 
 def test_a_failing_cluster_stops_the_run() -> None:
-    outcome = simulate_run(good([CANARY, PROD]), "r1", HELD, 7, failing=frozenset("d"))
+    outcome = simulate_staged_run(good([CANARY, PROD]), "r1", HELD, 7, failing=frozenset("d"))
     assert outcome.blocking_clusters == ("d",)
     assert [b.cluster for b in outcome.bindings if b.state is BOUND] == ["a", "c", "d"]
     assert outcome.pending_approval or outcome.blocking_clusters
@@ -170,12 +172,14 @@ def test_a_failing_cluster_keeps_its_place_and_the_others_go_on() -> None:
         assert [step.clusters for step in steps] == expected, failing
     bound_in = {
         failing: "".join(
-            b.cluster for b in simulate_run(run, "r1", HELD, 7, failing=frozenset(failing)).bindings if b.state is BOUND
+            b.cluster
+            for b in simulate_staged_run(run, "r1", HELD, 7, failing=frozenset(failing)).bindings
+            if b.state is BOUND
         )
         for failing in groups
     }
     assert bound_in == {"": "abcd", "a": "abcd", "ac": "abc", "ab": "ab", "d": "abcd"}
-    assert simulate_run(run, "r1", HELD, 7, failing=frozenset("ac")).blocking_clusters == ("a", "c")
+    assert simulate_staged_run(run, "r1", HELD, 7, failing=frozenset("ac")).blocking_clusters == ("a", "c")
 
 
 def test_forbidden_transitions() -> None:
@@ -188,5 +192,5 @@ def test_forbidden_transitions() -> None:
 
 
 def test_bound_ones_are_updated_too() -> None:
-    outcome = simulate_run(good([CANARY, PROD], bound(*"abcd")), "r1", bound(*"abcd"), 3)
+    outcome = simulate_staged_run(good([CANARY, PROD], bound(*"abcd")), "r1", bound(*"abcd"), 3)
     assert {b.resource_snapshot for b in outcome.bindings} == {3}

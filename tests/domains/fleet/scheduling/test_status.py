@@ -11,7 +11,7 @@ from nexusform.domains.fleet.scheduling.placement_status import (
     PlacementStatus,
     Progress,
     build_placement_status,
-    compute_progress,
+    compute_rollout_progress,
 )
 from nexusform.domains.fleet.scheduling.placement_status_2023 import build_placement_status_2023
 from nexusform.domains.fleet.scheduling.rolling_update import RollingUpdate, simulate_rollout
@@ -20,7 +20,7 @@ from tests.domains.fleet.scheduling.samples import FIXED, fleet, pick, place
 TWO = pick(2)
 PLACED = place(fleet("aks-member-1", "aks-member-2"), TWO)
 ROLLED = simulate_rollout(PLACED.bindings, RollingUpdate(), 2, 0)
-DONE = compute_progress(ROLLED.bindings, 0)
+DONE = compute_rollout_progress(ROLLED.bindings, 0)
 
 
 def today(**fields: object) -> PlacementStatus:
@@ -133,7 +133,7 @@ def test_overrides_and_untracked_availability() -> None:
 def test_clusters_that_are_missing_have_no_name() -> None:
     policy = Policy(FIXED, cluster_names=("a", "b", "c"))
     placed = place(fleet("a"), policy)
-    status = build_placement_status(placed.status, policy, None, compute_progress(placed.bindings, 0))
+    status = build_placement_status(placed.status, policy, None, compute_rollout_progress(placed.bindings, 0))
     assert [(c.cluster, c.conditions[0].reason, c.conditions[0].message) for c in status.clusters[1:]] == [
         ("", "ScheduleFailed", 'Specified cluster "b" is not found'),
         ("", "ScheduleFailed", 'Specified cluster "c" is not found'),
@@ -156,7 +156,9 @@ def test_before_the_scheduler_has_spoken() -> None:
 
 
 def test_external_rollouts_say_who_controls_them() -> None:
-    waiting = build_placement_status(PLACED.status, TWO, 2, compute_progress(PLACED.bindings, 0), is_external=True)
+    waiting = build_placement_status(
+        PLACED.status, TWO, 2, compute_rollout_progress(PLACED.bindings, 0), is_external=True
+    )
     assert short(waiting)[-1] == ("RolloutStarted", "Unknown", "RolloutControlledByExternalController")
     assert "no resource snapshot name is observed" in waiting.conditions[-1].message
     mixed = {**DONE, "aks-member-1": Progress(resource_snapshot=3)}
@@ -203,7 +205,7 @@ def test_the_documents_sample() -> None:
 
 
 def test_the_older_words_for_what_is_not_done() -> None:
-    blocked = build_placement_status_2023(PLACED.status, compute_progress(PLACED.bindings, 0))
+    blocked = build_placement_status_2023(PLACED.status, compute_rollout_progress(PLACED.bindings, 0))
     assert short(blocked)[-1] == ("Synchronized", "False", "SynchronizePending")
     failed = {name: replace(state, applied="False") for name, state in DONE.items()}
     assert short(build_placement_status_2023(PLACED.status, failed))[-1] == ("Applied", "False", "ApplyFailed")

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.scheduling.bindings import (
-    ClusterTerm,
+    ClusterSelectorTerm,
     Policy,
     PreferredTerm,
     PropertyRequirement,
     PropertySorter,
-    SpreadConstraint,
+    TopologySpreadConstraint,
 )
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
 from nexusform.domains.fleet.scheduling.fleet_api_validation import (
@@ -23,7 +23,7 @@ from nexusform.domains.fleet.scheduling.fleet_api_validation import (
     check_taints,
     parse_resource_usage,
 )
-from nexusform.domains.fleet.scheduling.staged_update import Stage, StageTask
+from nexusform.domains.fleet.scheduling.staged_update import Stage, UpdateStageTask
 from nexusform.domains.fleet.scheduling.update_validation import (
     check_disruption_budget,
     check_policy_change,
@@ -62,7 +62,10 @@ GOOD = [
         3,
         required_terms=(property_term(NODES, "Ge", "5"), property_term(f"{RESOURCE}available-cpu", "Lt", "1k")),
         preferred_terms=(sorted_by("kubernetes.azure.com/vm-sizes/Standard_D4s_v5/count", "Ascending", -100),),
-        spread_constraints=(SpreadConstraint("region", 2), SpreadConstraint("day", 1, "ScheduleAnyway")),
+        spread_constraints=(
+            TopologySpreadConstraint("region", 2),
+            TopologySpreadConstraint("day", 1, "ScheduleAnyway"),
+        ),
         tolerations=(Toleration("", "Exists"), Toleration("k", "Exists", "", "NoSchedule")),
     ),
 ]
@@ -81,31 +84,31 @@ BAD = [
     (Policy(FIXED, 1, ("a",)), "number_of_clusters: number of clusters must be nil"),
     (Policy(FIXED, None, ("a",), required_terms=(TERM,)), "affinity: affinity must be nil"),
     (
-        Policy(FIXED, None, ("a",), spread_constraints=(SpreadConstraint("a"),)),
+        Policy(FIXED, None, ("a",), spread_constraints=(TopologySpreadConstraint("a"),)),
         "topology spread constraints needs to be empty",
     ),
     (Policy(FIXED, None, ("a",), tolerations=(Toleration("a", "Exists"),)), "tolerations needs to be empty"),
     (Policy(ALL, cluster_names=("a",)), "cluster_names: cluster names needs to be empty"),
     (Policy(ALL, 3), "number of clusters must be nil"),
-    (Policy(ALL, spread_constraints=(SpreadConstraint("a"),)), "topology spread constraints needs to be empty"),
+    (Policy(ALL, spread_constraints=(TopologySpreadConstraint("a"),)), "topology spread constraints needs to be empty"),
     (Policy(ALL, preferred_terms=(PreferredTerm(1, TERM),)), "PreferredDuringSchedulingIgnoredDuringExecution will be"),
     (pick(-1), "number of clusters cannot be -1"),
     (Policy(N, 1, ("a",)), "cluster names needs to be empty"),
-    (pick(1, spread_constraints=(SpreadConstraint("a", 0),)), "topology_spread_constraint.0.max_skew"),
-    (pick(1, spread_constraints=(SpreadConstraint("a", 1, "Never"),)), "unknown unsatisfiable type Never"),
+    (pick(1, spread_constraints=(TopologySpreadConstraint("a", 0),)), "topology_spread_constraint.0.max_skew"),
+    (pick(1, spread_constraints=(TopologySpreadConstraint("a", 1, "Never"),)), "unknown unsatisfiable type Never"),
     (pick(1, preferred_terms=(PreferredTerm(101, TERM),)), "weight must be from -100 to 100"),
     (
         pick(1, preferred_terms=(PreferredTerm(1, property_term(NODES, "Ge", "1")),)),
         "preference.property_selector: PropertySelector is not allowed",
     ),
     (
-        pick(1, required_terms=(ClusterTerm(property_sorter=PropertySorter(NODES, "Ascending")),)),
+        pick(1, required_terms=(ClusterSelectorTerm(property_sorter=PropertySorter(NODES, "Ascending")),)),
         "cluster_selector_term.0.property_sorter: PropertySorter is not allowed",
     ),
     (pick(1, preferred_terms=(sorted_by(NODES, "Upwards"),)), "invalid property sort order Upwards"),
     (pick(1, required_terms=(TERM,) * 11), "at most 10 cluster selector terms"),
     (
-        pick(1, required_terms=(ClusterTerm(build_label_selector({}, [Requirement("a", "In")])),)),
+        pick(1, required_terms=(ClusterSelectorTerm(build_label_selector({}, [Requirement("a", "In")])),)),
         "cluster_selector_term.0.label_selector: values",
     ),
     (
@@ -114,7 +117,9 @@ BAD = [
     ),
     (pick(1, required_terms=(property_term(NODES, "Ge", "5 Gi"),)), 'value "5 Gi" is not a valid resource.Quantity'),
     (
-        pick(1, required_terms=(ClusterTerm(property_selector=(PropertyRequirement(NODES, "Ge", ("1", "2")),)),)),
+        pick(
+            1, required_terms=(ClusterSelectorTerm(property_selector=(PropertyRequirement(NODES, "Ge", ("1", "2")),)),)
+        ),
         "operator Ge requires exactly one value, got 2",
     ),
     (pick(1, required_terms=(property_term("a b", "Ge", "1"),)), "property name a b is not valid"),
@@ -142,7 +147,7 @@ def test_refused(policy: Policy, about: str) -> None:
 
 def expressions(*pairs: tuple[str, str]) -> Policy:
     requirements = tuple(PropertyRequirement(NODES, operator, (value,)) for operator, value in pairs)
-    return pick(1, required_terms=(ClusterTerm(property_selector=requirements),))
+    return pick(1, required_terms=(ClusterSelectorTerm(property_selector=requirements),))
 
 
 @pytest.mark.parametrize(
@@ -271,12 +276,12 @@ def test_budgets() -> None:
         (Stage("a", max_concurrency=IntegerOrPercent(0)), "stage.0.max_concurrency"),
         (Stage("a", max_concurrency=IntegerOrPercent(101, True)), "stage.0.max_concurrency"),
         (Stage("a", build_label_selector({"x y": "z"})), "stage.0.label_selector"),
-        (Stage("a", before=(StageTask("TimedWait", 1.0),)), "stage.0.before_stage_task.0.type"),
-        (Stage("a", before=(StageTask("Approval"),) * 2), "stage.0.before_stage_task: at most 1"),
-        (Stage("a", after=(StageTask("Approval"),) * 2), "cannot be more than one task of type Approval"),
-        (Stage("a", after=(StageTask("Approval", 1.0),)), "waitTime is not allowed"),
-        (Stage("a", after=(StageTask("TimedWait"),)), "waitTime is required"),
-        (Stage("a", after=(StageTask("TimedWait", -1.0),)), "non-negative"),
+        (Stage("a", before=(UpdateStageTask("TimedWait", 1.0),)), "stage.0.before_stage_task.0.type"),
+        (Stage("a", before=(UpdateStageTask("Approval"),) * 2), "stage.0.before_stage_task: at most 1"),
+        (Stage("a", after=(UpdateStageTask("Approval"),) * 2), "cannot be more than one task of type Approval"),
+        (Stage("a", after=(UpdateStageTask("Approval", 1.0),)), "waitTime is not allowed"),
+        (Stage("a", after=(UpdateStageTask("TimedWait"),)), "waitTime is required"),
+        (Stage("a", after=(UpdateStageTask("TimedWait", -1.0),)), "non-negative"),
     ],
 )
 def test_stages(stage: Stage, about: str) -> None:
@@ -289,8 +294,8 @@ def test_strategies() -> None:
         build_label_selector(),
         "order",
         IntegerOrPercent(50, True),
-        (StageTask("Approval"),),
-        (StageTask("TimedWait", 9.0),),
+        (UpdateStageTask("Approval"),),
+        (UpdateStageTask("TimedWait", 9.0),),
     )
     assert check_update_stages([good, Stage("prod")]) == []
     assert "duplicate stage name 'a'" in texts(check_update_stages([Stage("a"), Stage("a")]))

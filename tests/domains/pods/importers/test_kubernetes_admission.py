@@ -9,8 +9,8 @@ import yaml
 
 from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
-from nexusform.domains.pods.importers.pod_admission import collect_quotas
-from nexusform.domains.pods.scheduling.workloads import PodSpec, Quota, QuotaScope, Requests
+from nexusform.domains.pods.importers.pod_admission import collect_resource_quotas
+from nexusform.domains.pods.scheduling.workloads import PodSpec, Requests, ResourceQuota, ResourceQuotaScope
 from nexusform.kubernetes.matching import EXISTS, Toleration
 
 MIB = 1 << 20
@@ -112,10 +112,12 @@ def test_quotas_and_what_they_read_of_pods() -> None:
             },
         },
     )
-    scopes = (QuotaScope("NotTerminating"), QuotaScope("PriorityClass", "In", ("high",)))
+    scopes = (ResourceQuotaScope("NotTerminating"), ResourceQuotaScope("PriorityClass", "In", ("high",)))
     hard = (("requests.cpu", 1500), ("limits.memory", 1024 * MIB), ("pods", 4))
     text = yaml.safe_dump(quota, sort_keys=False)
-    assert collect_quotas(parse_manifests("q.yaml", text).manifests) == (Quota("shop", "compute", hard, scopes),)
+    assert collect_resource_quotas(parse_manifests("q.yaml", text).manifests) == (
+        ResourceQuota("shop", "compute", hard, scopes),
+    )
     asked = pod(
         bare_pod({"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}, activeDeadlineSeconds=5)
     ).quota_figures

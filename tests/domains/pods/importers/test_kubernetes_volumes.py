@@ -17,7 +17,7 @@ from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules.volume_binding import reject
 from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
 from nexusform.domains.pods.scheduling.workloads import Claim, Cluster, ExistingPod, Node, PodSpec, Volume
-from nexusform.kubernetes.matching import NodeTerm, Requirement, build_label_selector
+from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, build_label_selector
 from tests.domains.pods.scheduling.outcomes import pending
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -381,8 +381,8 @@ def test_volumes_are_those_of_a_plain_search() -> None:
                 assert {volume for _, volume in claims.list_bound_volumes(spec, number)} == set(chosen)
 
 
-def _on(node: str) -> NodeTerm:
-    return NodeTerm((Requirement(HOST, "In", (node,)),))
+def _on(node: str) -> NodeSelectorTerm:
+    return NodeSelectorTerm((Requirement(HOST, "In", (node,)),))
 
 
 def _found(node: Node, wanted: tuple[Claim, ...], volumes: list[Volume], taken: set[str]) -> list[str] | None:

@@ -12,7 +12,7 @@ from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling.workloads import HostPort, PodSpec, Requests, Strategy, Workload
 from nexusform.kubernetes.matching import (
     LabelSelector,
-    NodeTerm,
+    NodeSelectorTerm,
     Requirement,
     Taint,
     Toleration,
@@ -144,10 +144,10 @@ def test_node_rules() -> None:
     assert found.node_selector == (("arch", "x"), ("disk", "ssd"))
     assert found.node_name == "n1"
     assert found.node_terms == (
-        NodeTerm((Requirement("cores", "Gt", ("4",)),)),
-        NodeTerm((), (Requirement("metadata.name", "In", ("n1",)),)),
+        NodeSelectorTerm((Requirement("cores", "Gt", ("4",)),)),
+        NodeSelectorTerm((), (Requirement("metadata.name", "In", ("n1",)),)),
     )
-    assert found.preferred_nodes == ((7, NodeTerm((Requirement("z", "Exists"),))),)
+    assert found.preferred_nodes == ((7, NodeSelectorTerm((Requirement("z", "Exists"),))),)
 
 
 def anti(**term: Any) -> dict[str, Any]:

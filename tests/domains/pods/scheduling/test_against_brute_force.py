@@ -14,9 +14,9 @@ from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
-    Disk,
     ExistingPod,
     HostPort,
+    InlineVolume,
     Node,
     PodSpec,
     PodTerm,
@@ -24,7 +24,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     SpreadConstraint,
     Workload,
 )
-from nexusform.kubernetes.matching import NodeTerm, Requirement, Taint, Toleration, build_label_selector
+from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling import brute_force
 from tests.domains.pods.scheduling.outcomes import pending, running
 
@@ -107,10 +107,10 @@ def few(strategy: Any, most: int = 1) -> Any:
 
 node_terms = st.sampled_from(
     (
-        NodeTerm((Requirement(ZONE, "In", ("x", "y")),)),
-        NodeTerm((Requirement("CIS-node", "Exists"), Requirement(ZONE, "NotIn", ("x",)))),
-        NodeTerm((), (Requirement("metadata.name", "In", ("n0", "n1")),)),
-        NodeTerm(),
+        NodeSelectorTerm((Requirement(ZONE, "In", ("x", "y")),)),
+        NodeSelectorTerm((Requirement("CIS-node", "Exists"), Requirement(ZONE, "NotIn", ("x",)))),
+        NodeSelectorTerm((), (Requirement("metadata.name", "In", ("n0", "n1")),)),
+        NodeSelectorTerm(),
     )
 )
 
@@ -139,7 +139,7 @@ def specs(draw: Any) -> PodSpec:
         spread=draw(few(spreads(), 2)),
         default_spread=draw(st.sampled_from((None, own, build_label_selector({})))),
         host_ports=draw(st.sampled_from(((), (), (HostPort(80),), (HostPort(80, "TCP", "10.0.0.1"),)))),
-        disks=draw(st.sampled_from(((), (), (Disk("d"),), (Disk("d", is_read_only=True),)))),
+        disks=draw(st.sampled_from(((), (), (InlineVolume("d"),), (InlineVolume("d", is_read_only=True),)))),
     )
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import workload_warnings
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings
+from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
 from nexusform.domains.pods.scheduling.workloads import Cluster
 from nexusform.kubernetes.matching import Taint, Toleration
 from tests.domains.pods.scheduling.test_pod_prediction import cluster, standing, workload
@@ -94,7 +94,7 @@ def test_it_is_said_who_is_evicted_by_what_and_when() -> None:
         result = predict(where, [*standing(work, "n1", "n2"), *standing(busy, "n1")], [busy, work])
         (told,) = [
             each
-            for each in collect_warnings(where, result)
+            for each in collect_pod_warnings(where, result)
             if each.kind == workload_warnings.NO_EXECUTE_EVICTS and each.workload == work.key
         ]
         assert f"1 of its pods is evicted by NoExecute taints: web-0 from n1 (maintenance=yes:NoExecute{more})" in (

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.scheduling import workload_warnings
 from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings
+from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, Workload
 from tests.domains.pods.scheduling.test_pod_prediction import cluster, standing, workload
 
@@ -100,7 +100,7 @@ def test_a_pod_that_waits_already_is_tried_beside_the_one_below_it() -> None:
 
 
 def told(prediction: Prediction, nodes: int) -> dict[str, str]:
-    return {each.kind: each.detail for each in collect_warnings(cluster(nodes), prediction)}
+    return {each.kind: each.detail for each in collect_pod_warnings(cluster(nodes), prediction)}
 
 
 def test_what_is_not_made_is_counted_and_what_it_takes_is_said() -> None:

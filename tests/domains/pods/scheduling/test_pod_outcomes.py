@@ -113,7 +113,7 @@ def test_one_key_is_exact_and_two_are_bounds() -> None:
     cluster = Cluster("k", nodes)
     assert pod_outcomes.compute_placeable_range(
         SchedulingSession(cluster, (), 8).get_scheduler(one), 9
-    ) == pod_outcomes.PlaceableRange(2, 2, is_exact=True)
+    ) == pod_outcomes.PlaceablePodRange(2, 2, is_exact=True)
     reach = pod_outcomes.compute_placeable_range(SchedulingSession(cluster, (), 8).get_scheduler(both), 9)
     assert not reach.is_exact
     assert reach.maximum == 2

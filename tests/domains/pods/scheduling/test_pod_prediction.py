@@ -18,7 +18,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Strategy,
     Workload,
 )
-from nexusform.kubernetes.matching import NodeTerm, Requirement, Taint, Toleration, build_label_selector
+from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling.outcomes import pending, running
 
 HOST = "kubernetes.io/hostname"
@@ -362,7 +362,7 @@ def test_a_lot_is_not_certain_and_neither_is_what_depends_on_it() -> None:
 
 def test_what_a_lot_cannot_touch_stays_certain() -> None:
     nodes = (*cluster(2).nodes, Node("n9", {HOST: "n9", "pool": "own"}, cpu=1000, memory=4 << 30))
-    others = (NodeTerm((Requirement("pool", "DoesNotExist"),)),)
+    others = (NodeSelectorTerm((Requirement("pool", "DoesNotExist"),)),)
     lot = workload("lot", pod={"node_terms": others})
     away = workload("away", pod={"node_selector": (("pool", "own"),)})
     beside = workload("beside", pod={"node_selector": ((HOST, "n1"),)})
@@ -381,7 +381,7 @@ def test_what_a_lot_might_push_aside_is_not_certain(seed: int) -> None:
     here = Cluster("k", (n1, n2, Node("n3", {HOST: "n3"}, cpu=700, memory=4 << 30)))
 
     def among(name: str, cpu: int, *nodes: str) -> Workload:
-        return workload(name, cpu=cpu, pod={"node_terms": (NodeTerm((Requirement(HOST, "In", nodes),)),)})
+        return workload(name, cpu=cpu, pod={"node_terms": (NodeSelectorTerm((Requirement(HOST, "In", nodes),)),)})
 
     workloads = [among("lot", 600, "n1", "n2"), among("next", 500, "n1", "n3"), among("last", 100, "n3")]
     assert [o.is_certain for o in predict(here, (), workloads, seed=seed).outcomes] == [False, False, False]

@@ -7,15 +7,15 @@ from msgspec.structs import replace
 from nexusform.domains.pods.scheduling import workload_warnings
 from nexusform.domains.pods.scheduling.hardware_risks import find_hardware_key
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings
+from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
 from nexusform.domains.pods.scheduling.workload_warnings import PodWarning
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
     Node,
     PodSpec,
     PodTerm,
-    Quota,
     Requests,
+    ResourceQuota,
     SpreadConstraint,
     Strategy,
     Workload,
@@ -45,7 +45,7 @@ def web(replicas: int = 2, *, over: str = "", hard: bool = True, **more: object)
 
 def warnings_about(nodes: list[Node], *workloads: Workload) -> list[PodWarning]:
     cluster = Cluster("k", tuple(nodes))
-    return list(collect_warnings(cluster, predict(cluster, (), workloads)))
+    return list(collect_pod_warnings(cluster, predict(cluster, (), workloads)))
 
 
 def kinds(nodes: list[Node], *workloads: Workload) -> list[str]:
@@ -196,10 +196,10 @@ def test_a_rollout_for_whose_surge_there_is_no_room_will_hang() -> None:
     assert kinds([nodes[0]], one, low) == [workload_warnings.DEADLOCK]
     assert kinds([nodes[0]], replace(one, pod=replace(one.pod, priority=7)), low) == []
     assert kinds([nodes[0]], full) == [workload_warnings.PENDING]
-    quota = Quota("default", "compute", (("pods", 2),))
+    quota = ResourceQuota("default", "compute", (("pods", 2),))
     roomy = replace(full, pod=replace(full.pod, requests=Requests(100)))
     cluster = Cluster("k", tuple(nodes), quotas=(quota,))
-    (warning,) = collect_warnings(cluster, predict(cluster, (), [roomy]))
+    (warning,) = collect_pod_warnings(cluster, predict(cluster, (), [roomy]))
     assert "exceeded quota: compute, requested: pods=1, used: pods=2, limited: pods=2" in warning.detail
 
 
@@ -211,7 +211,7 @@ def test_pods_that_evict_others_say_whom() -> None:
     standing = predict(cluster, (), [low]).list_existing_pods()
 
     def said(workload: Workload) -> dict[str, str]:
-        found = collect_warnings(cluster, predict(cluster, standing, [low, workload]))
+        found = collect_pod_warnings(cluster, predict(cluster, standing, [low, workload]))
         return {f"{w.kind} of {w.workload}": w.detail for w in found}
 
     pending = f"{workload_warnings.PENDING} of {low.key}"
@@ -228,7 +228,7 @@ def test_the_point_of_a_pending_pod_fits_a_line() -> None:
     tight = replace(web(1), name="tight", pod=PodSpec(requests=Requests(9000)))
     picky = replace(web(1), name="picky", pod=PodSpec(node_selector=(("disk", "ssd"),)))
     cluster = Cluster("k", (node("w1", "m1"), node("w2", "m2")))
-    briefs = [warning.summary for warning in collect_warnings(cluster, predict(cluster, (), [tight, picky]))]
+    briefs = [warning.summary for warning in collect_pod_warnings(cluster, predict(cluster, (), [tight, picky]))]
     assert briefs == [
         "default/tight: 1 Pending: 2 Insufficient cpu",
         "default/picky: 1 Pending: No node has the label disk=ssd.",

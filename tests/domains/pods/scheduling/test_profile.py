@@ -15,9 +15,9 @@ from nexusform.domains.pods.scheduling.workloads import (
     HOSTNAME,
     ZONE,
     Cluster,
-    Disk,
     ExistingPod,
     HostPort,
+    InlineVolume,
     Node,
     PodSpec,
     PodTerm,
@@ -25,13 +25,13 @@ from nexusform.domains.pods.scheduling.workloads import (
     SpreadConstraint,
     VolumeNeed,
 )
-from nexusform.kubernetes.matching import NodeTerm, Requirement, Taint, build_label_selector
+from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, Taint, build_label_selector
 
 GIB = 1 << 30
 APP = (("app", "a"),)
 ITSELF = build_label_selector({"app": "a"})
 ON_N1 = Requirement("metadata.name", "In", ("n1",))
-IN_Y = NodeTerm((Requirement(ZONE, "In", ("y",)),))
+IN_Y = NodeSelectorTerm((Requirement(ZONE, "In", ("y",)),))
 
 
 def node(name: str, zone: str, **more: Any) -> Node:
@@ -57,7 +57,7 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
     ("NODE_FILTERS", "taints"): ((node("n0", "x", taints=(Taint("t", "", "NoSchedule"),)), TWO[1]), (), SMALL),
     ("NODE_FILTERS", "node_affinity"): (TWO, (), asks(node_selector=((ZONE, "y"),))),
     ("POD_FILTERS", "volumes_to_be"): (TWO, (), asks(missing_objects=("the claim is not there",))),
-    ("NODE_FILTERS", "node_names"): (TWO, (), asks(node_terms=(NodeTerm(fields=(ON_N1,)),))),
+    ("NODE_FILTERS", "node_names"): (TWO, (), asks(node_terms=(NodeSelectorTerm(fields=(ON_N1,)),))),
     ("NODE_FILTERS", "volume_zones"): (
         TWO,
         (),
@@ -76,7 +76,7 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
         (on_n0(asks(host_ports=(HostPort(80),))),),
         asks(host_ports=(HostPort(80),)),
     ),
-    ("USAGE_FILTERS", "disks"): (TWO, (on_n0(asks(disks=(Disk("d"),))),), asks(disks=(Disk("d"),))),
+    ("USAGE_FILTERS", "disks"): (TWO, (on_n0(asks(disks=(InlineVolume("d"),))),), asks(disks=(InlineVolume("d"),))),
     ("USAGE_FILTERS", "resources"): (TWO, (on_n0(asks(3000)),), asks(2000)),
     ("DOMAIN_FILTERS", "topology_spread"): (
         TWO,

@@ -10,17 +10,17 @@ from msgspec.structs import replace
 from nexusform.domains.pods.scheduling import workload_warnings
 from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings
+from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
     ExistingPod,
     Node,
+    PodQuotaFields,
     PodSpec,
     PodState,
-    Quota,
-    QuotaFigures,
-    QuotaScope,
     Requests,
+    ResourceQuota,
+    ResourceQuotaScope,
     Strategy,
     Workload,
 )
@@ -35,11 +35,13 @@ def web(name: str = "web", replicas: int = 3, cpu: int = 500, **spec: Any) -> Wo
     return Workload("Deployment", "default", name, replicas, pod)
 
 
-def quota(*hard: tuple[str, int], scopes: tuple[QuotaScope, ...] = (), namespace: str = "default") -> Quota:
-    return Quota(namespace, "compute", hard, scopes)
+def quota(
+    *hard: tuple[str, int], scopes: tuple[ResourceQuotaScope, ...] = (), namespace: str = "default"
+) -> ResourceQuota:
+    return ResourceQuota(namespace, "compute", hard, scopes)
 
 
-def foretold(quotas: list[Quota], *works: Workload, standing: tuple[ExistingPod, ...] = ()) -> Prediction:
+def foretold(quotas: list[ResourceQuota], *works: Workload, standing: tuple[ExistingPod, ...] = ()) -> Prediction:
     return predict(Cluster("k", NODES, quotas=tuple(quotas)), standing, works)
 
 
@@ -60,7 +62,7 @@ def made(prediction: Prediction) -> dict[str, tuple[int, int]]:
     ],
 )
 def test_a_quota_lets_only_so_many_pods_be_made(hard: tuple[str, int], running: int) -> None:
-    work = web(quota_figures=QuotaFigures(limits=(("cpu", 700),)))
+    work = web(quota_figures=PodQuotaFields(limits=(("cpu", 700),)))
     assert made(foretold([quota(hard)], work)) == {"web": (running, 3 - running)}
 
 
@@ -78,7 +80,7 @@ def test_older_workloads_are_made_first_whatever_their_priority() -> None:
 
 def test_a_quota_on_cpu_wants_every_container_to_say_how_much() -> None:
     prediction = foretold(
-        [quota(("requests.cpu", 8000))], web(quota_figures=QuotaFigures(unspecified=("requests.cpu",)))
+        [quota(("requests.cpu", 8000))], web(quota_figures=PodQuotaFields(unspecified=("requests.cpu",)))
     )
     (forecast,) = prediction.forecasts.values()
     assert forecast.rejection == "failed quota: compute: must specify requests.cpu for every container"
@@ -87,17 +89,17 @@ def test_a_quota_on_cpu_wants_every_container_to_say_how_much() -> None:
 @pytest.mark.parametrize(
     ("scope", "running"),
     [
-        (QuotaScope("BestEffort"), 3),
-        (QuotaScope("NotBestEffort"), 0),
-        (QuotaScope("Terminating"), 3),
-        (QuotaScope("NotTerminating"), 0),
-        (QuotaScope("PriorityClass", "In", ("high",)), 0),
-        (QuotaScope("PriorityClass", "NotIn", ("high",)), 3),
-        (QuotaScope("CrossNamespacePodAffinity"), 3),
+        (ResourceQuotaScope("BestEffort"), 3),
+        (ResourceQuotaScope("NotBestEffort"), 0),
+        (ResourceQuotaScope("Terminating"), 3),
+        (ResourceQuotaScope("NotTerminating"), 0),
+        (ResourceQuotaScope("PriorityClass", "In", ("high",)), 0),
+        (ResourceQuotaScope("PriorityClass", "NotIn", ("high",)), 3),
+        (ResourceQuotaScope("CrossNamespacePodAffinity"), 3),
     ],
 )
-def test_a_quota_speaks_of_the_pods_in_its_scopes(scope: QuotaScope, running: int) -> None:
-    work = web(quota_figures=QuotaFigures(priority_class="high"))
+def test_a_quota_speaks_of_the_pods_in_its_scopes(scope: ResourceQuotaScope, running: int) -> None:
+    work = web(quota_figures=PodQuotaFields(priority_class="high"))
     assert made(foretold([quota(("pods", 0), scopes=(scope,))], work)) == {"web": (running, 3 - running)}
     elsewhere = quota(("pods", 0), namespace="other")
     assert made(foretold([elsewhere], work)) == {"web": (3, 0)}
@@ -105,7 +107,7 @@ def test_a_quota_speaks_of_the_pods_in_its_scopes(scope: QuotaScope, running: in
 
 def test_what_is_not_made_is_said_in_kubernetes_words() -> None:
     cluster = Cluster("k", NODES, quotas=(quota(("requests.cpu", 1200)),))
-    (warning,) = collect_warnings(cluster, predict(cluster, (), [web()]))
+    (warning,) = collect_pod_warnings(cluster, predict(cluster, (), [web()]))
     assert warning.kind == workload_warnings.NOT_MADE
     assert warning.detail == (
         "Deployment default/web: 1 of 3 pods would not be created: exceeded quota: compute, requested: "
@@ -126,7 +128,7 @@ def test_gated_pods_exist_and_nobody_looks_for_a_node() -> None:
     assert pending(prediction) == []
     again = predict(cluster, prediction.list_existing_pods(), [work])
     assert {(outcome.action, outcome.state) for outcome in again.outcomes} == {("keep", PodState.GATED)}
-    (warning,) = collect_warnings(cluster, prediction)
+    (warning,) = collect_pod_warnings(cluster, prediction)
     assert warning.detail.endswith("SchedulingGated: scheduling is blocked by example.com/quota.")
 
 
@@ -134,10 +136,10 @@ def test_a_daemonset_without_any_node_is_said() -> None:
     tainted = tuple(replace(node, taints=(Taint("gpu", "", "NoSchedule"),)) for node in NODES)
     agent = replace(web("agent", 1), kind="DaemonSet")
     cluster = Cluster("k", tainted)
-    (warning,) = collect_warnings(cluster, predict(cluster, (), [agent]))
+    (warning,) = collect_pod_warnings(cluster, predict(cluster, (), [agent]))
     assert warning.kind == workload_warnings.NOWHERE
     assert "it would get no pod: 0/2 nodes are available: 2 node(s) had untolerated" in warning.detail
-    assert not collect_warnings(Cluster("k", NODES), predict(Cluster("k", NODES), (), [agent]))
+    assert not collect_pod_warnings(Cluster("k", NODES), predict(Cluster("k", NODES), (), [agent]))
 
 
 # --- rollouts -------------------------------------------------------------------------------------------
@@ -160,7 +162,7 @@ def test_a_rollout_whose_surge_no_quota_admits_hangs() -> None:
     assert new_ones(hung) == []
     (forecast,) = hung.forecasts.values()
     assert (running(hung, forecast.workload.key), forecast.is_blocked, forecast.uncreated) == (2, True, 1)
-    (warning,) = collect_warnings(Cluster("k", NODES), hung)
+    (warning,) = collect_pod_warnings(Cluster("k", NODES), hung)
     assert warning.kind == workload_warnings.STUCK
     assert warning.detail == (
         "Deployment default/web: 1 new pod would not be created while the old pods run: exceeded quota: "

@@ -7,7 +7,7 @@ import pytest
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings
+from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
 from nexusform.domains.pods.scheduling.workload_warnings import DEADLOCK, PENDING, SHARED_MACHINE, STUCK, TOO_MANY
 from nexusform.domains.pods.scheduling.workloads import Cluster, Node, Workload
 from tests.domains.pods.scheduling.outcomes import pending
@@ -96,7 +96,7 @@ def test_two_servers_take_one_pod_each(seed: int) -> None:
     assert [o.name for o in prediction.outcomes] == ["redis-cache-0", "redis-cache-1"]
     # Which one goes where is a lot that kube-scheduler draws.
     assert [o.is_certain for o in prediction.outcomes] == [False, False]
-    assert [w.kind for w in collect_warnings(cluster, prediction)] == [DEADLOCK]
+    assert [w.kind for w in collect_pod_warnings(cluster, prediction)] == [DEADLOCK]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -112,14 +112,14 @@ def test_one_server_leaves_the_second_pod_pending(seed: int) -> None:
         1,
         True,
     )
-    assert {w.kind for w in collect_warnings(cluster, prediction)} == {TOO_MANY, DEADLOCK, PENDING}
+    assert {w.kind for w in collect_pod_warnings(cluster, prediction)} == {TOO_MANY, DEADLOCK, PENDING}
 
 
 def test_the_preferred_form_places_both_on_one_server_and_says_so() -> None:
     cluster = workers("Compute01", "Compute01")
     prediction = predict(cluster, (), redis(PREFERRED))
     assert pending(prediction) == []
-    (warning,) = collect_warnings(cluster, prediction)
+    (warning,) = collect_pod_warnings(cluster, prediction)
     assert (warning.kind, warning.location) == (SHARED_MACHINE, "Compute01")
     assert "only preferred" in warning.detail
 
@@ -134,7 +134,7 @@ def test_anti_affinity_over_hostname_is_what_the_specification_warns_of() -> Non
     by_host = redis(REQUIRED.replace("topologyKey: kubernetes.io/zone", "topologyKey: kubernetes.io/hostname"))
     prediction = predict(cluster, (), by_host)
     assert pending(prediction) == []
-    warning = collect_warnings(cluster, prediction)[0]
+    warning = collect_pod_warnings(cluster, prediction)[0]
     assert (warning.kind, warning.location) == (SHARED_MACHINE, "Compute01")
     assert "2 of 2 pods (redis-cache-0, redis-cache-1)" in warning.detail
     assert "CIS-node" in warning.detail
@@ -151,7 +151,7 @@ def test_a_new_image_hangs_as_warned_and_goes_on_hanging_quietly() -> None:
         ("place", False),
     ]
     assert hung.forecasts[KEY].is_blocked
-    assert STUCK in {w.kind for w in collect_warnings(cluster, hung)}
+    assert STUCK in {w.kind for w in collect_pod_warnings(cluster, hung)}
     again = predict(cluster, hung.list_existing_pods(), newer)
     assert {o.action for o in again.outcomes} == {"keep"}
     assert again.list_existing_pods() == hung.list_existing_pods()
@@ -168,7 +168,7 @@ def test_what_the_warning_proposes_helps(old: str, new: str) -> None:
     cluster = workers("Compute01", "Compute02")
     text = REQUIRED.replace(old, new)
     before = predict(cluster, (), redis(text))
-    assert collect_warnings(cluster, before) == ()
+    assert collect_pod_warnings(cluster, before) == ()
     after = predict(cluster, before.list_existing_pods(), redis(text.replace("3.2", "4.0")))
     assert pending(after) == []
     assert not after.forecasts[KEY].is_blocked

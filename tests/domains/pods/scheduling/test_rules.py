@@ -18,7 +18,14 @@ from nexusform.domains.pods.scheduling.workloads import (
     SpreadConstraint,
     Workload,
 )
-from nexusform.kubernetes.matching import LabelSelector, NodeTerm, Requirement, Taint, Toleration, build_label_selector
+from nexusform.kubernetes.matching import (
+    LabelSelector,
+    NodeSelectorTerm,
+    Requirement,
+    Taint,
+    Toleration,
+    build_label_selector,
+)
 
 HOST = "kubernetes.io/hostname"
 A, B = build_label_selector({"app": "a"}), build_label_selector({"app": "b"})
@@ -325,8 +332,8 @@ def test_node_affinity_is_or_of_terms_and_of_expressions_in_a_term() -> None:
     new = pod(
         node_selector=(("disk", "ssd"),),
         node_terms=(
-            NodeTerm((Requirement("zone", "In", ("z1",)), Requirement("cores", "Gt", ("4",)))),
-            NodeTerm((), (Requirement("metadata.name", "In", ("n3",)),)),
+            NodeSelectorTerm((Requirement("zone", "In", ("z1",)), Requirement("cores", "Gt", ("4",)))),
+            NodeSelectorTerm((), (Requirement("metadata.name", "In", ("n3",)),)),
         ),
     )
     nodes = [
@@ -342,17 +349,22 @@ def test_node_affinity_is_or_of_terms_and_of_expressions_in_a_term() -> None:
 
 def test_terms_that_no_node_can_satisfy_are_told_without_a_number_of_nodes() -> None:
     """A term that names two nodes at once; one that another term saves is no conflict."""
-    both = NodeTerm((), (Requirement("metadata.name", "In", ("n1",)), Requirement("metadata.name", "In", ("n2",))))
+    both = NodeSelectorTerm(
+        (), (Requirement("metadata.name", "In", ("n1",)), Requirement("metadata.name", "In", ("n2",)))
+    )
     new = pod(node_terms=(both,))
     outcomes = predict(Cluster("c", (node("n1"), node("n2"))), [], [Workload("Pod", "default", "p", 1, new)])
     (outcome,) = outcomes.outcomes
     assert outcome.reason.startswith("0/2 nodes are available: pod affinity terms conflict.")
-    saved = pod(node_terms=(both, NodeTerm((), (Requirement("metadata.name", "In", ("n2",)),))))
+    saved = pod(node_terms=(both, NodeSelectorTerm((), (Requirement("metadata.name", "In", ("n2",)),))))
     assert reasons([node("n1"), node("n2")], [], saved)["n2"] == ""
 
 
 def test_preferred_node_affinity_points() -> None:
-    wish = ((20, NodeTerm((Requirement("zone", "Exists"),))), (80, NodeTerm((Requirement("disk", "Exists"),))))
+    wish = (
+        (20, NodeSelectorTerm((Requirement("zone", "Exists"),))),
+        (80, NodeSelectorTerm((Requirement("disk", "Exists"),))),
+    )
     nodes = [node("n1", zone="z"), node("n2", disk="d"), node("n3")]
     assert points(nodes, [], pod(preferred_nodes=wish), "node_affinity") == {"n1": 2 * 25, "n2": 200, "n3": 0}
 

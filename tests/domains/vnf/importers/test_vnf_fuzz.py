@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 from nexusform.domains.vnf.importers.vnf_records import (
-    VnfSources,
+    VnfSourceDocuments,
     compute_maximum_counts,
     compute_vdu_counts,
     find_unmet_rules,
@@ -25,7 +25,7 @@ WORDS = sorted({word for text in TEXTS for word in text.replace(":", " ").split(
 ODD = [None, True, -1, 0, 3, 10**30, 1.5, "", "...", "many", [], {}, [[]], {"get_param": []}, {"get_input": "x"}]
 
 
-def use(sources: VnfSources) -> None:
+def use(sources: VnfSourceDocuments) -> None:
     read = read_vnf(sources)
     for found in read.findings:
         assert found.detail
@@ -67,9 +67,9 @@ def mangled(draw: st.DrawFn) -> str:
 @settings(max_examples=scale_count(150), deadline=None)
 @given(mangled(), mangled(), mangled())
 def test_mangled_documents(one: str, two: str, three: str) -> None:
-    use(VnfSources(vnfd=one))
-    use(VnfSources(base_hot=one, nested={"worker.yaml": two, "master.yaml": three, "app.yaml": two}))
-    use(VnfSources(one, two, {"grouped.yaml": three, "circle.yaml": three}))
+    use(VnfSourceDocuments(vnfd=one))
+    use(VnfSourceDocuments(base_hot=one, nested={"worker.yaml": two, "master.yaml": three, "app.yaml": two}))
+    use(VnfSourceDocuments(one, two, {"grouped.yaml": three, "circle.yaml": three}))
 
 
 def replaced(data: Any, draw: st.DrawFn) -> Any:
@@ -99,12 +99,12 @@ def odd(draw: st.DrawFn) -> str:
     odd(), odd(), st.dictionaries(st.sampled_from(["nfv", "policy", "size", "memory", "workers"]), st.sampled_from(ODD))
 )
 def test_odd_documents(one: str, two: str, parameters: dict[str, Any]) -> None:
-    use(VnfSources(one, None, {}, parameters, "complex"))
-    use(VnfSources(None, one, {"worker.yaml": two, "master.yaml": two}, parameters))
-    use(VnfSources(one, two, {"master.yaml": one}, parameters))
+    use(VnfSourceDocuments(one, None, {}, parameters, "complex"))
+    use(VnfSourceDocuments(None, one, {"worker.yaml": two, "master.yaml": two}, parameters))
+    use(VnfSourceDocuments(one, two, {"master.yaml": one}, parameters))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text(text: str) -> None:
-    use(VnfSources(text, text))
+    use(VnfSourceDocuments(text, text))

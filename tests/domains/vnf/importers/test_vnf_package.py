@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError
-from nexusform.domains.vnf.importers.vnf_package import VnfPackage, read_package
+from nexusform.domains.vnf.importers.vnf_package import VnfPackageDocuments, read_vnf_package
 from nexusform.files.regular_files import Confinement
 from nexusform.interfaces.plugins import FileProblem
-from nexusform.workflow.opening.system_io import RealFiles
+from nexusform.workflow.opening.system_io import ConfinedFileAccess
 
 META = "TOSCA-Metadata/TOSCA.meta"
 
@@ -68,9 +68,9 @@ def without(*names: str, **more: str) -> dict[str, str]:
 @pytest.mark.parametrize("form", [folder, zipped])
 def test_the_documents_of_a_flavour(form: Any, tmp_path: Path) -> None:
     path = form(tmp_path, PACKAGE)
-    small = read_package(path, "small", RealFiles())
-    assert small == VnfPackage(PACKAGE["Definitions/small.yaml"], "# small top\n", {"a.yaml": "# small a\n"})
-    large = read_package(path, "large", RealFiles())
+    small = read_vnf_package(path, "small", ConfinedFileAccess())
+    assert small == VnfPackageDocuments(PACKAGE["Definitions/small.yaml"], "# small top\n", {"a.yaml": "# small a\n"})
+    large = read_vnf_package(path, "large", ConfinedFileAccess())
     assert large.vnfd == PACKAGE["Definitions/large.yaml"] + "\n---\n" + TYPES
     assert large.nested == {"a.yaml": "# large a\n"}
 
@@ -95,14 +95,14 @@ def test_the_documents_of_a_flavour(form: Any, tmp_path: Path) -> None:
 )
 def test_mistakes(form: Any, package: dict[str, str], flavour: str, words: str, tmp_path: Path) -> None:
     with pytest.raises((DiagnosticsError, FileProblem)) as raised:
-        read_package(form(tmp_path, package), flavour, RealFiles())
+        read_vnf_package(form(tmp_path, package), flavour, ConfinedFileAccess())
     assert words in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["../up.yaml", "/top.yaml", "a/../../b.yaml", "..\\up.yaml", "C:/x.yaml"])
 def test_a_zip_file_with_names_outside_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(DiagnosticsError, match="points outside the package"):
-        read_package(zipped(tmp_path, {**PACKAGE, name: ""}), "small", RealFiles())
+        read_vnf_package(zipped(tmp_path, {**PACKAGE, name: ""}), "small", ConfinedFileAccess())
 
 
 def test_what_only_unpacks_to_much_is_never_read_whole(tmp_path: Path) -> None:
@@ -110,21 +110,21 @@ def test_what_only_unpacks_to_much_is_never_read_whole(tmp_path: Path) -> None:
     path = zipped(tmp_path, {"BaseHOT/n/top.yaml": "# top", **many})
     assert Path(path).stat().st_size < 2**18
     with pytest.raises(DiagnosticsError, match="larger than 32 MiB together"):
-        read_package(path, "", RealFiles())
+        read_vnf_package(path, "", ConfinedFileAccess())
 
 
 def test_damaged_files(tmp_path: Path) -> None:
     file = tmp_path / "p.zip"
     file.write_bytes(b"PK no zip")
     with pytest.raises(DiagnosticsError, match="neither a folder nor a zip file"):
-        read_package(str(file), "", RealFiles())
+        read_vnf_package(str(file), "", ConfinedFileAccess())
     content = bytearray(Path(zipped(tmp_path, {"top.yaml": "abc" * 100})).read_bytes())
     content[40] ^= 255
     file.write_bytes(content)
     with pytest.raises(DiagnosticsError, match="cannot be read"):
-        read_package(str(file), "", RealFiles())
+        read_vnf_package(str(file), "", ConfinedFileAccess())
     with pytest.raises(FileProblem):
-        read_package(str(tmp_path / "absent"), "", RealFiles())
+        read_vnf_package(str(tmp_path / "absent"), "", ConfinedFileAccess())
 
 
 @pytest.mark.parametrize("form", [folder, zipped])
@@ -132,14 +132,14 @@ def test_a_confined_run_reads_no_package_outside(form: Any, tmp_path: Path) -> N
     root = tmp_path / "root"
     root.mkdir()
     inside, outside = form(root, PACKAGE), form(tmp_path, PACKAGE)
-    files = RealFiles(Confinement(str(root)))
-    assert read_package(inside, "small", files).base_hot == "# small top\n"
+    files = ConfinedFileAccess(Confinement(str(root)))
+    assert read_vnf_package(inside, "small", files).base_hot == "# small top\n"
     with pytest.raises(FileProblem):
-        read_package(outside, "small", files)
+        read_vnf_package(outside, "small", files)
     link = root / "link"
     link.symlink_to(outside)
     with pytest.raises(FileProblem):
-        read_package(str(link), "small", files)
+        read_vnf_package(str(link), "small", files)
 
 
 OSM = (Path(__file__).parent / "cases" / "sol006" / "vnfd.yaml").read_text()
@@ -149,9 +149,9 @@ OSM = (Path(__file__).parent / "cases" / "sol006" / "vnfd.yaml").read_text()
 def test_a_package_of_osm_is_the_one_document_at_its_top(form: Any, tmp_path: Path) -> None:
     path = form(tmp_path, {"upf_vnfd.yaml": OSM, "checksums.txt": "x", "cloud_init/mgmt.cfg": "y"})
     for flavour in ("", "default-df"):
-        assert read_package(path, flavour, RealFiles()) == VnfPackage(OSM, None, {})
+        assert read_vnf_package(path, flavour, ConfinedFileAccess()) == VnfPackageDocuments(OSM, None, {})
     with pytest.raises(DiagnosticsError) as refused:
-        read_package(path, "default", RealFiles())
+        read_vnf_package(path, "default", ConfinedFileAccess())
     assert 'no deployment flavour "default". Did you mean "default-df"?' in str(refused.value)
 
 
@@ -159,7 +159,7 @@ def test_a_tar_and_a_foreign_document_are_named(tmp_path: Path) -> None:
     packed = tmp_path / "upf_vnf.tar.gz"
     packed.write_bytes(b"\x1f\x8b\x08\x00")
     with pytest.raises(DiagnosticsError, match=r"packed tar \(OSM format\). Unpack it"):
-        read_package(str(packed), "", RealFiles())
+        read_vnf_package(str(packed), "", ConfinedFileAccess())
     path = folder(tmp_path, {"slice_nsd.yaml": "nsd:\n  nsd: [{id: x}]\n"})
     with pytest.raises(DiagnosticsError, match="network service descriptor"):
-        read_package(path, "", RealFiles())
+        read_vnf_package(path, "", ConfinedFileAccess())

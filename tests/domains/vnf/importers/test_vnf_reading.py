@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.domains.vnf.importers.vnf_reading import VnfDocuments, read_vnf
+from nexusform.domains.vnf.importers.vnf_reading import ParsedVnf, read_vnf
 from nexusform.domains.vnf.importers.vnf_records import (
     PlacementRule,
     Vdu,
     Vnf,
-    VnfSources,
+    VnfSourceDocuments,
     compute_maximum_counts,
     compute_vdu_counts,
 )
@@ -22,12 +22,12 @@ from nexusform.domains.vnf.importers.vnf_records import (
 CASES = Path(__file__).parent / "cases"
 
 
-def sources(case: Path) -> VnfSources:
+def sources(case: Path) -> VnfSourceDocuments:
     def text(name: str) -> str | None:
         file = case / name
         return file.read_text() if file.exists() else None
 
-    return VnfSources(
+    return VnfSourceDocuments(
         text("vnfd.yaml"),
         text("base_hot.yaml"),
         {file.name.removeprefix("nested."): file.read_text() for file in sorted(case.glob("nested.*"))},
@@ -36,7 +36,7 @@ def sources(case: Path) -> VnfSources:
     )
 
 
-def described(read: VnfDocuments) -> str:
+def described(read: ParsedVnf) -> str:
     """A reading as a person reviews it."""
     return "\n".join([*_vnf(read.vnf), "", *(f"{f.severity.value}: {f}" for f in read.findings)]) + "\n"
 
@@ -71,7 +71,7 @@ def _rule(rule: PlacementRule) -> str:
 @pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
 def test_reading(case: str) -> None:
     given = sources(CASES / case)
-    if given == VnfSources():
+    if given == VnfSourceDocuments():
         pytest.skip("a case of another importer")
     text = described(read_vnf(given))
     file = CASES / case / "expected.txt"
@@ -99,7 +99,7 @@ def test_reading(case: str) -> None:
     ],
 )
 def test_documents_of_other_kinds_are_called_by_their_names(name: str, text: str, words: str) -> None:
-    given = VnfSources(text, None) if name == "vnfd" else VnfSources(None, text)
+    given = VnfSourceDocuments(text, None) if name == "vnfd" else VnfSourceDocuments(None, text)
     (told,) = [each for each in read_vnf(given).findings if each.severity == "error"]
     assert words in str(told)
     assert str(told).startswith(f"{name}, line 1")

@@ -26,7 +26,7 @@ from nexusform.domains.vnf.serving.grant_decisions import PlannedGrants, list_pl
 from nexusform.domains.vnf.serving.grant_journal import GrantJournal
 from nexusform.domains.vnf.serving.grant_server import GrantServer
 from nexusform.domains.vnf.serving.vnf_packages import VnfPackageFile, list_packages
-from nexusform.workflow.opening.system_io import RealFiles
+from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from tests.planning.harness import good, plan
 
 VNFD = """tosca_definitions_version: tosca_simple_yaml_1_2
@@ -212,7 +212,7 @@ def packages_in(directory: Path) -> dict[str, VnfPackageFile]:
         archive.writestr("Definitions/v.yaml", VNFD)
         archive.writestr("Scripts/install.sh", "true\n")
     (directory / "broken.csar").write_text("no zip")
-    found, problems = list_packages(str(directory), RealFiles())
+    found, problems = list_packages(str(directory), ConfinedFileAccess())
     assert len(problems) == 1
     return dict(found)
 

@@ -23,7 +23,7 @@ from nexusform.domains.vnf.serving.grant_decisions import list_planned_grants
 from nexusform.domains.vnf.serving.grant_journal import GrantJournal
 from nexusform.domains.vnf.serving.grant_server import GrantServer
 from nexusform.domains.vnf.serving.vnf_packages import list_packages
-from nexusform.workflow.opening.system_io import RealFiles
+from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from nexusform.workflow.plan_files.saved_plans import read_plan
 from tests.domains.vnf.tacker.heat_stand_in import OpenStackStandIn
 from tests.domains.vnf.tacker.packages import PackageSpec, build_request, write_package
@@ -192,7 +192,7 @@ class Story:
         saved, _ = read_plan(path, create_context())
         assert saved is not None
         planned = list_planned_grants(saved.plan)
-        packages, problems = list_packages("packages", RealFiles())
+        packages, problems = list_packages("packages", ConfinedFileAccess())
         assert problems == []
         journal = GrantJournal(path, saved.digest)
         address = ("127.0.0.1", self.bed.nfvo_port)

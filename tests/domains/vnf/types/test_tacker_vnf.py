@@ -17,10 +17,10 @@ from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domains.vnf.types.vnf_documents import format_sku, list_block_problems, read_documents, resolve_vdu_size
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
-from nexusform.snapshots.snapshot import OwnerKind
+from nexusform.snapshots.snapshot import VmOwnerKind
 from nexusform.state.objects import EMPTY, State
 from nexusform.values.typed_value import UNKNOWN
-from nexusform.workflow.opening.system_io import RealFiles
+from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from tests.kill_points import scale_count
 from tests.planning.harness import applied, attributes, errors, good, is_empty, plan, triggers, warnings
 from tests.worlds.small_worlds import site_of
@@ -375,12 +375,12 @@ class TestPackage:
         for name, text in PODAFFINITY["nested"].items():
             (package / "BaseHOT" / "podaffinity" / "nested" / name).write_text(text)
         packaged = {"csar": str(package), "instantiate_request": REQUEST}
-        state = applied(good(planned(packaged, machines=5, files_there=RealFiles())))
+        state = applied(good(planned(packaged, machines=5, files_there=ConfinedFileAccess())))
         assert attributes(state, VNF)["nested"] == PODAFFINITY["nested"]
-        assert is_empty(planned(packaged, state, machines=5, files_there=RealFiles()))
-        told = texts(errors(planned({**packaged, "vnfd": "x"}, files_there=RealFiles())))
+        assert is_empty(planned(packaged, state, machines=5, files_there=ConfinedFileAccess()))
+        told = texts(errors(planned({**packaged, "vnfd": "x"}, files_there=ConfinedFileAccess())))
         assert "csar already contains vnfd" in told
-        told = texts(errors(planned({"csar": str(package / "absent")}, files_there=RealFiles())))
+        told = texts(errors(planned({"csar": str(package / "absent")}, files_there=ConfinedFileAccess())))
         assert 'There is no directory "' in told
 
 
@@ -560,7 +560,7 @@ def test_a_vnf_has_its_control_plane_by_role() -> None:
     site = site_of(applied(planned(SPECIFICATION_HOT)))
     [vnf] = site.clusters
     assert (vnf.kind, [(p.name, p.is_control_plane, len(p.vms)) for p in vnf.pools]) == (
-        OwnerKind.GROUP,
+        VmOwnerKind.GROUP,
         [("masterNode", True, 3), ("workerNode", False, 3)],
     )
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import CurrentVm, Machine, Placement, PlacementConstraints, VmName, VmSku
+from nexusform.scheduling.racks.vms import Machine, Placement, PlacementConstraints, ScheduledVm, VmName, VmSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
-from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
+from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot, VmOwnerKind
 
 SKUS = CATALOGUES[NEWEST].vm_skus
 SMALL = ("NC_G6_28_v1", "NC_P10_56_v1", "NC_G12_56_v1", "NC_G18_74_v1", "NC_G24_112_v1", "NC_P22_112_v1")
@@ -102,7 +102,13 @@ def view(
 
 
 def _cluster(
-    scheduler: RackScheduler, number: int, sku: VmSku, terms: PlacementConstraints, vms: list[CurrentVm], *, known: bool
+    scheduler: RackScheduler,
+    number: int,
+    sku: VmSku,
+    terms: PlacementConstraints,
+    vms: list[ScheduledVm],
+    *,
+    known: bool,
 ) -> ClusterSnapshot:
     name = f"c{number}"
     names = tuple(f"{name}-p-{vm}" for vm in range(len(vms)))
@@ -118,4 +124,4 @@ def _cluster(
         placed.append(PlacedVm("p", at, names[at], sku.name, place))
     address = parse_address(f"nexus_kubernetes_cluster.{name}")
     pool = PoolSnapshot(address, owner, demand, tuple(placed), handles)
-    return ClusterSnapshot(name, name, "s", OwnerKind.NKS, (pool,))
+    return ClusterSnapshot(name, name, "s", VmOwnerKind.NKS, (pool,))

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.domains.whatif.questions.capacity import CapacityAnswer, SkuCount, compute_capacity
+from nexusform.domains.whatif.questions.capacity import CapacityAnswer, SkuCount, compute_site_capacity
 from nexusform.domains.whatif.questions.name_lookup import parse_sku_mix
 from nexusform.resource_types import nks_pools
 from nexusform.resource_types.nks_pools import get_zones
@@ -26,7 +26,7 @@ SLOW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthChe
 
 
 def room(site: SiteSnapshot, sku: VmSku, *zones: str) -> int:
-    [found] = compute_capacity(site, [sku], frozenset(zones) or None).sku_capacities
+    [found] = compute_site_capacity(site, [sku], frozenset(zones) or None).sku_capacities
     assert found.current.is_exact
     return found.current.maximum
 
@@ -80,7 +80,7 @@ def test_a_lost_rack_leaves_what_the_other_racks_hold(
     if files is None:
         return
     site = site_of(standing(files))
-    [found] = compute_capacity(site, [SKUS[sku]]).sku_capacities
+    [found] = compute_site_capacity(site, [SKUS[sku]]).sku_capacities
     assert set(found.without_rack) == set(site.active_racks)
     for rack, left in found.without_rack.items():
         others = [name.removeprefix("r") for name in site.active_racks if name != rack]
@@ -93,7 +93,7 @@ def test_a_mix_fits_as_often_as_it_can_be_applied() -> None:
     files = racks(2, 2) + cluster("a", pools=pool("p", 2, G24.name))
     state = standing(files)
     parts = [SkuCount(2, G12), SkuCount(1, P46)]
-    mix = compute_capacity(site_of(state), mix=parts).mix
+    mix = compute_site_capacity(site_of(state), mix=parts).mix
     assert mix is not None
 
     def applied_sets(sets: int) -> bool:
@@ -114,7 +114,7 @@ def test_a_mix_fits_as_often_as_it_can_be_applied() -> None:
 
 def test_the_empty_environment_of_the_document_is_full_of_free_cells() -> None:
     site = site_of(standing(racks(*[16] * 8)))
-    answer = compute_capacity(site, [P46])
+    answer = compute_site_capacity(site, [P46])
     [found] = answer.sku_capacities
     assert (found.current, found.with_one_rack_down) == (exactly(256), exactly(224))
     assert (answer.totals.vcpus, answer.totals.memory_gib) == (12_288, 57_344)
@@ -124,7 +124,7 @@ def test_the_empty_environment_of_the_document_is_full_of_free_cells() -> None:
 
 def test_the_nearly_full_document_has_no_extra_large_cell_left_in_racks_7_and_8() -> None:
     site = site_of(document("nearly-full"), "lab")
-    answer = compute_capacity(site, [P46])
+    answer = compute_site_capacity(site, [P46])
     by_zone = {zone.zone: zone.current for zone in answer.sku_capacities[0].zones}
     assert (by_zone["7"], by_zone["8"]) == (exactly(0), exactly(0))
     cells = answer.fragmentation
@@ -142,7 +142,7 @@ resource "nexus_rack" "later" {
 }
 """
     files = racks(2) + planned
-    answer = compute_capacity(site_of(standing(files)), [P46])
+    answer = compute_site_capacity(site_of(standing(files)), [P46])
     [found] = answer.sku_capacities
     assert (found.current, found.planned, found.with_planned) == (exactly(4), 6, exactly(10))
     assert answer.planned_racks == ("later",)
@@ -159,12 +159,12 @@ def test_three_g14_and_a_g6_strand_28_gib_of_a_cell() -> None:
     ephemeral_disk_gib    = 3500
   }"""
     files = racks(1, more=one_cell) + cluster("a", pools=pool("p", 3, "NC_G14_56_v1"))
-    cells = compute_capacity(site_of(standing(files))).fragmentation
+    cells = compute_site_capacity(site_of(standing(files))).fragmentation
     assert (cells.stranded_cells, cells.stranded_vcpus, cells.stranded_memory_gib) == (1, 0, 28)
 
 
 def test_a_small_vm_breaks_a_cell_for_the_largest_sku() -> None:
-    cells = compute_capacity(site_of(standing(racks(1) + cluster("a")))).fragmentation
+    cells = compute_site_capacity(site_of(standing(racks(1) + cluster("a")))).fragmentation
     assert (cells.open, cells.broken, cells.taken) == (1, 1, 0)
     [culprit] = cells.broken_by
     assert (culprit.cluster, culprit.pool, culprit.cells) == ("a", "control-plane", 1)
@@ -173,7 +173,7 @@ def test_a_small_vm_breaks_a_cell_for_the_largest_sku() -> None:
 
 def test_machines_that_take_no_vm_are_left_out() -> None:
     files = racks(2, more='machine_override "r1-bm02" {\n cordoned = true\n }')
-    answer = compute_capacity(site_of(standing(files)), [P46])
+    answer = compute_site_capacity(site_of(standing(files)), [P46])
     assert answer.sku_capacities[0].current == exactly(2)
     assert dict(answer.closed) == {"cordoned": 1}
     assert (answer.fragmentation.closed, answer.totals.machines) == (2, 1)
@@ -186,7 +186,7 @@ def test_every_cell_is_of_one_kind_and_what_is_free_adds_up(machines: list[int],
     if files is None:
         return
     site = site_of(standing(files))
-    cells = compute_capacity(site).fragmentation
+    cells = compute_site_capacity(site).fragmentation
     kinds = (cells.open, cells.taken, cells.broken, cells.spoiled, cells.small, cells.closed)
     assert sum(kinds) == cells.cells == 2 * sum(machines)
     taken = sum(vm.sku.memory_gib for vm in site.scheduler.list_vms())
@@ -199,9 +199,9 @@ def test_every_cell_is_of_one_kind_and_what_is_free_adds_up(machines: list[int],
 def test_nothing_is_a_finding_unless_it_was_asked_for() -> None:
     full = site_of(standing(racks(1) + cluster("a", plane=G24.name, pools=pool("p", 1, G24.name))))
     assert room(full, E94) == 0
-    assert compute_capacity(full, [E94]).has_findings
-    assert not compute_capacity(full).has_findings
-    assert compute_capacity(full, mix=[SkuCount(3, P46)]).has_findings
+    assert compute_site_capacity(full, [E94]).has_findings
+    assert not compute_site_capacity(full).has_findings
+    assert compute_site_capacity(full, mix=[SkuCount(3, P46)]).has_findings
 
 
 # --- an argument that somebody adds ---------------------------------------------------------------
@@ -228,11 +228,11 @@ def test_a_mix_obeys_what_all_pools_of_a_sku_ask_as_single_skus_do(monkeypatch: 
     )
     site = site_of(standing(racks(4, 4) + cluster("a", plane=G12.name, pools=pool("p", 4, P46.name))))
     assert room(site, P46) == 4
-    mix = compute_capacity(site, mix=[SkuCount(1, P46)]).mix
+    mix = compute_site_capacity(site, mix=[SkuCount(1, P46)]).mix
     assert mix is not None
     assert (mix.sets, mix.sequential_sets) == (exactly(4), exactly(4))
     # A SKU of which no pool asks for anything is bound by nothing.
-    free = compute_capacity(site, mix=[SkuCount(1, G6)]).mix
+    free = compute_site_capacity(site, mix=[SkuCount(1, G6)]).mix
     assert free is not None
     assert free.sets.minimum > 4
 
@@ -280,6 +280,6 @@ def test_an_answer_is_the_same_every_time() -> None:
     state = standing(racks(2, 2) + cluster("a", pools=pool("p", 3, G24.name)))
 
     def ask() -> CapacityAnswer:
-        return compute_capacity(site_of(state), mix=[SkuCount(1, G12)])
+        return compute_site_capacity(site_of(state), mix=[SkuCount(1, G12)])
 
     assert ask() == ask()

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from nexusform.domains.fleet.scheduling.bindings import BindingState
-from nexusform.domains.whatif.questions.fleet_edits import EditKind, parse_edits
+from nexusform.domains.whatif.questions.fleet_edits import MemberEditKind, parse_member_edits
 from nexusform.domains.whatif.questions.fleet_simulation import (
     FleetSimulation,
     PlacementOutcome,
     build_fleet_snapshot,
-    simulate_fleet,
+    simulate_member_edits,
 )
 from nexusform.domains.whatif.rendering.fleet_simulation_report import build_fleet_report
 from nexusform.snapshots.snapshot import list_state_objects
@@ -24,20 +24,24 @@ from tests.planning.harness import all_types, applied, plan
 def simulated(state: State, **flags: str | Sequence[str]) -> FleetSimulation:
     texts = {
         verb: [value] if isinstance(value, str) else list(value)
-        for verb in EditKind
+        for verb in MemberEditKind
         if (value := flags.get(verb.value))
     }
-    edits, problems = parse_edits(texts)
+    edits, problems = parse_member_edits(texts)
     assert not problems
-    simulation = simulate_fleet(build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits)
+    simulation = simulate_member_edits(
+        build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
+    )
     assert not isinstance(simulation, list), simulation
     return simulation
 
 
-def refused(state: State, flags: Mapping[EditKind, Sequence[str]]) -> list[str]:
-    edits, problems = parse_edits(flags)
+def refused(state: State, flags: Mapping[MemberEditKind, Sequence[str]]) -> list[str]:
+    edits, problems = parse_member_edits(flags)
     if not problems:
-        answer = simulate_fleet(build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits)
+        answer = simulate_member_edits(
+            build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
+        )
         assert isinstance(answer, list)
         problems = answer
     assert {problem.id for problem in problems} == {"invalid-simulation"}
@@ -180,34 +184,38 @@ def test_an_external_placement_waits_for_its_run() -> None:
 @pytest.mark.parametrize(
     ("flag", "text", "says"),
     [
-        (EditKind.LEAVE, "c44", 'There is no member "c44". Did you mean "c4"?'),
-        (EditKind.LABEL, "c4", "Write -label=MEMBER:KEY=VALUE"),
-        (EditKind.LABEL, "c4:no-", 'c4 has no label "no". It has: '),
-        (EditKind.TAINT, "c4:no-", 'c4 has no taint "no". It has no taint.'),
-        (EditKind.HEALTH, "c4", "-health=c4 is not a valid change."),
-        (EditKind.LABEL, "c4:a=b c", "c4: label a=b c"),
-        (EditKind.TAINT, "c4:k=v:NoExecute", "Write -taint=MEMBER:KEY[=VALUE][:NoSchedule]"),
-        (EditKind.HEALTH, "c4:Ill", "RecentlyUnhealthy"),
-        (EditKind.JOIN, "c4", "c4 already joins"),
-        (EditKind.JOIN, "c5=c44", 'There is no member or cluster "c44". Did you mean "c4"?'),
-        (EditKind.PROPERTY, "c4:resources.kubernetes-fleet.io/free-cpu=1", "total, allocatable or available"),
-        (EditKind.PROPERTY, "c4:resources.kubernetes-fleet.io/total-cpu=1GB", "is not a valid quantity"),
+        (MemberEditKind.LEAVE, "c44", 'There is no member "c44". Did you mean "c4"?'),
+        (MemberEditKind.LABEL, "c4", "Write -label=MEMBER:KEY=VALUE"),
+        (MemberEditKind.LABEL, "c4:no-", 'c4 has no label "no". It has: '),
+        (MemberEditKind.TAINT, "c4:no-", 'c4 has no taint "no". It has no taint.'),
+        (MemberEditKind.HEALTH, "c4", "-health=c4 is not a valid change."),
+        (MemberEditKind.LABEL, "c4:a=b c", "c4: label a=b c"),
+        (MemberEditKind.TAINT, "c4:k=v:NoExecute", "Write -taint=MEMBER:KEY[=VALUE][:NoSchedule]"),
+        (MemberEditKind.HEALTH, "c4:Ill", "RecentlyUnhealthy"),
+        (MemberEditKind.JOIN, "c4", "c4 already joins"),
+        (MemberEditKind.JOIN, "c5=c44", 'There is no member or cluster "c44". Did you mean "c4"?'),
+        (MemberEditKind.PROPERTY, "c4:resources.kubernetes-fleet.io/free-cpu=1", "total, allocatable or available"),
+        (MemberEditKind.PROPERTY, "c4:resources.kubernetes-fleet.io/total-cpu=1GB", "is not a valid quantity"),
     ],
 )
-def test_mistakes_are_told(two_of_four: State, flag: EditKind, text: str, says: str) -> None:
+def test_mistakes_are_told(two_of_four: State, flag: MemberEditKind, text: str, says: str) -> None:
     (detail,) = refused(two_of_four, {flag: [text]})
     assert says in detail
 
 
 def test_all_mistakes_are_told_at_once(two_of_four: State) -> None:
-    first, second = refused(two_of_four, {EditKind.LEAVE: ["c44"], EditKind.DRAIN: ["c33"]})
+    first, second = refused(two_of_four, {MemberEditKind.LEAVE: ["c44"], MemberEditKind.DRAIN: ["c33"]})
     assert first.startswith('There is no member "c44".')
     assert second.startswith('There is no member "c33".')
-    assert len(refused(two_of_four, {EditKind.LEAVE: ["c4:x"], EditKind.HEALTH: ["c3"]})) == 2
+    assert len(refused(two_of_four, {MemberEditKind.LEAVE: ["c4:x"], MemberEditKind.HEALTH: ["c3"]})) == 2
 
 
-@pytest.mark.parametrize("flags", [{EditKind.LEAVE: ["c4", "c4"]}, {EditKind.LEAVE: ["c4"], EditKind.DRAIN: ["c4"]}])
-def test_nothing_more_happens_to_one_that_leaves(two_of_four: State, flags: Mapping[EditKind, Sequence[str]]) -> None:
+@pytest.mark.parametrize(
+    "flags", [{MemberEditKind.LEAVE: ["c4", "c4"]}, {MemberEditKind.LEAVE: ["c4"], MemberEditKind.DRAIN: ["c4"]}]
+)
+def test_nothing_more_happens_to_one_that_leaves(
+    two_of_four: State, flags: Mapping[MemberEditKind, Sequence[str]]
+) -> None:
     (detail,) = refused(two_of_four, flags)
     assert "c4 already leaves the fleet" in detail
 
@@ -337,7 +345,7 @@ def test_pods_follow_and_say_where_there_is_no_room(with_pods: State) -> None:
 
 
 def test_a_derived_property_cannot_be_taken_away(with_pods: State) -> None:
-    (detail,) = refused(with_pods, {EditKind.PROPERTY: ["c:kubernetes-fleet.io/node-count-"]})
+    (detail,) = refused(with_pods, {MemberEditKind.PROPERTY: ["c:kubernetes-fleet.io/node-count-"]})
     assert "comes from the nodes of c" in detail
 
 
@@ -366,7 +374,7 @@ def test_it_says_what_a_plan_of_such_members_does(seed: int) -> None:
         return hub() + "".join(member(n, labels[n], nodes(counts[n])) for n in labels) + placements
 
     state = applied(plan(fleet()))
-    flags: dict[str, list[str]] = {verb.value: [] for verb in EditKind}
+    flags: dict[str, list[str]] = {verb.value: [] for verb in MemberEditKind}
     left, relabelled, resized = draw.sample(sorted(labels), 3)
     del labels[left]
     labels[relabelled] = {**labels[relabelled], "ring": "2"}

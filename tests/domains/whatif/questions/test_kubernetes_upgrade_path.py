@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.cli.main import run_command_line
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
-from nexusform.domains.whatif.questions.kubernetes_upgrade_path import UpgradePath, find_upgrade_path
+from nexusform.domains.whatif.questions.kubernetes_upgrade_path import SiteUpgradePath, find_upgrade_path
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_path_report import (
     build_upgrade_path_document,
     build_upgrade_path_report,
@@ -29,7 +29,7 @@ from tests.worlds.small_worlds import racks, site_of, standing, where
 OLD = 'kubernetes_version = "1.29"'
 
 
-def path_of(state: State, names: str, to: str) -> UpgradePath:
+def path_of(state: State, names: str, to: str) -> SiteUpgradePath:
     site = site_of(state)
     clusters = [next(one for one in site.clusters if one.name == name) for name in names.split()]
     return find_upgrade_path(site, clusters, to, {})

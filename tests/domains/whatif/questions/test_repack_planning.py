@@ -22,13 +22,22 @@ from nexusform.domains.whatif.questions.repack_context import (
     rebuild_scheduler,
 )
 from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus, plan_repack
-from nexusform.domains.whatif.questions.repack_program import ProgramNoSolution, RepackProgram, Solution, SolverLimits
-from nexusform.domains.whatif.questions.repack_separation import RuleGroup, SeparationRule, build_separation_rules
+from nexusform.domains.whatif.questions.repack_program import (
+    NoRepackSolution,
+    RepackProgram,
+    RepackSolution,
+    SolverLimits,
+)
+from nexusform.domains.whatif.questions.repack_separation import (
+    SeparationRule,
+    SeparationRuleGroup,
+    build_separation_rules,
+)
 from nexusform.domains.whatif.questions.repack_time_budget import TimeBudget
 from nexusform.domains.whatif.rendering.repack_report import build_repack_report
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import CurrentVm, Demand, Hint, HintScope, Machine, Placement, VmName
+from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Machine, Placement, ScheduledVm, VmName
 from nexusform.snapshots.snapshot import SiteSnapshot, list_state_objects
 from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_history, view
 from tests.kill_points import select_cases
@@ -252,7 +261,7 @@ def _cells_for(scheduler: RackScheduler, machine: Machine, demand: Demand) -> li
 def carried_out(site: SiteSnapshot, made: RepackResult, seed: int) -> RackScheduler:
     """The site after all windows, placed by the rule with machines cordoned, under this tie-break."""
     scheduler = site.scheduler.copy()
-    standing: dict[int, CurrentVm] = {vm.handle: vm for vm in scheduler.list_vms()}
+    standing: dict[int, ScheduledVm] = {vm.handle: vm for vm in scheduler.list_vms()}
     for window in made.windows:
         closed = [
             replace(machine, unschedulable_reason="cordoned") if machine.name in window.cordons else machine
@@ -430,8 +439,8 @@ def test_machines_that_stand_for_themselves_forbid_nothing_where_disk_is_plenty(
     names = frozenset(host.machine.name for host in ground.hosts)
     together = RepackProgram(ground, asked, is_fine=True).solve(SolverLimits())
     apart = RepackProgram(ground, asked, is_fine=True, single_machines=names).solve(SolverLimits())
-    assert isinstance(apart, ProgramNoSolution) == isinstance(together, ProgramNoSolution)
-    if isinstance(apart, Solution) and isinstance(together, Solution):
+    assert isinstance(apart, NoRepackSolution) == isinstance(together, NoRepackSolution)
+    if isinstance(apart, RepackSolution) and isinstance(together, RepackSolution):
         assert apart.recreations == together.recreations
 
 
@@ -442,7 +451,7 @@ def test_disk_that_is_given_back_is_counted_on_machines_that_stand_for_themselve
     ground = build_repack_context(site, asked)
     names = frozenset(host.machine.name for host in ground.hosts)
     made = RepackProgram(ground, asked, is_fine=True, single_machines=names).solve(SolverLimits())
-    assert isinstance(made, Solution)
+    assert isinstance(made, RepackSolution)
 
 
 def test_windows_that_are_too_small_are_named() -> None:
@@ -539,7 +548,9 @@ def test_separation_rules_hold_for_whoever_is_re_created() -> None:
     for seed in select_cases(range(12)):
         site = site_with_history(seed, 4, 4, filled=0.5)
         keys = [(pool.owner.owner, pool.name) for pool in site.pools]
-        rule = SeparationRule("machine", (RuleGroup(frozenset(keys[::4])), RuleGroup(frozenset(keys[1::4]))))
+        rule = SeparationRule(
+            "machine", (SeparationRuleGroup(frozenset(keys[::4])), SeparationRuleGroup(frozenset(keys[1::4])))
+        )
         want = site.scheduler.count_free_slots(request(1).demand).minimum + 2
         free, bound = (plan_repack(site, request(want)), plan_repack(site, request(want, separation_rules=(rule,))))
         assert bound.recreations is None or bound.recreations >= (free.bound or 0)

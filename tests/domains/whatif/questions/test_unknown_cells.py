@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nexusform.domains.whatif.questions.capacity import SkuCount, compute_capacity
+from nexusform.domains.whatif.questions.capacity import SkuCount, compute_site_capacity
 from nexusform.placements.vm_demands import PoolDemand, VmDemand
-from nexusform.planning.conclusion.site_records import OccupiedSite, compute_headroom
+from nexusform.planning.conclusion.site_records import SiteWithVms, compute_headroom
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Interval, Machine, PlacementConstraints, VmName, VmSku
@@ -92,21 +92,21 @@ def view(site: Lived, scheduler: RackScheduler) -> SiteSnapshot:
     return SiteSnapshot("s", "s", machines, site.racks, (), (), scheduler, SKUS)
 
 
-def occupied(site: Lived, scheduler: RackScheduler, sku: VmSku, surge: int) -> OccupiedSite:
+def occupied(site: Lived, scheduler: RackScheduler, sku: VmSku, surge: int) -> SiteWithVms:
     machines = {machine.name: machine for machine in scheduler.machines}
     numbers = tuple(range(surge))
     pool = PoolDemand("x", numbers, tuple(map(str, numbers)), sku, max_surge=str(surge), count_path=("count",))
     owner = VmDemand("s", "new", "new", (pool,))
     plan = SitePlan("s", "s", scheduler, machines, site.racks, frozenset(), {})
-    return OccupiedSite(plan, pools=[(owner, pool)])
+    return SiteWithVms(plan, pools=[(owner, pool)])
 
 
 def questions(site: Lived, draw: random.Random) -> Iterator[tuple[str, Interval, Interval]]:
     """What is asked, the answer on the export, and the answer on the site as it is."""
     sku = draw.choice(MENU)
     zones = frozenset(draw.sample("12345678", draw.randint(1, 8)))
-    [seen] = compute_capacity(view(site, site.blind), [sku], zones).sku_capacities
-    [true] = compute_capacity(view(site, site.truth), [sku], zones).sku_capacities
+    [seen] = compute_site_capacity(view(site, site.blind), [sku], zones).sku_capacities
+    [true] = compute_site_capacity(view(site, site.truth), [sku], zones).sku_capacities
     yield "capacity", seen.current, true.current
     yield "any rack lost", seen.with_one_rack_down, true.with_one_rack_down
     for rack, left in seen.without_rack.items():
@@ -119,7 +119,7 @@ def questions(site: Lived, draw: random.Random) -> Iterator[tuple[str, Interval,
     for before, after in zip(site.blind.explain(_new(sku)).filters, site.truth.explain(_new(sku)).filters, strict=True):
         yield f"explain {before.rule}", before.interval, after.interval
     parts = [SkuCount(draw.randint(1, 3), one) for one in draw.sample(MENU, 2)]
-    mix, exact = (compute_capacity(view(site, one), [sku], mix=parts).mix for one in (site.blind, site.truth))
+    mix, exact = (compute_site_capacity(view(site, one), [sku], mix=parts).mix for one in (site.blind, site.truth))
     assert mix is not None
     assert exact is not None
     yield "mix", mix.sets, exact.sets

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from nexusform.domains.whatif.questions.fleet_edits import EditKind, parse_edits
-from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot, simulate_fleet
+from nexusform.domains.whatif.questions.fleet_edits import MemberEditKind, parse_member_edits
+from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot, simulate_member_edits
 from nexusform.domains.whatif.rendering.fleet_simulation_page import render_fleet_page
 from nexusform.domains.whatif.rendering.fleet_simulation_report import build_fleet_report
 from nexusform.snapshots.snapshot import list_state_objects
@@ -62,9 +62,11 @@ def two_of_four() -> State:
 
 
 def page_of(state: State, **flags: str) -> str:
-    edits, problems = parse_edits({verb: [flags[verb.value]] for verb in EditKind if verb.value in flags})
+    edits, problems = parse_member_edits({verb: [flags[verb.value]] for verb in MemberEditKind if verb.value in flags})
     assert not problems
-    simulation = simulate_fleet(build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits)
+    simulation = simulate_member_edits(
+        build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
+    )
     assert not isinstance(simulation, list)
     return render_fleet_page(simulation, build_fleet_report(simulation, "state serial 1"))
 
@@ -121,9 +123,11 @@ def test_of_many_placements_those_that_change_are_told() -> None:
     members = "".join(member(name, {"ring": name[-1]}, nodes(name[-1])) for name in MEMBERS)
     many = "".join(placement(pick_n(1), name=f"p{number}") for number in range(30))
     state = applied(plan(hub() + members + many))
-    edits, problems = parse_edits({EditKind.LEAVE: ["c4"]})
+    edits, problems = parse_member_edits({MemberEditKind.LEAVE: ["c4"]})
     assert not problems
-    simulation = simulate_fleet(build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits)
+    simulation = simulate_member_edits(
+        build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
+    )
     assert not isinstance(simulation, list)
     changed = [each for each in simulation.placements if each.gained or each.lost]
     assert len(simulation.placements) == 30

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 
 from nexusform.domains.fleet.scheduling.bindings import (
-    ClusterTerm,
+    ClusterSelectorTerm,
     CycleAbort,
     PlacementRequest,
     PreferredTerm,
@@ -20,7 +20,7 @@ from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, M
 from nexusform.domains.fleet.scheduling.properties import (
     COMPARISONS,
     PropertyExtremes,
-    UnreadableProperty,
+    UnreadablePropertyError,
     find_property_extremes,
     list_property_values,
 )
@@ -49,7 +49,7 @@ def explain_rejection(
     return REASON
 
 
-def _match_terms(terms: tuple[ClusterTerm, ...], member_list: MemberList) -> Mask | CycleAbort:
+def _match_terms(terms: tuple[ClusterSelectorTerm, ...], member_list: MemberList) -> Mask | CycleAbort:
     """Return the members that match one of the terms, in order; abort at an unreadable value."""
     matched: Mask = 0
     aborts: list[tuple[int, CycleAbort]] = []
@@ -64,7 +64,7 @@ def _match_terms(terms: tuple[ClusterTerm, ...], member_list: MemberList) -> Mas
 
 
 def _match_term(
-    term: ClusterTerm, member_list: MemberList, candidates: Mask
+    term: ClusterSelectorTerm, member_list: MemberList, candidates: Mask
 ) -> tuple[Mask, list[tuple[int, CycleAbort]]]:
     """Return the members of `candidates` that match a term, and by position errors of unreadable values."""
     selected_members = member_list.select_by_labels(term.label_selector)
@@ -100,7 +100,7 @@ def _compare_members(requirement: PropertyRequirement, member_list: MemberList) 
     for position, value in enumerate(list_property_values(member_list, requirement.name)):
         if value is None:
             continue
-        if isinstance(value, UnreadableProperty):
+        if isinstance(value, UnreadablePropertyError):
             failing[position] = value.message
         elif isinstance(bound, str):
             failing[position] = bound
@@ -129,7 +129,7 @@ def check_property_sorters(request: PlacementRequest, member_list: MemberList) -
     for term in request.policy.preferred_terms:
         sorter = term.preference.property_sorter
         extremes = find_property_extremes(member_list, sorter.name) if sorter else None
-        if isinstance(extremes, UnreadableProperty):
+        if isinstance(extremes, UnreadablePropertyError):
             return CycleAbort("", f"failed to prepare plugin state: {extremes.message}")
     return None
 

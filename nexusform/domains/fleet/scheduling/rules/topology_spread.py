@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from nexusform.domains.fleet.scheduling.bindings import PlacementRequest, SpreadConstraint
+from nexusform.domains.fleet.scheduling.bindings import PlacementRequest, TopologySpreadConstraint
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 
 PLUGIN = "TopologySpreadConstraints"
@@ -20,7 +20,7 @@ class SpreadVerdict(Struct, frozen=True):
     members first rejected by it. `members_by_score`: topology spread score -> members, without rejected ones.
     """
 
-    rejected_by_constraint: tuple[tuple[SpreadConstraint, Mask], ...]
+    rejected_by_constraint: tuple[tuple[TopologySpreadConstraint, Mask], ...]
     members_by_score: dict[int, Mask]
 
 
@@ -33,7 +33,7 @@ class SpreadDomain(Struct, frozen=True):
 
 
 def build_topology_domains(
-    constraint: SpreadConstraint, member_list: MemberList, binding_masks: BindingMasks
+    constraint: TopologySpreadConstraint, member_list: MemberList, binding_masks: BindingMasks
 ) -> tuple[SpreadDomain, ...]:
     """Build the domains of a constraint; members without the label belong to none."""
     by_value = member_list.members_by_label.get(constraint.topology_key, {})
@@ -56,7 +56,7 @@ def build_topology_domains(
     return tuple(rows)
 
 
-def sort_spread_constraints(request: PlacementRequest) -> tuple[SpreadConstraint, ...]:
+def sort_spread_constraints(request: PlacementRequest) -> tuple[TopologySpreadConstraint, ...]:
     """Return the constraints in order of evaluation: hard ones first."""
     return tuple(sorted(request.policy.spread_constraints, key=lambda c: c.when_unsatisfiable == SCHEDULE_ANYWAY))
 
@@ -65,7 +65,7 @@ def evaluate_constraints(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> SpreadVerdict:
     """Return the rejected members by constraint, and the topology spread scores of the others."""
-    rejected_by_constraint: list[tuple[SpreadConstraint, Mask]] = []
+    rejected_by_constraint: list[tuple[TopologySpreadConstraint, Mask]] = []
     members_by_score: dict[int, Mask] = {0: member_list.all_members}
     for constraint in sort_spread_constraints(request):
         is_soft = constraint.when_unsatisfiable == SCHEDULE_ANYWAY

@@ -7,7 +7,7 @@ from typing import Final
 
 from nexusform.domains.pods.scheduling.rules.score_scaling import scale_to_hundred
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
-from nexusform.kubernetes.matching import IN, NodeTerm, is_requirement_met
+from nexusform.kubernetes.matching import IN, NodeSelectorTerm, is_requirement_met
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
 EXCLUDED: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
@@ -48,7 +48,7 @@ def is_node_affinity_satisfied(pod: PodSpec, node: Node) -> bool:
     return pod.node_terms is None or any(is_term_satisfied(term, node) for term in pod.node_terms)
 
 
-def is_term_satisfied(term: NodeTerm, node: Node) -> bool:
+def is_term_satisfied(term: NodeSelectorTerm, node: Node) -> bool:
     """Return whether all expressions of a term match; a term without any matches no node."""
     if not term.labels and not term.fields:
         return False
