@@ -175,13 +175,18 @@ class LiveCluster:
                 last, since = state, time.monotonic()
             is_decided = pods and all(map(_is_decided, pods))
             quiet = time.monotonic() - since
-            if quiet > (seconds if is_decided else 4 * seconds):
+            if quiet > (seconds if is_decided else 4 * seconds) and not self._awaits_job_pods(pods):
                 return pods
             is_placed = is_decided and all(pod["spec"].get("nodeName") for pod in pods)
             if quiet > seconds / 3 and is_placed and self._are_complete():
                 return pods
             time.sleep(0.1)
         return self.list_all("Pod")
+
+    def _awaits_job_pods(self, pods: list[Body]) -> bool:
+        """Return whether a Job will replace pods: 10 s after the first evicted one, later after the next ones."""
+        owners = [pod["metadata"].get("ownerReferences", [{}])[0].get("uid") for pod in pods if not has_ended(pod)]
+        return any(owners.count(body["metadata"]["uid"]) < body["spec"]["parallelism"] for body in self.list_all("Job"))
 
     def _are_complete(self) -> bool:
         """Return whether each controller reports all of its pods as ready."""
@@ -241,6 +246,11 @@ def _get_time() -> str:
 def _describe(pod: Body) -> str:
     ready = [item["status"] for item in pod["status"].get("conditions", []) if item["type"] == "Ready"]
     return f"{pod['metadata']['name']} {pod['spec'].get('nodeName')} {pod['metadata'].get('deletionTimestamp')} {ready}"
+
+
+def has_ended(pod: Body) -> bool:
+    """Return whether a pod has ended or is being deleted: those of a Job may stay listed for some time."""
+    return pod["status"].get("phase") == "Failed" or "deletionTimestamp" in pod["metadata"]
 
 
 def _is_decided(pod: Body) -> bool:

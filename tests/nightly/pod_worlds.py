@@ -16,7 +16,7 @@ from nexusform.domains.pods.scheduling.workloads import is_recreated
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from tests.domains.pods.importers import cluster_objects
-from tests.nightly.live_cluster import DEVICE_KINDS, Body, LiveCluster, build_priority_classes
+from tests.nightly.live_cluster import DEVICE_KINDS, Body, LiveCluster, build_priority_classes, has_ended
 from tests.planning.harness import good, plan
 
 _HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -199,6 +199,8 @@ def collect_nodes(pods: Sequence[Body]) -> dict[str, dict[str, str]]:
     """Return the node of each pod ("" = none) by workload and name."""
     nodes: dict[str, dict[str, str]] = {}
     for pod in pods:
+        if has_ended(pod):
+            continue
         metadata = pod["metadata"]
         owners = metadata.get("ownerReferences") or [{"kind": "Pod", "name": metadata["name"]}]
         kind, name = owners[0]["kind"], owners[0]["name"]

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, permutations
+from math import factorial
 from typing import Final
 from zlib import crc32
 
@@ -40,6 +41,7 @@ _SAMPLES_WITHOUT_DOUBT: Final = 60
 # Up to this number of nodes, samples show every frequent result of random choices.
 _MOST_SAMPLED_NODES: Final = 12
 _MOST_LATE_WORKLOADS: Final = 16
+_MOST_PERMUTED_WORKLOADS: Final = 5
 # Samples of the random choices of one scene.
 _TIE_SAMPLES: Final = 12
 _HOUR: Final = 3600
@@ -266,12 +268,17 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
             else []
         )
     ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
+    orders = _list_workload_orders(keys, samples // 3) if ordered_keys else []
     for number in range(samples):
         seed = scene.seed + 1 + number
         if number < len(ranked):
             first, last = (key.rpartition("/")[2] for key in (ranked[number][0], ranked[number][-1]))
             arrival = ArrivalOrder(0, tuple(ranked[number]), ordered_keys, has_fast_replacements=number % 2 == 0)
             condition = f"if {last} arrives last" if number % 2 and number > 1 else f"if {first} arrives first"
+        elif number < len(ranked) + len(orders):
+            # Pods that start at once: the next one of an ordered set arrives before those of slower controllers.
+            arrival = ArrivalOrder(0, orders[number - len(ranked)], has_fast_replacements=number % 2 == 0)
+            condition = "if the pods arrive in another order"
         else:
             arrival = ArrivalOrder(number, tuple(keys), ordered_keys, number % 4 > 1, claiming_keys, number % 4 < 1)
             condition = "if the pods arrive in another order"
@@ -285,6 +292,13 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
                 slow_terminations=number if arrival.has_slow_victims else 0,
             ),
         )
+
+
+def _list_workload_orders(keys: Sequence[str], count: int) -> list[tuple[str, ...]]:
+    """List orders of a few workloads: all, or as many as requested at equal distances."""
+    if len(keys) > _MOST_PERMUTED_WORKLOADS:
+        return []
+    return list(permutations(keys))[:: max(1, -(-factorial(len(keys)) // max(1, count)))]
 
 
 def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:

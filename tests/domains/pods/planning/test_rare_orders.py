@@ -14,14 +14,22 @@ pytestmark = pytest.mark.of_domains("fleet")
 
 def test_a_node_of_one_run_in_thirty_is_not_certain() -> None:
     """In most runs two pods of the Job ran on n1; in one, pods of two other workloads were there before the second."""
-    world = build_world(795434609)
+    assert find_certain_nodes(795434609, "default/Job/c") == ["n0", "n1"]
+
+
+def test_ordered_pods_that_start_at_once_may_arrive_before_those_of_a_busy_controller() -> None:
+    """In one of four runs a StatefulSet had all of its pods on n0 before the third pod of the Deployment arrived."""
+    assert find_certain_nodes(3900057, "default/Deployment/e") == ["n3"]
+
+
+def find_certain_nodes(seed: int, workload: str) -> list[str]:
+    """Return the nodes of the certain pods of a workload in a random world."""
+    world = build_world(seed)
     for body in world.nodes + world.pods:
         body.setdefault("status", {}).setdefault("phase", "Running")
-    predicted = predict_world(
-        [*build_priority_classes({"low": -10, "high": 1000}), *world.nodes, *world.pods], world.workloads
-    )
-    certain_nodes = sorted(node for _, node, is_certain, _ in predicted["default/Job/c"] if is_certain)
-    assert certain_nodes == ["n0", "n1"]
+    classes = build_priority_classes({"low": -10, "high": 1000})
+    predicted = predict_world([*classes, *world.nodes, *world.pods], world.workloads)
+    return sorted(node for _, node, is_certain, _ in predicted[workload] if is_certain)
 
 
 def test_a_tie_of_slowly_terminating_pods_is_not_certain() -> None:
