@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 from nexusform.domains.conformance.workflow import kubefleet_check
-from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms, open_programs
+from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms, ProgramProblem, open_programs
 from nexusform.domains.fleet.scheduling.bindings import Health, Member
 from nexusform.domains.fleet.scheduling.fleet_api_validation import parse_resource_usage
 from nexusform.kubernetes.matching import Taint
@@ -169,7 +169,11 @@ def record_decisions(programs: str, definitions: str, minutes: float) -> Iterato
         Path(directory, "crds").symlink_to(Path(definitions).absolute())
         for seed in itertools.count(int(time.time()) % 1_000_000_000):
             with open_programs(directory) as running:
-                yield from record_fleet(running, Path(directory), Random(seed), end)
+                try:
+                    yield from record_fleet(running, Path(directory), Random(seed), end)
+                except ProgramProblem as problem:
+                    # An agent with two active policy snapshots of a placement decides nothing more about it.
+                    print(f"fleet {seed}: {problem}", file=sys.stderr)
             if time.monotonic() > end:
                 return
 
