@@ -26,7 +26,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     DisruptionBudget,
     ExistingPod,
     Node,
-    NodeTerm,
+    NodeSelectorTerm,
     PodSpec,
     PodTerm,
     Requests,
@@ -216,8 +216,8 @@ def test_taints_in_filters(pod: PodSpec, node: Node, refused: bool) -> None:
 # --- nodeaffinity: node_affinity_test.go -----------------------------------------------------------
 
 
-def wish(weight: int, **labels: str) -> tuple[int, NodeTerm]:
-    return weight, NodeTerm(tuple(Requirement(key, IN, (value,)) for key, value in labels.items()))
+def wish(weight: int, **labels: str) -> tuple[int, NodeSelectorTerm]:
+    return weight, NodeSelectorTerm(tuple(Requirement(key, IN, (value,)) for key, value in labels.items()))
 
 
 FOO, KEY, AZ = {"foo": "bar"}, {"key": "value"}, {"az": "az1"}
@@ -234,7 +234,7 @@ THREE = (wish(2, **FOO), wish(4, **KEY), wish(5, **FOO, **KEY, **AZ))
     ],
 )
 def test_preferred_nodes(
-    wishes: tuple[tuple[int, NodeTerm], ...], nodes: list[dict[str, str]], scores: list[int]
+    wishes: tuple[tuple[int, NodeSelectorTerm], ...], nodes: list[dict[str, str]], scores: list[int]
 ) -> None:
     spec = PodSpec(preferred_nodes=wishes)
     assert node_affinity.normalize_scores([node_affinity.score(spec, Node("n", labels)) for labels in nodes]) == scores
