@@ -45,8 +45,10 @@ def build_document(seed: int) -> Body:
     for number in range(_REQUESTS):
         released = [names.pop(draw.randrange(len(names))) for _ in range(2 if len(names) >= limit else 0)]
         request = draw.choice(site["requests"])
-        requests.append({**request, "flavor": site["flavors"][request["flavor"]], "released": released})
-        names.append(build_server_name(number))
+        name = build_server_name(number)
+        flavor = site["flavors"][request["flavor"]]
+        requests.append({**request, "name": name, "flavor": flavor, "released": released})
+        names.append(name)
     servers = {name: {**server, "group": None} for name, server in site["servers"].items()}
     return {**site, "servers": servers, "requests": requests}
 
@@ -54,7 +56,7 @@ def build_document(seed: int) -> Body:
 def build_cases(site: Body, answers: list[list[str]], version: str) -> Iterator[Body]:
     """Yield a case per request of a site. `answers` are the best hosts of each."""
     servers = dict(site["servers"])
-    for number, (request, hosts) in enumerate(zip(site["requests"], answers, strict=True)):
+    for request, hosts in zip(site["requests"], answers, strict=True):
         flavor, group = request["flavor"], request["group"]
         for name in request["released"]:
             servers.pop(name, None)
@@ -62,14 +64,14 @@ def build_cases(site: Body, answers: list[list[str]], version: str) -> Iterator[
             "system": nova_check.PROGRAM,
             "version": version,
             "snapshot": {"hosts": site["hosts"], "servers": dict(servers), "settings": site["settings"]},
-            "request": {name: value for name, value in request.items() if name != "released"},
+            "request": {name: value for name, value in request.items() if name not in ("name", "released")},
             "decision": {"host": hosts[0] if hosts else None},
             "equivalent": [{"host": host} for host in hosts[1:]],
         }
         if hosts:
             size = {name: flavor[name] for name in ("vcpus", "memory_mib", "disk_gib", "properties")}
             new = {"host": hosts[0], **size, "group": group and group["name"], "is_building": True}
-            servers[build_server_name(number)] = new | ({"image": request["image"]} if request.get("image") else {})
+            servers[request["name"]] = new | ({"image": request["image"]} if request.get("image") else {})
 
 
 class NovaProcess:
