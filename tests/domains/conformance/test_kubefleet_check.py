@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.domains.conformance.workflow import kubefleet_check
+from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms
 from nexusform.domains.fleet.scheduling import scheduling_cycle
 from nexusform.plans.plan_checks import ProgramCheck
 from nexusform.workflow.program_checks import ProgramCheckOutcome
@@ -63,9 +67,18 @@ def test_a_plan_is_checked_by_a_running_hub(
     check = json.loads(Path("p.json").read_text())["checks_by"][0]
     assert (check["checked"], check["total"], check["differences"]) == (2, 2, [])
     capsys.readouterr()
+    calls, send = [], LoopbackPrograms.call
+
+    def record_call(programs: LoopbackPrograms, method: str, *rest: Any) -> dict[str, Any]:
+        calls.append(method)
+        return send(programs, method, *rest)
+
     with monkeypatch.context() as patch:
         patch.setattr(scheduling_cycle, "iterate_descending", scheduling_cycle.iterate_ascending)  # a rule is broken
+        patch.setattr(kubefleet_check, "_HEARTBEAT_SECONDS", -1.0)
+        patch.setattr(LoopbackPrograms, "call", record_call)
         assert run_command_line(words) == 1
+    assert Counter(calls)["PATCH"] == 4 * 3  # each of 4 members: as it joins, and before each placement
     check = json.loads(Path("p.json").read_text())["checks_by"][0]
     assert check["differences"][0] == {
         "address": "fleet_cluster_resource_placement.one",

@@ -106,6 +106,14 @@ PROBLEMS = {
         {"kube-scheduler": "echo Kubernetes v1.34.4", "etcd": "sleep 60", "kube-apiserver": "echo bad flag; exit 1"},
         "kube-apiserver stopped. Its last message: bad flag",
     ),
+    "the certificate is half-written": (
+        {
+            "kube-scheduler": "echo Kubernetes v1.34.4",
+            "etcd": "sleep 60",
+            "kube-apiserver": "mkdir certs; echo -----BEGIN > certs/apiserver.crt; sleep 60",
+        },
+        "kube-apiserver did not answer within 1 s",
+    ),
 }
 
 

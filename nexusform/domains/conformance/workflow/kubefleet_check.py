@@ -36,6 +36,7 @@ _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _HEALTH: Final = {Health.HEALTHY: "True", Health.UNHEALTHY: "False"}
 _MERGE: Final = "merge-patch"
 _MEMBER_SECONDS: Final = 120.0
+_HEARTBEAT_SECONDS: Final = 60.0  # the scheduler ignores members after 5 minutes without a heartbeat
 # Version of the module in the build information of Go: hubagent prints none.
 _MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\tv([\w.+-]{1,80})")
 
@@ -129,6 +130,8 @@ class FleetCheck:
         self._version = version
         self._manifests = manifests
         self._members: list[Body] = []
+        self._agents: list[tuple[str, Member, int]] = []  # path, member and generation of each agent
+        self._last_heartbeat = 0.0
 
     def join_members(self, members: tuple[Member, ...]) -> None:
         """Create the members, and report as their agents. Raises ProgramProblem."""
@@ -145,12 +148,18 @@ class FleetCheck:
             name = member.name
             path = f"{_MEMBERS}/namespaces/fleet-member-{name}/internalmemberclusters/{name}"
             agent = self._running.wait_for(_AGENT, partial(self._running.call, "GET", path), _MEMBER_SECONDS)
-            status = _build_member_agent_status(member, agent["metadata"]["generation"])
-            self._running.call("PATCH", f"{path}/status", {"status": status}, _MERGE)
+            self._agents.append((path, member, agent["metadata"]["generation"]))
+        self._send_heartbeats()
         for index, member in enumerate(members):
             path = f"{_MEMBERS}/memberclusters/{member.name}"
             self._running.wait_for(_AGENT, partial(self._has_joined, path), _MEMBER_SECONDS)
             self._members[index] = self._running.call("GET", path)
+
+    def _send_heartbeats(self) -> None:
+        self._last_heartbeat = time.monotonic()
+        for path, member, generation in self._agents:
+            status = _build_member_agent_status(member, generation)
+            self._running.call("PATCH", f"{path}/status", {"status": status}, _MERGE)
 
     def _has_joined(self, path: str) -> bool:
         return bool(self._running.call("GET", path).get("status", {}).get("agentStatus"))
@@ -161,6 +170,8 @@ class FleetCheck:
         manifest = self._manifests.get(name)
         if manifest is None:
             return
+        if time.monotonic() > self._last_heartbeat + _HEARTBEAT_SECONDS:
+            self._send_heartbeats()
         # Resources have no effect on the choice of clusters.
         selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "nothing"}
         policy = {"policy": manifest["spec"]["policy"]} if manifest["spec"].get("policy") else {}

@@ -84,10 +84,9 @@ class LoopbackPrograms:
             *flags,
         )
         authority = directory / "certs" / "apiserver.crt"
-        self.wait_for("kube-apiserver", authority.exists)
+        context = self.wait_for("kube-apiserver", lambda: _load_authority(authority))
         address = f"https://127.0.0.1:{port}"
         self._write_kubeconfig(address, authority, token)
-        context = ssl.create_default_context(cafile=str(authority))
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._client = ApiClient(address, verify=context, headers=headers, trust_env=False)
         self.wait_for("kube-apiserver", lambda: self._read_success("GET", "/readyz") is not None)
@@ -218,6 +217,13 @@ def read_version(program: Path, *flags: str) -> str:
         raise ProgramProblem(f"{program} cannot be started: {reason}") from None
     words = result.stdout.split()
     return words[-1].removeprefix("v") if words else "of unknown version"
+
+
+def _load_authority(path: Path) -> ssl.SSLContext | None:
+    """Return the trust in a certificate; None if its file is not written yet or is half-written."""
+    with suppress(FileNotFoundError, ssl.SSLError):
+        return ssl.create_default_context(cafile=str(path))
+    return None
 
 
 def _build_private_key() -> str:
