@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,10 +15,13 @@ from nexusform.language.functions.registry import list_function_families
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import Traversal
 from nexusform.language.type_unification import compare_values
-from nexusform.schemas.value_types import describe_type
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value
 
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "functions.md"
+
+_TERRAFORM = "https://developer.hashicorp.com/terraform/language/functions"
+# Functions of OpenTofu that Terraform lacks.
+_OPENTOFU = ("base64gunzip", "cidrcontains", "urldecode")
 
 # What a configuration written for Terraform may call, save bcrypt and rsadecrypt.
 _EXPECTED = """
@@ -70,35 +74,33 @@ def render_reference() -> str:
     """Render the reference page of all functions, as Markdown."""
     families = list_function_families()
     count = sum(len(family) for _, family in families)
+    own = ", ".join(f"`{name}`" for name in _OPENTOFU)
     lines = [
         "# Functions",
         "",
-        f"All {count} functions of expressions. Arguments are converted to the parameter type. An unknown",
-        "argument gives an unknown result, a sensitive argument a sensitive result.",
-        "",
+        f"All {count} functions. They behave as [Terraform's functions]({_TERRAFORM}) of the same name;",
+        f"{own} as OpenTofu's.",
+        "Exceptions: [language differences](../language-differences.md). An unknown argument gives an unknown",
+        "result, a sensitive argument a sensitive result.",
     ]
     for title, family in families:
-        lines += [f"## {title}", ""]
+        lines += ["", f"## {title}", ""]
         for function in sorted(family, key=lambda f: f.name):
-            lines += _render_section(function)
-    return "\n".join(lines).rstrip("\n") + "\n"
+            lines.append(f"- `{format_signature(function)}`: {function.description}{_render_example(function)}")
+    return "\n".join(lines) + "\n"
 
 
-def _render_section(function: Function) -> list[str]:
-    """Render the Markdown of one function."""
-    lines = [f"### `{format_signature(function)}`", "", function.description, ""]
-    if function.examples:
-        lines += ["```hcl", *[f"{e.call} # {e.result}" for e in function.examples], "```", ""]
-    parameters = [*function.parameters, *([function.variadic] if function.variadic else [])]
-    for parameter in parameters:
-        kind = describe_type(parameter.type, constraint=True)
-        lines.append(f"- `{parameter.name}` ({kind}): {parameter.description}")
-    if parameters:
-        lines.append("")
-    return lines
+def _render_example(function: Function) -> str:
+    """Render the first example of a function that Terraform lacks."""
+    if function.name not in _OPENTOFU:
+        return ""
+    example = function.examples[0]
+    return f" `{example.call}` is `{example.result}`."
 
 
 def test_the_reference_page_is_up_to_date() -> None:
+    if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
+        _PAGE.write_text(render_reference(), encoding="utf-8")
     assert _PAGE.read_text(encoding="utf-8") == render_reference()
 
 
