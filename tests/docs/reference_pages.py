@@ -59,15 +59,26 @@ NAME = re.compile(r"(?<=\): )Name of the [^.]+\.")
 
 COMMANDS_WORDS = """\
 `nexusform COMMAND -help` prints the same in a terminal. Write a flag as `-name=value`; `-chdir=DIR` comes
-before the command. `-confine`, `-allow-remote`, `-limit` and `-backend-config` work with nearly every
-command. [Shared flags](#shared-flags) are explained once, at the end."""
+before the command. [Shared flags](#shared-flags) are explained at the end. Nearly every command has the
+[general flags](#general-flags)."""
 # A nested block with this many rows is described once.
 FOLDED_FROM = 3
 LARGE = 2**31 - 1
 # A flag of this many commands is explained in the table of shared flags.
 SHARED_FROM = 3
-# These are flags of nearly every command, and are not repeated.
-EVERYWHERE = ("confine", "allow-remote", "limit", "backend-config")
+# The groups of shared flags. A command with all flags of a group names the group.
+GENERAL = ("confine", "allow-remote", "limit", "backend-config")
+FLAG_GROUPS = {
+    "planning": (
+        *("destroy", "refresh-only", "refresh", "target", "target-file", "exclude", "exclude-file", "replace"),
+        "samples",
+    ),
+    "report": ("report", "placements", "details", "compat", "diff", "source-url"),
+    "sites": ("site", "wave", "allow-source", "engine", "workers"),
+    "general": GENERAL,
+}
+# The first command has flags of the second one, and no others.
+SAME_FLAGS = {"nexusform destroy": "nexusform apply"}
 
 PROVIDERS_WORDS = """\
 A provider applies the changes of a plan. The default provider `simulated` only records them in the state. For
@@ -422,9 +433,18 @@ def commands_page() -> str:
     lines = [HEAD, "", "# Commands", "", *COMMANDS_WORDS.splitlines(), ""]
     for path, command in commands:
         lines += _command(path, command, shared)
-    lines += ["## Shared flags", "", "| flag | effect |", "|---|---|"]
-    lines += sorted(_flag_row(*record) for record in shared)
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, *_shared_flags(by_name)]).rstrip() + "\n"
+
+
+def _shared_flags(by_name: dict[str, tuple[str, str]]) -> Iterator[str]:
+    """Return the section of shared flags: first the groups, then the others."""
+    grouped = {name for names in FLAG_GROUPS.values() for name in names}
+    # A flag is known by the first word of its record.
+    records = {record[0].lstrip("-").split("=")[0].split("[")[0]: record for record in by_name.values()}
+    yield from ("## Shared flags", "")
+    yield from sorted(_flag_line(*record) for name, record in records.items() if name not in grouped)
+    for group, names in FLAG_GROUPS.items():
+        yield from ("", f"### {group.capitalize()} flags", "", *(_flag_line(*records[name]) for name in names))
 
 
 def _commands(path: str, group: LazyGroup) -> Iterator[tuple[str, click.Command]]:
@@ -441,18 +461,39 @@ def _commands(path: str, group: LazyGroup) -> Iterator[tuple[str, click.Command]
 def _command(path: str, command: click.Command, shared: set[tuple[str, str]]) -> Iterator[str]:
     """Return the section of one command."""
     with click.Context(command, info_name=path) as context:
-        usage = " ".join([path, *command.collect_usage_pieces(context)])
-    yield from (f"## {path}", "", f"`{usage}`", "", *_escaped(inspect.cleandoc(command.help or "")).splitlines(), "")
+        usage = " ".join([path, *command.collect_usage_pieces(context)]).replace(" [OPTIONS]", "").strip()
+    yield from (f"## {path}", "", *([f"`{usage}`", ""] if usage != path else ()))
+    yield from (*_escaped(inspect.cleandoc(command.help or "")).splitlines(), "")
     examples = get_command_examples(path.removeprefix("nexusform "))
     if examples:
         yield from ("```sh", *(f"{typed}  # {effect}" for typed, effect in examples), "```", "")
     flags = _flags(command)
-    own = [_flag_row(*record) for record in flags.values() if record not in shared]
+    if path in SAME_FLAGS:
+        yield from (_same_flags(path, flags), "")
+        return
+    own = [_flag_line(*record) for record in flags.values() if record not in shared]
     if own:
-        yield from ("| flag | effect |", "|---|---|", *own, "")
-    common = [f"`-{name}`" for name, record in flags.items() if record in shared and name not in EVERYWHERE]
-    if common:
-        yield from (f"Shared flags: {', '.join(common)}.", "")
+        yield from (*own, "")
+    if names := list(_shared_names([name for name, record in flags.items() if record in shared])):
+        yield from (f"Shared flags: {', '.join(names)}.", "")
+
+
+def _same_flags(path: str, flags: dict[str, tuple[str, str]]) -> str:
+    """Return the sentence of a command with the flags of another one."""
+    other = SAME_FLAGS[path]
+    theirs = _flags(dict(_commands("nexusform", ROOT))[other])
+    assert flags.items() <= theirs.items()
+    missing = ", ".join(f"`-{name}`" for name in theirs if name not in flags)
+    return f"The flags of [{other}](#{other.replace(' ', '-')}) without {missing}."
+
+
+def _shared_names(names: list[str]) -> Iterator[str]:
+    """Return the names of shared flags, for a complete group its name; without general flags."""
+    for group, members in FLAG_GROUPS.items():
+        if group != "general" and set(members) <= set(names):
+            yield f"[{group} flags](#{group}-flags)"
+            names = [name for name in names if name not in members]
+    yield from (f"`-{name}`" for name in names if name not in GENERAL)
 
 
 def _escaped(text: str) -> str:
@@ -482,9 +523,8 @@ def help_texts() -> Iterator[tuple[str, str, str]]:
     yield from (("nexusform", name, entry.summary) for name, entry in ROOT.table.items())
 
 
-def _flag_row(flag: str, effect: str) -> str:
-    written = flag.replace("|", "\\|")
-    return f"| `{written}` | {effect} |"
+def _flag_line(flag: str, effect: str) -> str:
+    return f"- `{flag}`: {effect}"
 
 
 def triggers_page() -> str:
