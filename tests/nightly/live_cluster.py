@@ -235,7 +235,8 @@ class LiveCluster:
             for container in pod["spec"]["containers"]
         ]
         phase = "Pending" if waiting else "Running"
-        status = {"phase": phase, "conditions": [ready], "containerStatuses": statuses, "startTime": _get_time()}
+        started = pod["status"].get("startTime", _get_time())
+        status = {"phase": phase, "conditions": [ready], "containerStatuses": statuses, "startTime": started}
         self._programs.call("PATCH", path, {"status": status}, _MERGE)
 
 

@@ -21,6 +21,7 @@ from tests.planning.harness import good, plan
 
 _HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_START = "2026-01-01T00:00:00Z"  # of pods that exist: new ones start later, not in the same second
 _CLASSES = {"low": -10, "high": 1000}
 _MEMBER = """
 resource "fleet_member_cluster" "m1" {
@@ -111,7 +112,7 @@ def _build_pod(draw: random.Random, name: str, node: str) -> Body:
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "labels": {"app": "old"}},
         "spec": {**_build_spec(draw, "old", is_plain=True), "nodeName": node},
-        "status": {"phase": "Running"},
+        "status": {"phase": "Running", "startTime": _START},
     }
 
 
