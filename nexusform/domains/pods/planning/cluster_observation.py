@@ -70,6 +70,7 @@ class ObservedCluster(Struct, frozen=True):
     workloads: Mapping[str, LiveWorkload] = field(default_factory=dict)
     snapshot: KubectlSnapshot = KubectlSnapshot()
     unready_nodes: frozenset[str] = frozenset()
+    extreme_image_values: tuple[Mapping[str, int], ...] = ()
 
 
 def match_cluster_snapshot(
@@ -96,7 +97,9 @@ def match_cluster_snapshot(
         running_pods, [node for name, node in nodes.items() if name not in names.values()]
     )
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in names]
-    nodes = _add_image_scores(nodes, {names[item.name]: item.images for item in snapshot.nodes if item.name in names})
+    images_by_node = {names[item.name]: item.images for item in snapshot.nodes if item.name in names}
+    image_sizes = [images_by_node.get(name) for name in nodes]
+    nodes = _add_image_scores(nodes, image_sizes)
     bound_cluster = replace(
         cluster,
         nodes=tuple(nodes.values()),
@@ -119,6 +122,7 @@ def match_cluster_snapshot(
         unready_nodes=frozenset(
             names[item.name] for item in snapshot.nodes if item.name in names and _has_pending_not_ready_taint(item)
         ),
+        extreme_image_values=image_locality.compute_extreme_image_values(image_sizes),
     )
 
 
@@ -139,8 +143,8 @@ def _has_pending_not_ready_taint(node: ObservedNode) -> bool:
     return is_unready and not any(taint.key in _UNREADY_TAINTS for taint in node.taints)
 
 
-def _add_image_scores(nodes: Mapping[str, Node], sizes: Mapping[str, Mapping[str, int] | None]) -> dict[str, Node]:
-    values = image_locality.compute_image_values([sizes.get(name) for name in nodes])
+def _add_image_scores(nodes: Mapping[str, Node], sizes: Sequence[Mapping[str, int] | None]) -> dict[str, Node]:
+    values = image_locality.compute_image_values(sizes)
     pairs = zip(nodes.items(), values, strict=True)
     return {name: replace(node, images=images) for (name, node), images in pairs}
 

@@ -170,6 +170,7 @@ class ClusterPods:
             nominated_pods=observed_cluster.nominated_pods if observed_cluster is not None else (),
             version=cluster.version,
             observation_time=observed_cluster.snapshot.observation_time if observed_cluster is not None else 0,
+            extreme_image_values=observed_cluster.extreme_image_values if observed_cluster is not None else (),
         )
 
     def _collect_manifests(self, cluster_id: str) -> list[Manifest]:

@@ -343,6 +343,16 @@ def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tupl
     yield f"once {name} has its taint", replace(scene, cluster=replace(scene.cluster, nodes=nodes))
 
 
+def _list_image_sizes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
+    """Yield the scene with the smallest and the largest sizes of images with different sizes on nodes."""
+    for size, values in zip(("smallest", "largest"), scene.cluster.extreme_image_values, strict=False):
+        nodes = tuple(
+            replace(node, images=node.images and {name: values.get(name, node.images[name]) for name in node.images})
+            for node in scene.cluster.nodes
+        )
+        yield f"if the {size} size of its image counts", replace(scene, cluster=replace(scene.cluster, nodes=nodes))
+
+
 def _list_readiness_changes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with all unready pods recovered, and with none of the starting ones ready."""
     recovered_pods = tuple(map(_mark_pods_recovered, scene.existing_pods))
@@ -417,6 +427,7 @@ ASSUMPTIONS: Final[tuple[PredictionAssumption, ...]] = (
     PredictionAssumption("Pending pods of others", _list_scenarios_with_waiting_pods),
     PredictionAssumption("terminating pods", _list_scenarios_after_terminations),
     PredictionAssumption("nodes that are not ready", _list_with_coming_taints),
+    PredictionAssumption("image sizes", _list_image_sizes),
     PredictionAssumption("pods that are not ready", _list_readiness_changes),
     PredictionAssumption("start times", _list_at_later_times),
     PredictionAssumption("the end of removed pods", _list_slow_terminations),

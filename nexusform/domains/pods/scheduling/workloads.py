@@ -418,7 +418,7 @@ class Cluster(Struct, frozen=True):
     """Nodes of one cluster, labels of its namespaces (names are implied), its quotas and budgets; its
     claimable volumes, and the claims that wait for no pod. `invalid_claims` (`namespace/name`) prevent pods
     from getting a node, each with the reason. `observation_time`: the newest heartbeat of a node in seconds
-    since 1970, 0 if unknown. `devices` are those of ResourceSlices.
+    since 1970, 0 if unknown. `devices` are those of ResourceSlices. `extreme_image_values`: see image_locality.
     """
 
     name: str
@@ -434,3 +434,4 @@ class Cluster(Struct, frozen=True):
     observation_time: int = 0
     attach_limits: AttachLimits = AttachLimits()
     devices: DeviceInventory = DeviceInventory()
+    extreme_image_values: tuple[Mapping[str, int], ...] = ()

@@ -47,6 +47,26 @@ def test_a_tie_of_slowly_terminating_pods_is_not_certain() -> None:
     assert outcomes["web-0"].alternative == "n0 if removed pods terminate slowly"
 
 
+@pytest.mark.parametrize(
+    ("other_size", "doubt", "alternative"),
+    [(20, "image sizes", "n2 if the smallest size of its image counts"), (900, "", "")],
+)
+def test_the_size_of_an_image_is_that_of_an_unknown_node(other_size: int, doubt: str, alternative: str) -> None:
+    """kube-scheduler uses the size on the first node read since its start. 1.35.3 read the nodes of a new cluster in
+    another order: 5 of 36 pods ran elsewhere.
+    """
+    nodes = [_build_node(f"n{number}", cpu) for number, cpu in enumerate((12, 1, 13))]
+    for node, size in zip(nodes, (900, other_size), strict=False):
+        node["status"]["images"] = [{"names": ["app:1"], "sizeBytes": size << 20}]
+    change = build_workload("Deployment", "web", build_pod_spec("app:1", 1500), replicas=1)
+    outcomes = {
+        outcome.name: outcome for _, outcome in predict_story([*nodes, build_pod("old", "old", "n1")], [change])
+    }
+    outcome = outcomes["web-0"]
+    assert (outcome.node, outcome.is_certain) == ("n0", not doubt)
+    assert (outcome.doubt, outcome.alternative) == (doubt, alternative)
+
+
 def _build_replica(name: str, node: str, *, is_ready: bool) -> Body:
     body = build_pod(name, "web", node)
     body["metadata"]["labels"]["pod-template-hash"] = "5d"

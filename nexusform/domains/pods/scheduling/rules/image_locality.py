@@ -38,15 +38,31 @@ def add_default_tag(image: str) -> str:
 
 def compute_image_values(sizes: Sequence[Mapping[str, int] | None]) -> list[Mapping[str, int] | None]:
     """Return the image values per node by image sizes in bytes; the first node's size counts."""
-    size_by_image: dict[str, int] = {}
-    node_counts: dict[str, int] = {}
-    for image, size in _list_entries(sizes):
-        size_by_image.setdefault(image, size)
-        node_counts[image] = node_counts.get(image, 0) + 1
-    value_by_image = {image: int(size * (node_counts[image] / len(sizes))) for image, size in size_by_image.items()}
+    value_by_image = {
+        image: _compute_value(values[0], len(values), len(sizes))
+        for image, values in _collect_sizes_by_image(sizes).items()
+    }
     return [None if images is None else {image: value_by_image[image] for image in images} for images in sizes]
 
 
-def _list_entries(sizes: Iterable[Mapping[str, int] | None]) -> Iterable[tuple[str, int]]:
+def compute_extreme_image_values(sizes: Sequence[Mapping[str, int] | None]) -> tuple[Mapping[str, int], ...]:
+    """Return the smallest and the largest values of images with different sizes on nodes, () if there are none. The
+    scheduler uses the size on the first node read since its start.
+    """
+    differing = {image: values for image, values in _collect_sizes_by_image(sizes).items() if len(set(values)) > 1}
+    return tuple(
+        {image: _compute_value(choose(values), len(values), len(sizes)) for image, values in differing.items()}
+        for choose in ((min, max) if differing else ())
+    )
+
+
+def _compute_value(size: int, node_count: int, total_nodes: int) -> int:
+    return int(size * (node_count / total_nodes))
+
+
+def _collect_sizes_by_image(sizes: Iterable[Mapping[str, int] | None]) -> dict[str, list[int]]:
+    sizes_by_image: dict[str, list[int]] = {}
     for images in sizes:
-        yield from (images or {}).items()
+        for image, size in (images or {}).items():
+            sizes_by_image.setdefault(image, []).append(size)
+    return sizes_by_image
