@@ -1,6 +1,6 @@
 """Ids of diagnostics: their summaries and the page that explains them.
 
-docs/reference/diagnostics.md is written by hand: a row for each id with a cause and a fix to explain.
+docs/reference/diagnostics.md is written by hand: a section for each id with a cause and a fix to explain.
 """
 
 from __future__ import annotations
@@ -59,15 +59,14 @@ def _get_callee(call: ast.Call) -> str:
     return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
 
 
-def list_page_rows() -> list[list[str]]:
-    """Return the cells of each row of docs/reference/diagnostics.md: anchor and id, cause, fix."""
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
-    return [[cell.strip() for cell in line.split(" | ")] for line in lines if line.startswith("| <a id=")]
+def list_page_entries() -> list[tuple[str, str]]:
+    """Return the id and the text of each entry of docs/reference/diagnostics.md."""
+    return re.findall(r"^### (\S+)\n\n(.+)\n(?=\n#|\n?\Z)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def list_page_ids() -> list[str]:
     """Return the ids that docs/reference/diagnostics.md explains, in its order."""
-    return [match[1] for row in list_page_rows() if (match := re.search(r'<a id="([^"]+)">', row[0]))]
+    return re.findall(r"^### (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def _builds_summary(node: ast.AST) -> bool:
@@ -174,10 +173,9 @@ def test_every_id_list_page_ids_exists() -> None:
 def test_the_page_explains_an_id_once_with_a_cause_and_a_fix() -> None:
     kinds = list_page_ids()
     assert len(kinds) == len(set(kinds)) >= 100
-    for anchor, cause, fix in list_page_rows():
-        assert re.fullmatch(r'\| <a id="([^"]+)"></a>`\1`', anchor)
-        assert cause.endswith(".")
-        assert fix.endswith(". |")
+    entries = list_page_entries()
+    assert [kind for kind, _ in entries] == kinds
+    assert [text for _, text in entries if not re.fullmatch(r"\S.*\. Fix: \S.*\.", text)] == []
 
 
 def test_lint_rules_have_a_page_of_their_own() -> None:
