@@ -74,7 +74,7 @@ def _build_help_uri(rule: str) -> dict[str, str]:
 
 
 def _format_rule_page(rule: str) -> str:
-    """Return the documentation page of a rule: every id is a section."""
+    """Return the documentation page and section of a rule."""
     return f"{'lint' if rule in _RULE_HELP else 'diagnostics'}.md#{rule}"
 
 
