@@ -123,7 +123,9 @@ lint { ignore = ["zones-pinned"] } # in the nexusform block: disables a rule eve
 
 A lint rule finds risks in a valid configuration. Plans report a rule only if it matters now.
 `nexusform advise` reports all rules, with their cost. `# nexusform:ignore ID` on the line before a block
-disables a rule there."""
+disables a rule there.
+
+The examples use this site:"""
 
 SKUS_WORDS = """\
 Host vCPUs are guest vCPUs plus emulator threads. A SKU with several NUMA cells uses an equal share of each.
@@ -532,22 +534,31 @@ def triggers_page() -> str:
     lines = [HEAD, "", "# Triggers", "", *TRIGGERS_WORDS.splitlines(), ""]
     tables = (("VMs", VM_REASONS), ("Fleet bindings", BINDING_REASONS), ("Pods", POD_REASONS))
     for title, reasons in tables:
-        lines += [f"## {title}", "", "| trigger | cause |", "|---|---|"]
-        lines += [f"| `{trigger}` | {reason} |" for trigger, reason in reasons.items()]
+        lines += [f"## {title}", ""]
+        lines += [f"- `{trigger}`: {reason}" for trigger, reason in reasons.items()]
         lines.append("")
-    lines += [*OBSERVATIONS_WORDS.splitlines(), "", "| observation | meaning |", "|---|---|"]
-    lines += [f"| `{trigger}` | {seen} |" for trigger, seen in OBSERVATIONS.items()]
+    lines += [*OBSERVATIONS_WORDS.splitlines(), ""]
+    lines += [f"- `{trigger}`: {seen}" for trigger, seen in OBSERVATIONS.items()]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def lint_page() -> str:
     """docs/reference/lint.md. The examples are run by the tests."""
     lines = [HEAD, "", "# Lint rules", "", *LINT_WORDS.splitlines(), ""]
+    lines += ["```hcl", *_SITE.replace("MACHINES", "4 # unless the example has another number").splitlines(), "```", ""]
     for rule in RULES:
         where = "`validate`, `plan` and `advise`" if rule.literal else "`plan` and `advise`"
-        lines += [f"## {rule.id}", "", rule.help, "", f"Reported by {where}. Example:", ""]
-        lines += ["```hcl", *lint_example(rule.id).splitlines(), "```", ""]
+        lines += [f"## {rule.id}", "", rule.help, "", f"Reported by {where}.", ""]
+        lines += ["```hcl", *_short_example(rule.id).splitlines(), "```", ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _short_example(rule_id: str) -> str:
+    """Return the lines of an example that differ from the site and the cluster of all examples."""
+    site, _, clusters = lint_example(rule_id).partition('\n}\n\nresource "nexus_kubernetes_cluster"')
+    rack = [line.strip() for line in site.splitlines() if re.match(r"  machine_(?!count += 4$)", line)]
+    comment = f"# with {', '.join(re.sub(' +', ' ', line) for line in rack)} in nexus_rack.rack\n" if rack else ""
+    return f'{comment}resource "nexus_kubernetes_cluster"{clusters}'
 
 
 def lint_example(rule_id: str) -> str:
@@ -559,17 +570,13 @@ def skus_page() -> str:
     """docs/reference/skus.md."""
     catalogue = CATALOGUES[NEWEST]
     lines = [HEAD, "", "# VM SKUs and machines", "", f"Catalogue {NEWEST}, of {catalogue.date}: {catalogue.source}", ""]
-    lines += [
-        *SKUS_WORDS.splitlines(),
-        "",
-        "| VM SKU | guest vCPUs | host vCPUs | GiB | cells | extra-large | machines |",
-    ]
-    lines.append("|---|--:|--:|--:|--:|---|---|")
+    large = ", ".join(f"`{sku.name}`" for sku in catalogue.vm_skus.values() if sku.extra_large)
+    lines += [*SKUS_WORDS.splitlines(), f"Extra-large SKUs: {large}.", ""]
+    lines += ["| VM SKU | guest vCPUs | host vCPUs | GiB | cells | machines |", "|---|--:|--:|--:|--:|---|"]
     for sku in catalogue.vm_skus.values():
-        large = "yes" if sku.extra_large else ""
-        machines = ", ".join(sku.machine_skus) or "any"
+        machines = "all" if {*sku.machine_skus} >= {*catalogue.machine_skus} else ", ".join(sku.machine_skus) or "any"
         figures = f"{sku.vcpus} | {sku.host_vcpus} | {sku.memory_gib} | {sku.numa_cells}"
-        lines.append(f"| `{sku.name}` | {figures} | {large} | {machines} |")
+        lines.append(f"| `{sku.name}` | {figures} | {machines} |")
     lines += ["", "| machine | cells | vCPUs per cell | GiB per cell |", "|---|--:|--:|--:|"]
     for name, machine in catalogue.machine_skus.items():
         figures = f"{machine.cells} | {machine.cpus_per_cell} | {machine.memory_gib_per_cell}"
@@ -581,6 +588,5 @@ def environment_page() -> str:
     """docs/reference/environment.md."""
     lines = [HEAD, "", "# Environment variables", ""]
     lines += ["```sh", "NF_LOG=debug NF_VAR_region=eu nexusform plan", "```", ""]
-    lines += ["| variable | meaning |", "|---|---|"]
-    lines += [f"| `{name}` | {meaning} |" for name, meaning in ENVIRONMENT.items()]
+    lines += [f"- `{name}`: {meaning}" for name, meaning in ENVIRONMENT.items()]
     return "\n".join(lines) + "\n"
