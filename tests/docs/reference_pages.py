@@ -63,6 +63,8 @@ before the command. [Shared flags](#shared-flags) are explained at the end. Near
 [general flags](#general-flags)."""
 # A nested block with this many rows is described once.
 FOLDED_FROM = 3
+# Read-only attributes of a page with this many are described once.
+READ_ONLY_FOLDED_FROM = 5
 LARGE = 2**31 - 1
 # A flag of this many commands is explained in the table of shared flags.
 SHARED_FROM = 3
@@ -259,6 +261,17 @@ class KnownBlocks:
     def __init__(self) -> None:
         self.page = ""
         self._known: dict[tuple[str, ...], tuple[str, str]] = {}
+        self._read_only: dict[str, set[str]] = {}
+
+    def split_read_only(self, lines: Sequence[str]) -> tuple[str, list[str]]:
+        """Return an earlier page with attributes that are all here, too, and the other lines."""
+        for page, known in self._read_only.items():
+            if known <= {*lines}:
+                return page, [line for line in lines if line not in known]
+        known = {line for line in lines if not line.startswith("- `id`")}
+        if len(known) >= READ_ONLY_FOLDED_FROM:
+            self._read_only[self.page] = known
+        return "", [*lines]
 
     def find_or_add(self, rows: Sequence[str], path: str) -> str:
         """Return where an equal block is described, "" for a new or short one."""
@@ -307,7 +320,7 @@ def providers_page() -> str:
 
 def _type(resource_type: ResourceType, known: KnownBlocks) -> Iterator[str]:
     front = "data " if resource_type.mode == "data" else ""
-    known.page = resource_type.name
+    known.page = Path(_file_of(resource_type)).stem
     yield from (
         HEAD,
         "",
@@ -336,8 +349,11 @@ def _body(schema: BlockSchema, known: KnownBlocks | None = None) -> Iterator[str
         yield from ("", f"[Shared arguments](../types.md#shared-arguments): {names}.")
     yield ""
     read_only = [_read_only(name, field) for name, field in schema.attributes.items() if name not in written]
-    if read_only:
-        yield from ("## Read-only attributes", "", *read_only, "")
+    page, own = known.split_read_only(read_only) if known else ("", read_only)
+    if own:
+        yield from ("## Read-only attributes", "", *own, "")
+    if page:
+        yield from (f"Others as in [{page}]({page}.md#read-only-attributes).", "")
 
 
 def _is_shared(name: str, attribute: AttributeSchema) -> bool:
