@@ -451,10 +451,10 @@ def commands_page() -> str:
     lines = [HEAD, "", "# Commands", "", *COMMANDS_WORDS.splitlines(), ""]
     for path, command in commands:
         lines += _command(path, command, shared)
-    return "\n".join([*lines, *_shared_flags(by_name)]).rstrip() + "\n"
+    return "\n".join([*lines, *_shared_flags(commands, by_name)]).rstrip() + "\n"
 
 
-def _shared_flags(by_name: dict[str, tuple[str, str]]) -> Iterator[str]:
+def _shared_flags(commands: Sequence[tuple[str, click.Command]], by_name: dict[str, tuple[str, str]]) -> Iterator[str]:
     """Return the section of shared flags: first the groups, then the others."""
     grouped = {name for names in FLAG_GROUPS.values() for name in names}
     # A flag is known by the first word of its record.
@@ -462,7 +462,11 @@ def _shared_flags(by_name: dict[str, tuple[str, str]]) -> Iterator[str]:
     yield from ("## Shared flags", "")
     yield from sorted(_flag_line(*record) for name, record in records.items() if name not in grouped)
     for group, names in FLAG_GROUPS.items():
-        yield from ("", f"### {group.capitalize()} flags", "", *(_flag_line(*records[name]) for name in names))
+        users = [path.removeprefix("nexusform ") for path, command in commands if {*names} <= {*_flags(command)}]
+        yield from ("", f"### {group.capitalize()} flags", "")
+        if group != "general":
+            yield from (f"Of {', '.join(f'`{user}`' for user in users)}.", "")
+        yield from (_flag_line(*records[name]) for name in names)
 
 
 def _commands(path: str, group: LazyGroup) -> Iterator[tuple[str, click.Command]]:

@@ -297,7 +297,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "range",
-        f"Numbers from a start up to a limit, by a step; at most {MAX_RANGE}.",
+        f"Numbers before a limit: range(limit), (start, limit) or (start, limit, step); at most {MAX_RANGE}.",
         (),
         ListType(NUMBER),
         _generate_range,
