@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 Point = TypeVar("Point")
 _SHARE = 4
 
@@ -46,9 +48,20 @@ def select_cases(cases: Sequence[Point]) -> list[Point]:
     return list(cases[choose_quarter() % min(_SHARE, len(cases)) :: _SHARE])
 
 
+def select_groups(groups: Sequence[Point]) -> list[Point]:
+    """Return a quarter of groups of points by commit; all where every point is tried: a share has points of each."""
+    return list(groups) if tries_all() else select_cases(groups)
+
+
 def scale_count(count: int) -> int:
     """Return the number of random cases of this run: a quarter, or all where every point is tried."""
     return count if tries_all() else count // _SHARE
+
+
+def run_at_quarter(number: int) -> pytest.MarkDecorator:
+    """Return the mark of tests of a quarter of the commits; a run of all points has them, too."""
+    is_skipped = not tries_all() and choose_quarter() != number
+    return pytest.mark.skipif(is_skipped, reason="tried by a quarter of the commits, and by .ci/crashes")
 
 
 def select_points(points: Sequence[Point], maximum: int) -> list[Point]:

@@ -30,6 +30,7 @@ from nexusform.interfaces.state_storage import (
 from nexusform.schemas.block_schema import BlockSchema
 from tests.contracts import servers
 from tests.contracts.backend_workers import BackendWorkers, Worker
+from tests.kill_points import select_groups
 
 LONG = "NEXUSFORM_LONG_STORIES"
 LEASE = 15  # seconds; the least that NF_LEASE_SECONDS takes
@@ -102,6 +103,7 @@ _EVERY_KIND = {
 }
 # Those of a domain go with it.
 KINDS = {name: kind for name, kind in _EVERY_KIND.items() if kind.backend in BACKENDS}
+SHARED = [name for name, kind in KINDS.items() if not kind.forgets]  # by several processes
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +146,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
     return Opened(where.kind, backend, where.open)
 
 
-@pytest.fixture(params=[name for name, kind in KINDS.items() if not kind.forgets])
+@pytest.fixture(params=SHARED)
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Somewhere:
     return fresh(request, tmp_path)
 
@@ -462,6 +464,7 @@ def test_a_living_holder_keeps_its_lock_and_a_killed_one_is_replaced(where: Some
     backend.unlock("id-1")
 
 
+@pytest.mark.parametrize("where", select_groups(SHARED), indirect=True)
 @pytest.mark.parametrize("dead", [False, True])
 def test_of_many_that_want_the_lock_one_gets_it(where: Somewhere, start: Start, dead: bool) -> None:
     if dead and where.kind.frees_within is None:
@@ -483,6 +486,7 @@ def test_of_many_that_want_the_lock_one_gets_it(where: Somewhere, start: Start, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("where", select_groups(SHARED), indirect=True)
 def test_under_the_lock_nothing_is_lost(where: Somewhere, start: Start) -> None:
     processes = [start("count") for _ in range(3)]
     for process in processes:
@@ -492,6 +496,7 @@ def test_under_the_lock_nothing_is_lost(where: Somewhere, start: Start) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("where", select_groups(SHARED), indirect=True)
 def test_many_processes_write_one_serial_each(where: Somewhere, start: Start) -> None:
     # Each waits for all others, and its looks at the lock cost the service processor time.
     count = 24 if where.kind.backend == "local" else 6
@@ -540,6 +545,7 @@ def test_a_killed_process_loses_no_record_that_it_was_told_is_kept(where: Somewh
     assert len(records) > int(last)
 
 
+@pytest.mark.parametrize("where", select_groups(SHARED), indirect=True)
 def test_a_process_killed_while_compacting_leaves_one_truth(where: Somewhere, start: Start) -> None:
     process = start("compact")
     for _ in range(20):
@@ -565,6 +571,7 @@ def test_a_process_killed_while_compacting_leaves_one_truth(where: Somewhere, st
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("where", select_groups(SHARED), indirect=True)
 def test_a_holder_that_slept_too_long_writes_nothing(where: Somewhere, start: Start) -> None:
     """Stopped past its time, replaced, and woken up: neither journal nor document is its own any more."""
     if where.kind.frees_within is None or where.kind.backend == "local":

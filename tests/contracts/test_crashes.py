@@ -1,7 +1,7 @@
 """A command that dies, or whose disk or network fails, at any durable call: an apply reaches the reviewed
 plan all the same, an edit of the state is done or is not.
 
-Every run tries some points of each backend, chosen by the commit (tests/kill_points.py);
+Every run tries some points of files and of one server, chosen by the commit (tests/kill_points.py);
 NEXUSFORM_CRASH_POINTS=all tries every one.
 """
 
@@ -21,7 +21,7 @@ from nexusform.backends.backend_kind import BACKENDS, Directories
 from nexusform.interfaces.state_storage import StateBackend, VersionedBackend
 from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, Runner
 from tests.contracts.test_backend_contract import KINDS, LEASE, Kind
-from tests.kill_points import select_points, tries_all
+from tests.kill_points import select_groups, select_points, tries_all
 from tests.taints import taint_in_document
 
 MAXIMUM = 16  # points of the local backend in one run
@@ -189,7 +189,7 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
 
 
 # GitLab's dialect is the same backend.
-EVERYWHERE = [name for name, kind in KINDS.items() if not kind.forgets and name != "gitlab"]
+REMOTE = [name for name, kind in KINDS.items() if not kind.forgets and name not in ("gitlab", "local")]
 
 
 class Broken(Struct):
@@ -200,7 +200,7 @@ class Broken(Struct):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("story", EVERYWHERE, indirect=True)
+@pytest.mark.parametrize("story", ["local", *select_groups(REMOTE)], indirect=True)
 def test_whatever_breaks_off_anywhere_can_be_finished(story: Story) -> None:
     part = 1 if story.kind.backend == "local" else 5
     broken = [*broken_applies(story, part), *broken_edits(story, part)]

@@ -1,7 +1,7 @@
 """`init -migrate-state` and `workspace delete` that die, or whose disk or network fails, at any durable call,
 and once more while what was left is finished: every workspace's state arrives, and none is lost.
 
-Every run tries some points of each backend; NEXUSFORM_CRASH_POINTS=all tries every one.
+Every run tries some points of a quarter of the backends; NEXUSFORM_CRASH_POINTS=all tries every one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, Runner
 from tests.contracts.test_backend_contract import KINDS, LEASE, Kind
 from tests.contracts.test_crashes import CALLS
-from tests.kill_points import select_points
+from tests.kill_points import select_groups, select_points
 
 CONFIGURATION = """BACKEND
 provider "simulated" {
@@ -133,7 +133,10 @@ class Moving:
             assert "No changes." in self.good(where, "plan", "-detailed-exitcode")
 
 
-@pytest.fixture(params=[name for name in ("local", "azurerm", "http", "s3", "postgres") if name in KINDS])
+# A commit tries one or two backends, and `.ci/crashes` all.
+@pytest.fixture(
+    params=select_groups([name for name in ("local", "azurerm", "http", "s3", "postgres") if name in KINDS])
+)
 def moving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Moving]:
     server = KINDS[request.param].server
     moving = Moving(request.param, request.getfixturevalue(server) if server else "", tmp_path)

@@ -18,6 +18,7 @@ from tests.contracts.bad_answers import bad_server, raw
 from tests.contracts.http_state_server import Store, state_server
 from tests.docs.github_jobs import TOKEN, Hub, Job
 from tests.docs.hostile_requests import REQUESTS, Files
+from tests.kill_points import select_cases
 from tests.trust.test_comments import COMMAND, REFERENCE, text_of
 
 pytestmark = pytest.mark.of_domains("remote_state")
@@ -228,7 +229,7 @@ def test_a_plan_that_terraform_does_not_make_takes_back_what_the_comment_said(re
     assert "to add" not in comment
 
 
-@pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.parametrize("name", select_cases(list(REQUESTS)))
 def test_a_hostile_pull_request_learns_and_commands_nothing(name: str, repository: Repository) -> None:
     repository.outside.mkdir()
     (repository.outside / "secret").write_text(TOKEN)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.kill_points import choose_quarter
+from tests.kill_points import choose_quarter, run_at_quarter
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "docs" / "ci"
@@ -216,6 +216,7 @@ def test_the_wheel_has_the_hashes_of_its_dependencies(built: dict[str, Path]) ->
 
 
 @pytest.mark.slow
+@run_at_quarter(3)  # it installs all dependencies
 @pytest.mark.parametrize("recipe", ["github"])
 def test_a_recipe_installs_the_wheel(recipe: str, built: dict[str, Path], tmp_path: Path) -> None:
     create_environment(tmp_path / "venv")

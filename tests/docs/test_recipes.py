@@ -19,6 +19,7 @@ import yaml
 from tests import commands
 from tests.contracts.http_state_server import Store
 from tests.docs.code_hosts import GH, GitLab, gitlab
+from tests.kill_points import select_cases
 from tests.trust.test_comments import COMMAND
 
 pytestmark = pytest.mark.of_domains("remote_state")
@@ -349,7 +350,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", select_cases(list(HOSTILE)))
 def test_a_hostile_merge_request_learns_and_commands_nothing(name: str, project: tuple[Jobs, GitLab, Store]) -> None:
     jobs, host, store = project
     jobs.program("nexusform", f"NF_LIMIT_SECONDS=3 {commands.program()}")

@@ -13,6 +13,7 @@ from msgspec import Struct
 from nexusform.cli.main import run_command_line
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from tests.examples.test_every_type import FIRST, copied_every_type
+from tests.kill_points import select_cases
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COLUMNS = 80
@@ -145,7 +146,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
 
 
-@pytest.mark.parametrize("name", WALKS)
+@pytest.mark.parametrize("name", select_cases(list(WALKS)))
 def test_an_example_fits_a_terminal(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

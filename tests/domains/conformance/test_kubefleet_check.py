@@ -16,6 +16,7 @@ from nexusform.domains.fleet.scheduling import scheduling_cycle
 from nexusform.plans.plan_checks import ProgramCheck
 from nexusform.workflow.program_checks import ProgramCheckOutcome
 from tests.domains.hub.api_programs import CRDS, PROGRAMS, lacking
+from tests.kill_points import run_at_quarter
 
 pytestmark = pytest.mark.of_domains("conformance", "fleet", "pods")
 MEMBERS = """
@@ -57,6 +58,7 @@ def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@run_at_quarter(1)
 @pytest.mark.skipif(bool(lacking(*HUB_PROGRAMS)), reason=lacking(*HUB_PROGRAMS))
 def test_a_plan_is_checked_by_a_running_hub(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

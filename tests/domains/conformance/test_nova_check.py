@@ -18,6 +18,7 @@ from nexusform.workflow import program_checks
 from tests.conformance import record_nova
 from tests.domains.openstack.test_nova_decisions import MISSING, NOVA
 from tests.domains.openstack.test_openstack_site import CONFIGURATION, EXPORT, HOT, NUMA, change, describe_hosts
+from tests.kill_points import run_at_quarter
 
 pytestmark = pytest.mark.of_domains("conformance", "openstack", "vnf")
 needs_nova = pytest.mark.skipif(NOVA is None, reason=MISSING)
@@ -47,6 +48,7 @@ def list_running() -> str:
 
 @needs_nova
 @pytest.mark.slow
+@run_at_quarter(3)
 def test_a_plan_is_checked_by_nova(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["plan", f"-check-with=nova={NOVA}", "-samples=2", "-report=json:p.json"]
     assert run_command_line(words) == 0
@@ -73,6 +75,7 @@ def test_a_plan_is_checked_by_nova(capsys: pytest.CaptureFixture[str], monkeypat
 
 @needs_nova
 @pytest.mark.slow
+@run_at_quarter(3)
 def test_running_servers_count() -> None:
     words = ["-check-with=nova=" + str(NOVA), "-samples=2", "-report=json:p.json"]
     assert run_command_line(["apply", "-auto-approve", "-samples=2"]) == 0
@@ -83,6 +86,7 @@ def test_running_servers_count() -> None:
 
 @needs_nova
 @pytest.mark.slow
+@run_at_quarter(3)
 def test_a_managed_server_of_the_export_counts_once(capfd: pytest.CaptureFixture[str]) -> None:
     """Its NUMA cells are in the table of hosts, and its flavor takes them again in the check."""
     Path("main.nf.hcl").write_text(CONFIGURATION.replace("SETTINGS", NUMA))

@@ -18,6 +18,7 @@ from nexusform.domains.pods.importers.kubernetes_workloads import collect_worklo
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling import profile
 from tests.domains.hub.api_programs import PROGRAMS, lacking
+from tests.kill_points import run_at_quarter
 from tests.nightly import pod_worlds
 
 pytestmark = pytest.mark.of_domains("conformance", "fleet", "pods")
@@ -67,6 +68,7 @@ def list_running() -> str:
 
 
 @pytest.mark.slow
+@run_at_quarter(2)
 @pytest.mark.skipif(bool(lacking("etcd", "kube-apiserver", "kube-scheduler")), reason=lacking("kube-scheduler"))
 def test_a_plan_is_checked_by_a_running_scheduler(
     work_tree: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

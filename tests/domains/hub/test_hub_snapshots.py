@@ -71,7 +71,11 @@ def test_a_snapshot_of_some_changes_is_not_the_end(hub: Front, controller: Contr
 
 
 @pytest.mark.our_hub_alone
-def test_more_snapshots_than_changes_are_a_wrong_prediction(hub: Front, told: Told) -> None:
+def test_more_snapshots_than_changes_are_a_wrong_prediction(
+    hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The hub takes no further snapshot: the wait for the predicted one is short.
+    monkeypatch.setattr("nexusform.domains.hub.providers.hub_wait._SNAPSHOT_TIMEOUT", 0.5)
     change("1")
     assert told("apply", "-auto-approve")[0] == 0
     write(content="2")

@@ -16,9 +16,14 @@ from tests.domains.hub.test_fleet_provider import write
 from tests.domains.hub.test_hub_identity import COMMANDS
 from tests.domains.hub.test_hub_order import BUDGET, SECOND
 from tests.domains.hub.test_hub_runs import EVICTION, EXTERNAL, RUN, add
+from tests.kill_points import run_at_quarter
 
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "hubagent")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(lacking(*NEEDED)), reason=lacking(*NEEDED) or "-")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(lacking(*NEEDED)), reason=lacking(*NEEDED) or "-"),
+    run_at_quarter(3),
+]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tests.domains.hub.conftest import Told
 from tests.domains.hub.member_pods import MemberPods
 from tests.domains.hub.real_hub import RealHub
 from tests.domains.whatif.cli.test_simulate_rebalance import FIXED, MANIFEST, ONE, PLACEMENT, SITE, build_member, grow
-from tests.kill_points import choose_quarter
+from tests.kill_points import run_at_quarter
 from tests.nightly.feasibility import build_node_body
 from tests.nightly.live_cluster import start_cluster
 from tests.planning.harness import plan
@@ -94,7 +94,7 @@ def observe_minimum(read: Callable[[], int], run: Callable[[], None]) -> int:
     return min(figures)
 
 
-@pytest.mark.skipif(choose_quarter() != 0, reason="a quarter of the commits: two evictions are tried by each")
+@run_at_quarter(0)
 def test_a_rebalancing_ends_where_predicted_within_the_budget(real_hub: RealHub, told: Told) -> None:
     write(orders=TWO, payments=FIXED)
     code, said = told("apply", "-auto-approve")
@@ -144,6 +144,7 @@ def wait_for_ready(hub: RealHub, pods: MemberPods, **expected: int) -> None:
     hub._until(lambda: all(pods.count_ready(name) == count for name, count in expected.items()))
 
 
+@run_at_quarter(2)
 @pytest.mark.skipif(bool(lacking("kube-scheduler")), reason=lacking("kube-scheduler") or "-")
 def test_two_evictions_in_order_keep_the_ready_replicas(real_hub: RealHub, pods: MemberPods, told: Told) -> None:
     write(orders=TWO, records=TWO, payments=FIXED)

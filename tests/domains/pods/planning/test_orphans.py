@@ -13,6 +13,7 @@ from tests.domains.pods.importers.cluster_objects import pod
 from tests.domains.pods.planning.test_cluster_observation import NODES, OF_A, places, seen
 from tests.domains.pods.planning.test_live_workloads import configured
 from tests.domains.pods.planning.test_pods import deployment, pods
+from tests.kill_points import run_at_quarter
 from tests.nightly.live_cluster import LiveCluster, start_cluster
 from tests.planning.harness import applied, good, is_empty, plan
 
@@ -110,6 +111,7 @@ def _create(cluster: LiveCluster, body: dict[str, Any]) -> str:
 
 
 @pytest.mark.slow
+@run_at_quarter(0)
 @pytest.mark.skipif(bool(lacking(*_PROGRAMS)), reason=lacking(*_PROGRAMS) or "-")
 @pytest.mark.parametrize(
     ("kind", "spec", "names", "labels", "kept"),

@@ -16,6 +16,7 @@ from nexusform.domains.vnf.providers.openstack_credentials import fetch_token, r
 from nexusform.files.regular_files import UNCONFINED
 from nexusform.interfaces.plugins import ProviderProblem
 from tests.domains.vnf.tacker.tacker_bed import TACKER, find_port
+from tests.kill_points import run_at_quarter
 
 PASSWORD = {"OS_USERNAME": "admin", "OS_PASSWORD": "secret"}
 PROJECT = {"OS_PROJECT_NAME": "admin", "OS_PROJECT_DOMAIN_NAME": "Default", "OS_USER_DOMAIN_NAME": "Default"}
@@ -33,6 +34,7 @@ pytestmark = [
         not has_keystone(), reason="Keystone is not installed (pip install keystone==30.0.0 beside Tacker)"
     ),
     pytest.mark.xdist_group("keystone"),
+    run_at_quarter(2),
 ]
 
 

@@ -16,6 +16,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 from tests.domains.vnf.tacker.packages import PackageSpec, VduSpec
 from tests.domains.vnf.tacker.tacker_bed import MISSING, TACKER, Story, TackerBed
+from tests.kill_points import run_at_quarter
 
 pytestmark = [pytest.mark.of_domains("vnf"), pytest.mark.skipif(TACKER is None, reason=MISSING)]
 
@@ -25,6 +26,9 @@ RANDOM_STORIES = int(os.environ.get("NEXUSFORM_TACKER_STORIES", "1"))
 FIRST_SEED = int(os.environ.get("NEXUSFORM_TACKER_FIRST_SEED", "0"))
 MINUTES = float(os.environ.get("NEXUSFORM_TACKER_MINUTES", "30"))
 ENDS_AT = time.monotonic() + 60 * MINUTES
+# The nightly check runs all stories.
+if "NEXUSFORM_TACKER_STORIES" not in os.environ:
+    pytestmark.append(run_at_quarter(1))
 nightly = pytest.mark.skipif(
     "NEXUSFORM_TACKER_STORIES" not in os.environ, reason="a story of the nightly check (NEXUSFORM_TACKER_STORIES=100)"
 )
