@@ -1,7 +1,8 @@
 """`nexusform` as a program, for tests that look at what a command prints, writes and ends with.
 
 A start of Python with all that a plan loads takes 0.4 s of processor time. Here each command is a process of
-its own, too, but forked from one that has loaded everything, which takes a twentieth of that. Start it by
+its own, too, but forked from one that has loaded everything, which takes a twentieth of that. Modules that a command
+loads besides are loaded there once it ends, for those that follow. Start it by
 `subprocess.run([*commands.nexusform(), "plan"])`.
 
 What is different: limits of resources and the seed of hashes are those of the process that forks, and three
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from io import StringIO
@@ -31,6 +33,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 CLIENT = Path(__file__).with_name("command_client.py")
 MODULE = "--module"  # the word before the name of a module
+PIPE_SIZE = 60_000  # bytes that a pipe takes before somebody reads
 SITE = """
 resource "nexus_site" "lab" {}
 resource "nexus_rack" "r" {
@@ -115,12 +118,15 @@ class Forks:
         task = content.split(b"\0")
         if task[2] == MODULE.encode():
             importlib.import_module(os.fsdecode(task[3]))  # here, so that it is loaded once
+        reading, writing = os.pipe()
         child = os.fork()
         if not child:
             self.waiting.close()
             self.listening.close()
             connection.close()
-            carry_out(task, files)
+            os.close(reading)
+            carry_out(task, files, writing)
+        os.close(writing)
         for file in files:
             os.close(file)
         handle = os.pidfd_open(child)
@@ -134,6 +140,7 @@ class Forks:
             with suppress(OSError):  # who asked is gone
                 connection.sendall(struct.pack("i", code))
             connection.close()
+            import_modules(read_names(reading))
 
         def gone() -> None:
             """Who asked was killed: nobody waits for the command any more."""
@@ -144,9 +151,43 @@ class Forks:
         self.waiting.register(connection, selectors.EVENT_READ, gone)
 
 
-def carry_out(task: list[bytes], files: list[int]) -> None:
-    """Be the command; never returns."""
-    code = 99
+def list_modules() -> set[str]:
+    """Return the names of the loaded modules of the product and of installed packages."""
+    folders = (str(ROOT / "nexusform"), sys.prefix, sys.base_prefix)
+    return {
+        name for name, module in sys.modules.items() if (getattr(module, "__file__", None) or "").startswith(folders)
+    }
+
+
+def send_names(names: set[str], pipe: int) -> None:
+    """Write names of modules to a pipe, as many as it takes before they are read."""
+    with suppress(OSError):
+        os.write(pipe, " ".join(sorted(names)).encode()[:PIPE_SIZE])
+
+
+def read_names(pipe: int) -> list[str]:
+    """Return the names that a process has sent, which has ended, and close the pipe."""
+    os.set_blocking(pipe, False)  # what that process has forked may still be there
+    try:
+        return os.read(pipe, PIPE_SIZE).decode().split()
+    except BlockingIOError:
+        return []
+    finally:
+        os.close(pipe)
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Import the modules that a command has loaded: each that follows would load them again."""
+    for name in names:
+        with suppress(Exception):  # some depend on the variables of the command
+            importlib.import_module(name)
+    if names:
+        gc.freeze()
+
+
+def carry_out(task: list[bytes], files: list[int], report: int) -> None:
+    """Be the command; never returns. `report` is the file for the names of the modules that it loads."""
+    code, before = 99, list_modules()
     try:
         for number, file in enumerate(files):
             os.dup2(file, number)
@@ -172,6 +213,7 @@ def carry_out(task: list[bytes], files: list[int]) -> None:
             code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
         atexit._run_exitfuncs()
         sys.stdout.flush()
+        send_names(list_modules() - before, report)
     finally:
         os._exit(code)
 
