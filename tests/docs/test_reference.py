@@ -17,6 +17,7 @@ from tests.docs import reference_pages
 from tests.docs.documented_domains import of_documented_domains
 
 ROOT = Path(__file__).parents[2]
+MOST_WORDS = 70_000
 
 
 def _pages() -> dict[str, Callable[[], str]]:
@@ -77,6 +78,11 @@ def _documents() -> list[Path]:
 def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text()):
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_the_documents_are_short() -> None:
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")]
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= MOST_WORDS
 
 
 @pytest.mark.parametrize("rule_id", RULE_IDS)
