@@ -16,15 +16,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.kill_points import choose_quarter, run_at_quarter
+from tests.kill_points import run_at_quarter
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "docs" / "ci"
 BUILD = ROOT / "packaging" / "build.py"
 COMMAND = "python packaging/build.py --wheel dist"
-ON_ZIPAPP_PLATFORM = sys.version_info[:2] == (3, 11) and sys.platform == "linux" and os.uname().machine == "x86_64"
-# It installs all dependencies, as the recipe does: a quarter of the commits builds it, and the nightly run.
-HAS_ZIPAPP = ON_ZIPAPP_PLATFORM and choose_quarter() == 0
+HAS_ZIPAPP = sys.version_info[:2] == (3, 11) and sys.platform == "linux" and os.uname().machine == "x86_64"
 UNREACHABLE = re.compile(r"No matching distribution|Could not fetch|Connection|Temporary failure in name resolution")
 
 # --- documents ---------------------------------------------------------------------------------
@@ -156,6 +154,8 @@ def test_workflows_use_the_local_action_with_both_variables(name: str) -> None:
 
 # --- builds ------------------------------------------------------------------------------------
 
+# They install tools and all dependencies: a quarter of the commits, `.ci/crashes` and the nightly run build.
+
 
 def build(tools: str, directory: Path, *flags: str, umask: int) -> dict[str, Path]:
     """Build from another directory with a file mask; return the files by suffix. `tools` is a Python with them."""
@@ -194,6 +194,7 @@ def built(tools: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
 
 
 @pytest.mark.slow
+@run_at_quarter(0)
 def test_two_builds_are_equal_in_bytes(tools: str, built: dict[str, Path], tmp_path: Path) -> None:
     again = build(tools, tmp_path / "second", *([] if HAS_ZIPAPP else ["--wheel"]), umask=0o077)
     assert again.keys() == built.keys()
@@ -201,6 +202,7 @@ def test_two_builds_are_equal_in_bytes(tools: str, built: dict[str, Path], tmp_p
 
 
 @pytest.mark.slow
+@run_at_quarter(0)
 def test_the_sdist_has_sources_docs_and_no_tests(built: dict[str, Path]) -> None:
     with tarfile.open(built[".gz"]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -209,6 +211,7 @@ def test_the_sdist_has_sources_docs_and_no_tests(built: dict[str, Path]) -> None
 
 
 @pytest.mark.slow
+@run_at_quarter(0)
 def test_the_wheel_has_the_hashes_of_its_dependencies(built: dict[str, Path]) -> None:
     with zipfile.ZipFile(built[".whl"]) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith("share/nexusform/constraints.txt")]
@@ -216,7 +219,7 @@ def test_the_wheel_has_the_hashes_of_its_dependencies(built: dict[str, Path]) ->
 
 
 @pytest.mark.slow
-@run_at_quarter(3)  # it installs all dependencies
+@run_at_quarter(0)
 @pytest.mark.parametrize("recipe", ["github"])
 def test_a_recipe_installs_the_wheel(recipe: str, built: dict[str, Path], tmp_path: Path) -> None:
     create_environment(tmp_path / "venv")
@@ -230,7 +233,8 @@ def test_a_recipe_installs_the_wheel(recipe: str, built: dict[str, Path], tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_ZIPAPP, reason="the zipapp is for CPython 3.11 on linux-x86_64, at a quarter of commits")
+@run_at_quarter(0)
+@pytest.mark.skipif(not HAS_ZIPAPP, reason="the zipapp is for CPython 3.11 on linux-x86_64")
 def test_the_zipapp_plans(built: dict[str, Path], tmp_path: Path) -> None:
     assert_plans_the_example([sys.executable, str(built[".pyz"])], SHIV_ROOT=str(tmp_path))
 

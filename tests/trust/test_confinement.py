@@ -17,9 +17,10 @@ from nexusform.cli.main import run_command_line
 from nexusform.files.regular_files import UNCONFINED, Confinement, OutsideConfinement
 from nexusform.workflow.opening.command_context import CommandContext, parse_confinement
 from tests.contracts.http_state_server import state_server
+from tests.kill_points import scale_count
 from tests.trust.hostile import CANARY, ENVIRONMENT_SECRET
 
-CASES = int(os.environ.get("NEXUSFORM_HOSTILE_CASES", "110"))
+CASES = int(os.environ.get("NEXUSFORM_HOSTILE_CASES") or scale_count(160))
 TOP = Path(nexusform.__file__).parent.parent
 
 

@@ -16,6 +16,7 @@ from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.runs.run import PlanOptions, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 from tests.diagnostics.test_summaries import known_ids
+from tests.kill_points import select_cases
 
 SAMPLE = """\
 nexusform {
@@ -171,7 +172,7 @@ def planned() -> Plan:
         return run.plan(PlanOptions(samples=0)).plan
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", select_cases(range(10)))
 @pytest.mark.usefixtures("here")
 def test_a_hundred_mutations_end_in_diagnostics(seed: int) -> None:
     choice = random.Random(seed)

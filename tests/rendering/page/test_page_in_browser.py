@@ -13,6 +13,7 @@ from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.notation.markup import build_element
 from nexusform.rendering.page.html_page import build_page_content, render_html
 from nexusform.rendering.page.svg_map import render_svg
+from tests.kill_points import run_at_quarter
 from tests.rendering.browser import AXE, AXE_MISSING, CHROMIUM, DRIVER, MISSING, Browser
 from tests.rendering.real_plans import REGISTRIES, SMALL, RealPlan, copied, many, nexusform, of_examples, planned
 
@@ -562,6 +563,7 @@ def test_light_and_dark(browser: Browser, pages: dict[str, Path]) -> None:
     browser.choose("#theme", "auto")
 
 
+@run_at_quarter(2)
 def test_a_large_plan_draws_only_what_is_in_sight(browser: Browser, tmp_path: Path) -> None:
     real = many(tmp_path, 5000)
     page = tmp_path / "many.html"
@@ -660,6 +662,7 @@ resource "nexus_kubernetes_cluster" "c" {
 """
 
 
+@run_at_quarter(1)
 def test_ten_thousand_machines_take_three_screens_and_three_sheets(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(LARGE)
     page = tmp_path / "large.html"

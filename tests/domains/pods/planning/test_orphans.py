@@ -111,7 +111,7 @@ def _create(cluster: LiveCluster, body: dict[str, Any]) -> str:
 
 
 @pytest.mark.slow
-@run_at_quarter(0)
+@run_at_quarter(3)
 @pytest.mark.skipif(bool(lacking(*_PROGRAMS)), reason=lacking(*_PROGRAMS) or "-")
 @pytest.mark.parametrize(
     ("kind", "spec", "names", "labels", "kept"),

@@ -10,9 +10,10 @@ from msgspec import Struct
 
 from nexusform.state.objects import EMPTY, State
 from tests.domains.pods.planning.test_pods import HOSTNAME, MACHINE, ZONE, deployment, manifest
+from tests.kill_points import scale_count
 from tests.planning.harness import RACKS, applied, attributes, cluster, good, is_empty, plan, pool
 
-FEWER_EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEWER_EXAMPLES = settings(max_examples=scale_count(48), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Wanted(Struct, frozen=True):
