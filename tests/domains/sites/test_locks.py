@@ -6,14 +6,18 @@ import json
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.domains.sites.cli import apply as sites_apply
 from nexusform.domains.sites.engine_interface import OnResult, TaskEngineError
 from nexusform.domains.sites.engines import engine_choice
 from nexusform.domains.sites.engines.local_workers import LocalTaskEngine
 from nexusform.domains.sites.types.site_tasks import SiteTaskKind, Task
+from nexusform.rendering.report.report_tree import Report
+from nexusform.rendering.text.report_text import render_report_text
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
@@ -153,6 +157,13 @@ def test_a_lost_engine_leaves_no_lock_of_a_site_that_was_not_started(
     from nexusform.domains.sites.cli import site_flags
 
     monkeypatch.setattr(site_flags, "make_engine", lambda *_: LostEngine(1))
+    reports: list[Report] = []
+
+    def record_report(report: Report, **options: Any) -> str:
+        reports.append(report)
+        return render_report_text(report, **options)
+
+    monkeypatch.setattr(sites_apply, "render_report_text", record_report)
     code, out, err = command("apply", "f.nfsites")
     message = join_lines(err)
     assert code == 1
@@ -163,4 +174,5 @@ def test_a_lost_engine_leaves_no_lock_of_a_site_that_was_not_started(
     monkeypatch.setattr(site_flags, "make_engine", engine_choice.make_engine)
     code, out, err = command("apply", "-resume", "f.nfsites")
     assert code == 0, err
+    assert [report.is_finding for report in reports] == [True, False]  # red and green
     assert command("plan", "-detailed-exitcode")[0] == 0
