@@ -42,7 +42,7 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     type as NAME. `phases`: its `Phases` (planning/phases.py), "" for none. `placement_kinds`: the `kind` of rows,
     to a `PlacementKind`; `placement_maps`: the computed attributes with such placements, and their kind.
     `page_parts`: its `DomainPageParts` (rendering/page/domain_parts.py). `providers` and `backends`: configured names,
-    to their `ProviderKind` or `BackendKind`. `exports`: forms of `export` to their writers
+    to their `ProviderDefinition` or `BackendDefinition`. `exports`: forms of `export` to their writers
     (workflow/plan_files/plan_export.py). `checks`: additional checks of `validate`. `explainer`: the `Explainer` of
     objects of its types. `show_renderers`: types to the functions that render them for `show` instead of attributes
     (cli/show.py). `imports`: sources of `import -from=`, DIR for any directory, to their importers
@@ -270,10 +270,10 @@ _ALL: Final = (
         description="Remote state backends",
         io_layer=("backends",),
         backends={
-            "azurerm": "backends.backend_kinds:AZURERM",
-            "http": "backends.backend_kinds:HTTP",
-            "s3": "backends.backend_kinds:S3",
-            "postgres": "backends.backend_kinds:POSTGRES",
+            "azurerm": "backends.backend_definitions:AZURERM",
+            "http": "backends.backend_definitions:HTTP",
+            "s3": "backends.backend_definitions:S3",
+            "postgres": "backends.backend_definitions:POSTGRES",
         },
     ),
 )

@@ -11,7 +11,7 @@ import pytest
 from nexusform.domain_table import PACKAGE, find_domains
 from nexusform.planning.conclusion.existing_findings import _CAUSES
 from nexusform.plans.impact import guard_rails
-from nexusform.providers.registry import PROVIDERS, ProviderKind
+from nexusform.providers.registry import PROVIDERS, ProviderDefinition
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 
 ROOT = Path(__file__).parents[1]
@@ -44,7 +44,7 @@ def test_what_an_entry_names_is_there(name: str) -> None:
         table = RESOURCE_TYPES if type_name in domain.resource_types else DATA_SOURCES
         assert table[type_name].name == type_name
     for provider in domain.providers:
-        assert isinstance(PROVIDERS[provider], ProviderKind)
+        assert isinstance(PROVIDERS[provider], ProviderDefinition)
 
 
 @pytest.mark.parametrize("name", find_domains())

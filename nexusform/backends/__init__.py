@@ -1,10 +1,10 @@
-"""Backends that store state. backend_kind.py lists them."""
+"""Backends that store state. registry.py lists them."""
 
 # Public names of the package, by module.
 PUBLIC = {
-    "backend_kind": (
-        "BACKENDS BackendKind build_required_setting build_setting build_size_problem check_deletable check_name "
-        "DEFAULT_WORKSPACE Directories MAXIMUM_LOCK_SIZE MAXIMUM_SIZE require_backend_package"
+    "registry": (
+        "BACKENDS BackendDefinition build_required_setting build_setting build_size_problem check_deletable "
+        "check_name DEFAULT_WORKSPACE Directories MAXIMUM_LOCK_SIZE MAXIMUM_SIZE require_backend_package"
     ),
     "journal_lines": (
         "check_journal_records build_compaction_mark LineBatcher LineJournalBackend split_journal build_seal_record"

@@ -99,11 +99,11 @@ class OverwriteGuardBackend:
         """Return the records that are not in the document yet."""
         return self._run("read the journal", self.inner.read_journal)
 
-    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+    def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Replace the document that was read, then empty the journal except for records to keep."""
         self._verify_state_document_unchanged()
         size = len(document) + sum(map(len, keep))
-        self._run("write the state", lambda: self.inner.rewrite_journal(document, keep), size)
+        self._run("write the state", lambda: self.inner.write_merged_state(document, keep), size)
         self._record_known_state_document(document)
 
     def needs_checkpoint(self) -> bool:

@@ -13,16 +13,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from nexusform.backends.backend_kind import (
+from nexusform.backends.guarded_backend import OverwriteGuardBackend
+from nexusform.backends.local_lock import LocalLockFile
+from nexusform.backends.registry import (
     DEFAULT_WORKSPACE,
     MAXIMUM_SIZE,
-    BackendKind,
+    BackendDefinition,
     Directories,
     check_deletable,
     check_name,
 )
-from nexusform.backends.guarded_backend import OverwriteGuardBackend
-from nexusform.backends.local_lock import LocalLockFile
 from nexusform.backends.state_files import JournalFile, convert_os_errors, make_directories, read_file
 from nexusform.files.regular_files import PRIVATE, UNCONFINED, Confinement, OutsideConfinement, write_file_atomically
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend, StoredStateVersion
@@ -93,7 +93,7 @@ class LocalBackend:
         """Return all complete records since the last compaction."""
         return self._journal.list_pending(self.read)
 
-    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+    def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal, so that nothing counts twice after a crash in between."""
         self._lock.check_still_held()
         self._journal.mark_compacted(document, keep)
@@ -220,7 +220,7 @@ def _open_backend(settings: Mapping[str, Any], directories: Directories) -> Stat
     )
 
 
-LOCAL: Final = BackendKind(_SCHEMA, _open_backend, is_remote=False)
+LOCAL: Final = BackendDefinition(_SCHEMA, _open_backend, is_remote=False)
 
 
 def is_local_state(backend: StateBackend) -> bool:

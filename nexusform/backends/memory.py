@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.backends import locks
-from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, BackendKind, Directories, check_deletable, check_name
+from nexusform.backends.registry import DEFAULT_WORKSPACE, BackendDefinition, Directories, check_deletable, check_name
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend, StateLocked, StoredStateVersion
 from nexusform.schemas.block_schema import BlockSchema
 
@@ -59,7 +59,7 @@ class MemoryBackend:
         """Return all records since the last compaction."""
         return list(self._workspace.journal)
 
-    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+    def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal except for records to keep."""
         with self._guard:
             self.write(document)
@@ -125,4 +125,4 @@ def _open_backend(_settings: Mapping[str, Any], _directories: Directories) -> St
     return MemoryBackend()
 
 
-MEMORY: Final = BackendKind(_SCHEMA, _open_backend, is_remote=False)
+MEMORY: Final = BackendDefinition(_SCHEMA, _open_backend, is_remote=False)

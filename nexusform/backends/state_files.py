@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from nexusform.backends import backend_kind
+from nexusform.backends import registry
 from nexusform.files import regular_files
 from nexusform.files.regular_files import (
     FileTooLarge,
@@ -29,7 +29,7 @@ _CHUNK: Final = 65536
 class JournalFile:
     """Journal at one path; threads may append concurrently and share the disk flush."""
 
-    def __init__(self, path: Path, maximum_size: int = backend_kind.MAXIMUM_SIZE) -> None:
+    def __init__(self, path: Path, maximum_size: int = registry.MAXIMUM_SIZE) -> None:
         self._path = path
         self._maximum_size = maximum_size
         self._descriptor: int | None = None
@@ -134,7 +134,7 @@ def convert_os_errors(description: str, path: Path) -> Iterator[None]:
             f'"{path}" is not a regular file. State, journals and locks must be regular files.'
         ) from None
     except FileTooLarge as problem:
-        raise backend_kind.build_size_problem(description, f'"{path}"', problem) from None
+        raise registry.build_size_problem(description, f'"{path}"', problem) from None
     except OSError as problem:
         reason = problem.strerror or str(problem)
         hint = _HINTS.get(type(problem), "")

@@ -66,16 +66,16 @@ def console(arguments: ConsoleArguments) -> int:
 
 def _print_expression_parts(screen: Screen, session: ExpressionConsole, arguments: ConsoleArguments) -> int:
     """Print every part of an expression with its value."""
-    from nexusform.rendering.answers.console_text import build_tree_document, render_tree
+    from nexusform.rendering.answers.console_text import build_trace_document, render_trace
 
     explanation = session.explain(arguments.explain)
     screen.print_diagnostics(explanation.diagnostics, explanation.sources)
     if explanation.tree is not None and arguments.as_json:
         from nexusform.rendering.notation.json_values import encode_document
 
-        screen.print_text(encode_document(build_tree_document(explanation.tree), pretty=True).decode())
+        screen.print_text(encode_document(build_trace_document(explanation.tree), pretty=True).decode())
     elif explanation.tree is not None:
-        screen.print_text(render_tree(explanation.tree, screen.width), end="")
+        screen.print_text(render_trace(explanation.tree, screen.width), end="")
     return 1 if has_errors(explanation.diagnostics) else 0
 
 

@@ -20,7 +20,7 @@ from nexusform.cli.arguments import (
 from nexusform.cli.shared_flags import create_context
 from nexusform.files.regular_files import read_regular
 from nexusform.plans.plan import Mode
-from nexusform.rendering.report.placement_rows import PlacementDetail
+from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.workflow.runs.run import PlanOptions
 
 _MAX_ADDRESS_BYTES: Final = 1024 * 1024  # bytes of a -target-file
@@ -103,9 +103,9 @@ class PlacementFlags(Struct, frozen=True, kw_only=True):
     source_url: str = declare_text_flag("Set the URL of this directory for links in reports", metavar="URL")
 
     @property
-    def detail(self) -> PlacementDetail:
+    def detail(self) -> ShownPlacements:
         """The value of -placements."""
-        return PlacementDetail(self.placements)
+        return ShownPlacements(self.placements)
 
     @property
     def is_terraform_compatible(self) -> bool:

@@ -180,7 +180,7 @@ class _ReferenceChecker:
             detail = f'An input variable with the name "{name}" has not been declared.{advice}'
             yield build_error("reference-to-undeclared-input-variable", detail, traversal.span)
 
-    def check_local_reference(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
+    def check_reference_to_local(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `local.x`."""
         name = _get_first_name(traversal)
         if name is None:
@@ -229,7 +229,7 @@ class _ReferenceChecker:
         """Check `path.*`, `nexusform.*`."""
         yield from _check_builtin_attribute(traversal)
 
-    def check_count_reference(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
+    def check_reference_to_count(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `count.index`."""
         if not scope.has_count:
             detail = (
@@ -240,7 +240,7 @@ class _ReferenceChecker:
             return
         yield from _check_builtin_attribute(traversal)
 
-    def check_each_reference(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
+    def check_reference_to_each(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `each.key`, `each.value`."""
         if not scope.has_each:
             detail = (
@@ -251,7 +251,7 @@ class _ReferenceChecker:
             return
         yield from _check_builtin_attribute(traversal)
 
-    def check_self_reference(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
+    def check_reference_to_self(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `self`."""
         if not scope.has_self or scope.block is None:
             detail = (
@@ -362,14 +362,14 @@ _FOREIGN_LITERALS: Final[Mapping[str, str]] = {
 
 _ROOT_CHECKS: Final[Mapping[str, Callable[[_ReferenceChecker, Traversal, ReferenceScope], Iterator[Diagnostic]]]] = {
     "var": _ReferenceChecker.check_variable,
-    "local": _ReferenceChecker.check_local_reference,
+    "local": _ReferenceChecker.check_reference_to_local,
     "module": _ReferenceChecker.check_call,
     "data": _ReferenceChecker.check_data,
     "path": _ReferenceChecker.check_path_or_nexusform,
     "nexusform": _ReferenceChecker.check_path_or_nexusform,
-    "count": _ReferenceChecker.check_count_reference,
-    "each": _ReferenceChecker.check_each_reference,
-    "self": _ReferenceChecker.check_self_reference,
+    "count": _ReferenceChecker.check_reference_to_count,
+    "each": _ReferenceChecker.check_reference_to_each,
+    "self": _ReferenceChecker.check_reference_to_self,
 }
 
 

@@ -74,10 +74,10 @@ class EncryptedBackend:
         name = f"The journal of {self.describe()}"
         return [self._decrypt_optional_document(record, JOURNAL, name) for record in self.inner.read_journal()]
 
-    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+    def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Encrypt and write the document, then empty the journal except for records to keep."""
         sealed = [self._encrypt_optional_document(record, JOURNAL) for record in keep]
-        self.inner.rewrite_journal(self._encrypt_optional_document(document, STATE), sealed)
+        self.inner.write_merged_state(self._encrypt_optional_document(document, STATE), sealed)
 
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked."""

@@ -58,7 +58,7 @@ class StateBackend(Protocol):
         """Read all complete records since the last compaction, without a truncated last one."""
         ...
 
-    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+    def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document, then clear the journal except for the records to `keep`.
 
         Only called by the lock's holder. After a crash in between, the journal contains the records to keep

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.configuration.declarations.limits import DEFAULT, PlanLimits
+from nexusform.configuration.declarations.limits import DEFAULT, PlanSizeLimits
 from nexusform.diagnostics.diagnostic import Span
 from nexusform.interfaces.plugins import Files, PluginRegistries, ServerReader, StateReader
 from nexusform.json_data.plain_data import Path
@@ -113,7 +113,7 @@ class PlanRequest(Struct, frozen=True):
     imports: Mapping[Address, ImportedObject] = field(default_factory=dict)
     data_overrides: tuple[ValueOverride, ...] = ()
     object_overrides: tuple[ValueOverride, ...] = ()
-    limits: PlanLimits = DEFAULT
+    limits: PlanSizeLimits = DEFAULT
     read_state: StateReader | None = None
     query: ServerReader | None = None
     commit: str = ""

@@ -7,7 +7,7 @@ PUBLIC = {
         "TRUSTED KubernetesAccount KubeconfigTrust KubeconfigProblem read_pod_account build_api_client read_account"
     ),
     "identified_provider": "ConfiguredObjectFinder FixedIdentity IdentifiedProvider IdentityComparison",
-    "registry": "ProviderKind PROVIDERS",
+    "registry": "ProviderDefinition PROVIDERS",
     "simulated": "apply_answer",
     "clock": "read_clock",
 }

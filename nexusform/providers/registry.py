@@ -17,11 +17,11 @@ from nexusform.schemas.block_schema import BlockSchema
 ProviderFactory: TypeAlias = Callable[[Mapping[str, Any], str, ExitStack, Confinement], Provider]
 
 
-class ProviderKind(Struct, frozen=True):
+class ProviderDefinition(Struct, frozen=True):
     """Kind of provider: its settings and its factory. `make(settings, directory, exit_stack, confinement)`:
     evaluated settings as plain data, the root module's directory, the stack of cleanup callbacks, and the
     permitted locations of files in settings. Raises ProviderProblem. `displayed_settings` are settings
-    returned as attributes of objects and displayed: they cannot be sensitive. `list_addresses(settings)` are
+    returned as attributes of objects and displayed: they cannot be sensitive. `list_server_urls(settings)` are
     the URLs that receive the operator's credentials: in a confined run all of them must be allowed, and
     `alternative` describes the alternative. Raises ProviderProblem.
     """
@@ -29,10 +29,10 @@ class ProviderKind(Struct, frozen=True):
     settings: BlockSchema
     make: ProviderFactory
     displayed_settings: frozenset[str] = frozenset()
-    list_addresses: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _settings: ()
+    list_server_urls: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _settings: ()
     alternative: str = ""
 
 
-PROVIDERS: Final[Mapping[str, ProviderKind]] = LazyTable(
+PROVIDERS: Final[Mapping[str, ProviderDefinition]] = LazyTable(
     {DEFAULT_PROVIDER: "nexusform.providers.simulated:PROVIDER", **collect_domain_targets("providers")}
 )

@@ -27,7 +27,7 @@ from nexusform.interfaces.plugins import (
     ReadResult,
 )
 from nexusform.json_data.plain_data import Path, replace_unknown
-from nexusform.providers.registry import ProviderKind
+from nexusform.providers.registry import ProviderDefinition
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE, SUCCEEDED, record_result
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
@@ -351,4 +351,4 @@ def _find_differences(planned: Any, result: Any, path: Path) -> Iterator[Path]:
     yield path
 
 
-PROVIDER: Final = ProviderKind(SETTINGS, make_provider, frozenset({"answer"}))
+PROVIDER: Final = ProviderDefinition(SETTINGS, make_provider, frozenset({"answer"}))

@@ -256,7 +256,7 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     return add_node_labels(value, _get_pools(attributes), attributes)
 
 
-def adjust_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+def keep_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Return the running version for a request of equal meaning (none, `v1.30.3`, `1.30`)."""
     current, target = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
     if not isinstance(current, str) or not current:
@@ -279,7 +279,7 @@ NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
     _SCHEMA,
     build_id,
     check=check,
-    adjust=adjust_version,
+    adjust=keep_version,
     vms=VmHandlers(
         compute_demand,
         list_existing_vms,

@@ -220,7 +220,7 @@ def render_document(document: Any) -> bytes:
     return _JsonWriter(convert_mapping, indent=True, sort=True).render(document) + b"\n"
 
 
-class _Container(Struct):
+class _OpenContainer(Struct):
     """Object or list during rendering."""
 
     parts: Iterator[tuple[bytes, Any]]  # a member's name with its colon, and its value
@@ -248,7 +248,7 @@ class _JsonWriter:
     def render(self, value: Any) -> bytes:
         """Render the whole text. Raises TypeError for values that are not plain data."""
         chunks: list[bytes] = []
-        stack = [_Container(iter([(b"", value)]), b"")]
+        stack = [_OpenContainer(iter([(b"", value)]), b"")]
         while stack:
             container = stack[-1]
             depth = len(stack) - 1
@@ -286,10 +286,10 @@ class _JsonWriter:
             return None if holds_parts else _render_scalar(plain_value)
         return text.replace(b"\n", self._build_line_break(depth)) if depth and self._indent else text
 
-    def _open_container(self, value: Any) -> tuple[_Container, bytes]:
+    def _open_container(self, value: Any) -> tuple[_OpenContainer, bytes]:
         plain_value = self._convert_value(value)
         if isinstance(plain_value, (list, tuple)):
-            return _Container(iter([(b"", part) for part in plain_value]), b"]"), b"["
+            return _OpenContainer(iter([(b"", part) for part in plain_value]), b"]"), b"["
         if is_dataclass(plain_value):
             members = [
                 (member_field.name, getattr(plain_value, member_field.name)) for member_field in fields(plain_value)
@@ -299,7 +299,7 @@ class _JsonWriter:
             members = [(name, plain_value[name]) for name in names]
         if not all(isinstance(name, str) for name, _ in members):
             raise TypeError("a member without a name")
-        return _Container(iter([(_render_scalar(name) + self._colon, part) for name, part in members]), b"}"), b"{"
+        return _OpenContainer(iter([(_render_scalar(name) + self._colon, part) for name, part in members]), b"}"), b"{"
 
     def _convert_value(self, value: Any) -> Any:
         scalar = value is None or isinstance(value, (str, int, float, list, tuple, dict))

@@ -38,9 +38,7 @@ def remove_instances(state: State, addresses: Iterable[Address]) -> State:
         if str(address.config_address) not in remaining_blocks
     }
     if empty_blocks:
-        instances = {
-            a: _change_objects(i, lambda o: _replace_dependencies(o, empty_blocks)) for a, i in instances.items()
-        }
+        instances = {a: _map_objects(i, lambda o: _replace_dependencies(o, empty_blocks)) for a, i in instances.items()}
     return replace(state, instances=instances)
 
 
@@ -150,7 +148,7 @@ def move_instances(state: State, pairs: Pairs) -> State:
     renamed_blocks = {name: frozenset(names) for name, names in new_blocks.items()}
     if renamed_blocks:
         instances = {
-            a: _change_objects(i, lambda o: _replace_dependencies(o, renamed_blocks)) for a, i in instances.items()
+            a: _map_objects(i, lambda o: _replace_dependencies(o, renamed_blocks)) for a, i in instances.items()
         }
     return replace(state, instances=instances)
 
@@ -162,7 +160,7 @@ def _replace_dependencies(object_state: ObjectState, renamed_blocks: Mapping[str
     return replace(object_state, dependencies=tuple(sorted(dependencies)))
 
 
-def _change_objects(instance: InstanceState, change: Callable[[ObjectState], ObjectState]) -> InstanceState:
+def _map_objects(instance: InstanceState, change: Callable[[ObjectState], ObjectState]) -> InstanceState:
     current = None if instance.current is None else change(instance.current)
     return InstanceState(current, {key: change(old) for key, old in instance.deposed.items()})
 

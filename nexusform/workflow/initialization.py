@@ -290,7 +290,7 @@ def _migrate_workspace(
             _write_migration_marker(context)
         except OSError as problem:
             return "", [*problems, _build_write_error(context, problem)]
-        target.rewrite_journal(state_codec.encode_state(stored.state), stored.list_preserved_lines())
+        target.write_merged_state(state_codec.encode_state(stored.state), stored.list_preserved_lines())
     return f'Migrated the state of workspace "{name}" to {target.describe()}.', problems
 
 

@@ -240,7 +240,7 @@ def test_who_lost_the_lock_writes_no_more(backend: LocalBackend, path: Path) -> 
     other = LocalBackend(str(path))
     other.force_unlock("mine")
     other.lock(info("other"))
-    for work in (backend.write, backend.append, backend.rewrite_journal):
+    for work in (backend.write, backend.append, backend.write_merged_state):
         with pytest.raises(BackendProblem, match="Another process broke the lock"):
             work(b"two")
     assert path.read_bytes() == b"one"
@@ -283,7 +283,7 @@ def test_a_compaction_that_dies_halfway_leaves_one_truth(
 
     monkeypatch.setattr(backend if dies_in == "write" else backend._journal, dies_in, die)
     with pytest.raises(KeyboardInterrupt):
-        backend.rewrite_journal(b"two")
+        backend.write_merged_state(b"two")
     again = LocalBackend(str(path))
     assert (again.read(), again.read_journal()) == (document, records)
 

@@ -261,7 +261,7 @@ def test_a_rescued_state_goes_on_from_a_journal_that_was_cut_off(nf: Shell, monk
         raise BackendProblem("The disk is full.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalBackend, "rewrite_journal", full)
+        patch.setattr(LocalBackend, "write_merged_state", full)
         code, told = nf("apply", "-auto-approve", "-parallelism=1")
     assert code == 1
     assert "errored.nfstate" in told
@@ -312,7 +312,7 @@ def test_an_apply_that_could_write_nothing_leaves_nothing_to_push(nf: Shell, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(LocalBackend, "append_all", lost)
-        patch.setattr(LocalBackend, "rewrite_journal", lost)
+        patch.setattr(LocalBackend, "write_merged_state", lost)
         code, told = nf("apply", "p.plan")
     assert code == 1
     assert "No changes were made; the plan can still be applied." in told

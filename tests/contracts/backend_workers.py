@@ -143,7 +143,7 @@ def run_child(
 
 
 def open_backend(kind: str, directory: str, settings: Mapping[str, Any]) -> Any:
-    from nexusform.backends.backend_kind import BACKENDS, Directories
+    from nexusform.backends.registry import BACKENDS, Directories
 
     return BACKENDS[kind].open_backend(dict(settings), Directories(directory, f"{directory}/.nexusform"))
 
@@ -226,7 +226,7 @@ def write_serial(opened: Any, number: str) -> None:
     lock_in_turn(backend, info, 0.3)
     serial = int(backend.read() or b"0")
     backend.append(b"{%s}" % number.encode())
-    backend.rewrite_journal(str(serial + 1).encode())
+    backend.write_merged_state(str(serial + 1).encode())
     backend.unlock(info.id)
 
 
@@ -243,7 +243,7 @@ def compact(opened: Any) -> None:
     backend.lock(build_info())
     for number in range(100000):
         backend.append(b"{%d}" % number)
-        backend.rewrite_journal(b"%d" % number + b" " * 100000)
+        backend.write_merged_state(b"%d" % number + b" " * 100000)
         say(str(number))
 
 
@@ -251,7 +251,7 @@ TASKS: dict[str, Any] = {task.__name__: task for task in (hold, write, race, cou
 
 
 def main() -> None:
-    import nexusform.backends.backend_kind  # noqa: F401 - loaded once
+    import nexusform.backends.registry  # noqa: F401 - loaded once
 
     serve(socket.socket(fileno=int(sys.argv[1])))
 

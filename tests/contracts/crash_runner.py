@@ -220,7 +220,7 @@ class Runner:
 
 def main() -> None:
     """Answer tasks until there are no more."""
-    from nexusform.backends.backend_kind import BACKENDS, Directories
+    from nexusform.backends.registry import BACKENDS, Directories
     from nexusform.cli.main import run_command_line
 
     run_command_line([f"-chdir={sys.argv[1]}", "validate"])  # what every command needs is loaded once

@@ -16,9 +16,9 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends import backend_kind
-from nexusform.backends.backend_kind import BACKENDS, Directories
+from nexusform.backends import registry
 from nexusform.backends.memory import MemoryBackend
+from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.interfaces.state_storage import (
     BackendProblem,
     BatchJournalBackend,
@@ -126,7 +126,7 @@ class Somewhere(Struct, frozen=True):
     settings: dict[str, Any]
     directory: Path
 
-    def open(self, largest: int = backend_kind.MAXIMUM_SIZE) -> StateBackend:
+    def open(self, largest: int = registry.MAXIMUM_SIZE) -> StateBackend:
         place = Directories(str(self.directory), str(self.directory / ".nexusform"), maximum_size=largest)
         return BACKENDS[self.kind.backend].open_backend(self.settings, place)
 
@@ -190,28 +190,28 @@ def test_records_are_kept_in_order_until_compaction(opened: Opened) -> None:
     opened.backend.append(b"{b}")
     assert opened.open_again().read_journal() == [b"{a}", b"{b}"]
     assert opened.open_again().read() == b"one"
-    opened.backend.rewrite_journal(b"two")
+    opened.backend.write_merged_state(b"two")
     assert (opened.open_again().read(), opened.open_again().read_journal()) == (b"two", [])
     opened.backend.append(b"{c}")
     assert opened.open_again().read_journal() == [b"{c}"]
 
 
 def test_compacting_an_unchanged_document_empties_the_journal_too(opened: Opened) -> None:
-    opened.backend.rewrite_journal(b"one")
+    opened.backend.write_merged_state(b"one")
     opened.backend.append(b"{a}")
-    opened.backend.rewrite_journal(b"one")
+    opened.backend.write_merged_state(b"one")
     assert opened.open_again().read_journal() == []
 
 
 def test_records_to_keep_outlive_a_compaction(opened: Opened) -> None:
     opened.backend.append(b"{a}")
-    opened.backend.rewrite_journal(b"one", [b"{kept}", b"{too}"])
+    opened.backend.write_merged_state(b"one", [b"{kept}", b"{too}"])
     assert (opened.open_again().read(), opened.open_again().read_journal()) == (b"one", [b"{kept}", b"{too}"])
     opened.backend.append(b"{b}")
     assert opened.open_again().read_journal() == [b"{kept}", b"{too}", b"{b}"]
-    opened.backend.rewrite_journal(b"two", [b"{kept}"])
+    opened.backend.write_merged_state(b"two", [b"{kept}"])
     assert opened.open_again().read_journal() == [b"{kept}"]
-    opened.backend.rewrite_journal(b"two")
+    opened.backend.write_merged_state(b"two")
     assert opened.open_again().read_journal() == []
 
 
@@ -229,7 +229,7 @@ def test_several_records_are_added_in_order(opened: Opened) -> None:
 @pytest.mark.parametrize("what", ["document", "journal", "version"])
 @pytest.mark.parametrize("workspace", ["default", "staging"])
 def test_what_is_too_large_is_refused_before_it_is_in_memory(where: Somewhere, what: str, workspace: str) -> None:
-    def opened(largest: int = backend_kind.MAXIMUM_SIZE) -> StateBackend:
+    def opened(largest: int = registry.MAXIMUM_SIZE) -> StateBackend:
         return where.open(largest).select_workspace(workspace)
 
     backend = opened()
@@ -523,7 +523,7 @@ def test_fifty_threads_write_fifty_serials() -> None:
                 break
             except StateLocked:
                 time.sleep(0.001)
-        memory.rewrite_journal(b"%d" % (int(memory.read() or b"0") + 1))
+        memory.write_merged_state(b"%d" % (int(memory.read() or b"0") + 1))
         memory.unlock(mine.id)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(50)]
@@ -565,7 +565,7 @@ def test_a_process_killed_while_compacting_leaves_one_truth(where: Somewhere, st
         backend.lock(info())
     else:
         lock_when_free(backend, where.kind)
-    backend.rewrite_journal(b"new")
+    backend.write_merged_state(b"new")
     assert where.open().read_journal() == []
     backend.unlock("id-1")
 
@@ -651,7 +651,7 @@ def test_earlier_documents_are_kept_where_the_kind_keeps_them(opened: Opened) ->
 
 WRITES: dict[str, Callable[[Any, bytes], None]] = {
     "write": lambda backend, document: backend.write(document),
-    "compact": lambda backend, document: backend.rewrite_journal(document),
+    "compact": lambda backend, document: backend.write_merged_state(document),
     "checkpoint": lambda backend, document: backend.write_checkpoint(document, []),
 }
 
@@ -691,7 +691,7 @@ def test_whoever_has_read_a_state_may_write_over_it(opened: Opened) -> None:
     ours.lock(info())
     assert ours.read() == of_lineage("theirs")
     ours.append(b"{a}")
-    ours.rewrite_journal(of_lineage("ours"))
+    ours.write_merged_state(of_lineage("ours"))
     ours.unlock("id-1")
     assert opened.open_again().read() == of_lineage("ours")
 

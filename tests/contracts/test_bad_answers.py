@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.backends.backend_kind import BACKENDS, Directories
+from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend
 from tests.contracts import servers
 from tests.contracts.bad_answers import CUT, GARBAGE, Answer, bad_server, dripping, redirect, silent
@@ -110,4 +110,4 @@ def test_nothing_follows_a_redirect_to_another_host(kind: str, status: int, tmp_
 def test_the_server_of_a_connection_string_is_named_without_its_secrets(
     connection: str, server: tuple[str, ...]
 ) -> None:
-    assert BACKENDS["postgres"].list_addresses({"conn_str": connection}) == server
+    assert BACKENDS["postgres"].list_server_urls({"conn_str": connection}) == server

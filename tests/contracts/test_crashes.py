@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pytest
 from msgspec import Struct
 
-from nexusform.backends.backend_kind import BACKENDS, Directories
+from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.interfaces.state_storage import StateBackend, VersionedBackend
 from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, Runner
 from tests.contracts.test_backend_contract import KINDS, LEASE, Kind

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from nexusform.advice.registry import RULES
-from nexusform.backends.backend_kind import BACKENDS
+from nexusform.backends.registry import BACKENDS
 from nexusform.cli.arguments import Flag
 from nexusform.cli.commands import LazyGroup
 from nexusform.cli.help_sections import get_command_examples

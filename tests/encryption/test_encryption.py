@@ -98,7 +98,7 @@ def test_the_journal_of_a_killed_apply_is_encrypted_and_settled(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(LocalBackend, "rewrite_journal", dying)
+        patched.setattr(LocalBackend, "write_merged_state", dying)
         assert run_command_line(["apply", "-auto-approve"]) != 0
     journal = Path("state/nexusform.nfstate.journal").read_bytes()
     assert journal.count(b'{"encryption":{') == len(journal.splitlines()) > 1
@@ -242,7 +242,7 @@ def test_a_rescued_state_is_encrypted_and_can_be_pushed(
         raise BackendProblem("The disk is full.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(LocalBackend, "rewrite_journal", full)
+        patched.setattr(LocalBackend, "write_merged_state", full)
         assert run_command_line(["apply", "-auto-approve"]) == 1
     assert Path("errored.nfstate").read_bytes().startswith(b'{"encryption":{')
     capsys.readouterr()

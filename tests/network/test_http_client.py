@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.backends.backend_kind import BACKENDS, Directories
+from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpService
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.http_client import WebRequest, send_request

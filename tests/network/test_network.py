@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from nexusform.backends.backend_kind import BACKENDS, Directories
+from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.http_client import WebRequest, send_request
 from nexusform.network.json_answers import parse_json

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.configuration.declarations.limits import DEFAULT, PlanLimits, merge_limits, parse_limit_overrides
+from nexusform.configuration.declarations.limits import DEFAULT, PlanSizeLimits, merge_limits, parse_limit_overrides
 from nexusform.files.regular_files import UNCONFINED
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 
@@ -293,11 +293,11 @@ def test_nesting_is_no_limit_to_set(
 
 
 def test_bounds_are_those_that_were_agreed() -> None:
-    assert PlanLimits(2_000_000, 200_000, 200_000, 4_096, 64 * 1024, 1024, 2_048, 600) == DEFAULT
+    assert PlanSizeLimits(2_000_000, 200_000, 200_000, 4_096, 64 * 1024, 1024, 2_048, 600) == DEFAULT
     assert DEFAULT.file_bytes == 1 << 30
     limits = parse_limit_overrides({"NF_LIMIT_VMS": "2", "NF_LIMIT_MACHINES": "5"}, ["vms=3", "vms=4"])
     assert limits == {"vms": 4, "machines": 5}
-    assert merge_limits({"vms": 9, "instances": 8}, limits, confined=True) == PlanLimits(4, 5, 8)
+    assert merge_limits({"vms": 9, "instances": 8}, limits, confined=True) == PlanSizeLimits(4, 5, 8)
     assert merge_limits({"file_mib": 4096}, {}, confined=True) == DEFAULT
 
 

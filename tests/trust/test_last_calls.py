@@ -19,7 +19,7 @@ def dies(when: str) -> None:
     if child:
         os.waitpid(child, 0)
         return
-    compact = LocalBackend.rewrite_journal
+    compact = LocalBackend.write_merged_state
 
     def dying(self: LocalBackend, *words: Any) -> None:
         if when == "refused":
@@ -28,7 +28,7 @@ def dies(when: str) -> None:
             compact(self, *words)
         os._exit(9)
 
-    LocalBackend.rewrite_journal = dying  # type: ignore[method-assign]
+    LocalBackend.write_merged_state = dying  # type: ignore[method-assign]
     run_command_line(["apply", "p"])
     os._exit(0)
 

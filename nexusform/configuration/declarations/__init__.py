@@ -7,5 +7,5 @@ PUBLIC = {
         "KeyProviderBlock Lifecycle MethodName Module ModuleCall Output ProviderBlock RemovedBlock "
         "ResourceBlock Settings Variable"
     ),
-    "limits": "build_limit_error DEFAULT PlanLimits merge_limits parse_limit_overrides VARIABLE_PREFIX",
+    "limits": "build_limit_error DEFAULT PlanSizeLimits merge_limits parse_limit_overrides VARIABLE_PREFIX",
 }

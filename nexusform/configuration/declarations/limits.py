@@ -17,7 +17,7 @@ from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error, sugg
 VARIABLE_PREFIX: Final = "NF_LIMIT_"  # prefix of environment variables
 
 
-class PlanLimits(Struct, frozen=True):
+class PlanSizeLimits(Struct, frozen=True):
     """Maximum of each figure for one plan; the fields are the names in configuration and flags."""
 
     vms: int = 2_000_000
@@ -35,8 +35,8 @@ class PlanLimits(Struct, frozen=True):
         return self.file_mib << 20
 
 
-DEFAULT: Final = PlanLimits()
-NAMES: Final = PlanLimits.__struct_fields__
+DEFAULT: Final = PlanSizeLimits()
+NAMES: Final = PlanSizeLimits.__struct_fields__
 # Names that cannot be set, with the reason.
 FIXED_LIMITS: Final[Mapping[str, str]] = {
     "nesting": (
@@ -84,7 +84,7 @@ def describe_known_limits(name: str) -> str:
     return f"Known are: {', '.join(NAMES)}.{suggest_name(name, NAMES)}"
 
 
-def merge_limits(configured: Mapping[str, int], overrides: Mapping[str, int], *, confined: bool) -> PlanLimits:
+def merge_limits(configured: Mapping[str, int], overrides: Mapping[str, int], *, confined: bool) -> PlanSizeLimits:
     """Merge the limits of a plan. Of a confined configuration only lower values count."""
     limits = DEFAULT
     if confined:

@@ -255,7 +255,7 @@ class Tokens(Struct):
         return self.text[self.starts[index] : self.ends[index]]
 
 
-class _TemplateMode(Struct):
+class _OpenTemplate(Struct):
     """Open template: its expected end."""
 
     ending: str  # CLOSE_QUOTE, CLOSE_HEREDOC or END
@@ -263,7 +263,7 @@ class _TemplateMode(Struct):
     line_start: bool = True
 
 
-class _SequenceMode(Struct):
+class _OpenTemplateSequence(Struct):
     """Open `${` or `%{`, and the number of open braces in it."""
 
     braces: int = 0
@@ -276,7 +276,7 @@ class _Scanner:
         self.text = text
         self.tokens = Tokens(text)
         self.with_comments = with_comments
-        self.stack: list[_TemplateMode | _SequenceMode] = []
+        self.stack: list[_OpenTemplate | _OpenTemplateSequence] = []
         self.offset = 1 if text.startswith("\ufeff") else 0
         self.invalid_count = 0
 
@@ -285,7 +285,7 @@ class _Scanner:
         size = len(self.text)
         while self.offset < size:
             mode = self.stack[-1] if self.stack else None
-            if not isinstance(mode, _TemplateMode):
+            if not isinstance(mode, _OpenTemplate):
                 self._scan_code(mode)
             elif mode.ending == CLOSE_QUOTE:
                 self._scan_quoted_piece()
@@ -294,7 +294,7 @@ class _Scanner:
         self.tokens.add(END, size, size)
         return self.tokens
 
-    def _scan_code(self, mode: _SequenceMode | None) -> None:
+    def _scan_code(self, mode: _OpenTemplateSequence | None) -> None:
         """Scan names, numbers and operators, until a template begins or ends."""
         next_token, text, offset, size = _NORMAL.match, self.text, self.offset, len(self.text)
         kinds, starts, ends = self.tokens.kinds, self.tokens.starts, self.tokens.ends
@@ -323,7 +323,7 @@ class _Scanner:
             ends.append(offset)
         self.offset = offset
 
-    def _scan_rare_token(self, group: int, begin: int, end: int, mode: _SequenceMode | None) -> bool:
+    def _scan_rare_token(self, group: int, begin: int, end: int, mode: _OpenTemplateSequence | None) -> bool:
         """Scan the less common tokens; true if the mode changes."""
         if group == 5:
             return self._scan_brace(begin, end, mode)
@@ -333,18 +333,18 @@ class _Scanner:
             # Open a quoted text or a heredoc.
             if group == 10:
                 self.tokens.add(OPEN_QUOTE, begin, end)
-                self.stack.append(_TemplateMode(CLOSE_QUOTE))
+                self.stack.append(_OpenTemplate(CLOSE_QUOTE))
             else:
                 self.tokens.add(OPEN_HEREDOC, begin, end)
                 name = _HEREDOC_NAME.match(self.text, begin)
                 assert name is not None
-                self.stack.append(_TemplateMode(CLOSE_HEREDOC, name.group(1)))
+                self.stack.append(_OpenTemplate(CLOSE_HEREDOC, name.group(1)))
             return True
         else:
             self._scan_unusual_character(begin, end)
         return False
 
-    def _scan_brace(self, begin: int, end: int, mode: _SequenceMode | None) -> bool:
+    def _scan_brace(self, begin: int, end: int, mode: _OpenTemplateSequence | None) -> bool:
         """Scan a brace. Return whether it ends the enclosing sequence."""
         word = self.text[begin:end]
         if word == "~":
@@ -393,7 +393,7 @@ class _Scanner:
 
     def _enter_template_sequence(self, kind: str, begin: int, end: int) -> None:
         self.tokens.add(kind, begin, end)
-        self.stack.append(_SequenceMode())
+        self.stack.append(_OpenTemplateSequence())
 
     def _scan_quoted_piece(self) -> None:
         """Scan the next piece of a quoted template."""
@@ -416,7 +416,7 @@ class _Scanner:
         else:
             self.tokens.add(INVALID, begin, end)
 
-    def _scan_unquoted_piece(self, mode: _TemplateMode) -> None:
+    def _scan_unquoted_piece(self, mode: _OpenTemplate) -> None:
         """Scan the next piece of a heredoc or of a bare template: at most one line."""
         text, begin = self.text, self.offset
         if mode.marker and mode.line_start and self._scan_heredoc_end(mode.marker):
@@ -459,5 +459,5 @@ def scan_text(text: str, *, with_comments: bool = False) -> Tokens:
 def scan_template(text: str) -> Tokens:
     """Scan a bare template: the content of a template file or of quotes."""
     scanner = _Scanner(text, with_comments=False)
-    scanner.stack.append(_TemplateMode(END))
+    scanner.stack.append(_OpenTemplate(END))
     return scanner.run()

@@ -49,7 +49,7 @@ from nexusform.planning.verdicts.placement_fit import (
     lower_certainty_to_accuracy,
     measure_site_certainties,
 )
-from nexusform.planning.vm_planning.site_plans import PlanContext, SitePlan, get_catalogue_version
+from nexusform.planning.vm_planning.site_plans import ResourceTypeContext, SitePlan, get_catalogue_version
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.maintenance import Upgrade
@@ -101,7 +101,7 @@ class PlacementPhasesResult(Struct, frozen=True):
     evaluation: Evaluation
     sites: Mapping[str, SitePlan]
     vms: Mapping[Address, VmObject]
-    prior_context: PlanContext
+    prior_context: ResourceTypeContext
     contributions: tuple[DomainPhasesResult, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     phase_diagnostics: tuple[Diagnostic, ...] = ()

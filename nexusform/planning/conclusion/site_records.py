@@ -281,7 +281,7 @@ def build_occupied_sites(
     """
     prior_notes = prior_notes or {}
     site_objects = [
-        _build_site_object(change, side, registries, prior_notes.get(change.address, change.private))
+        _build_object_on_side(change, side, registries, prior_notes.get(change.address, change.private))
         for change in plan.changes
         if not change.deposed
     ]
@@ -294,7 +294,7 @@ def build_occupied_sites(
         is_invalid = side is BeforeOrAfter.AFTER and planned is not None and planned.instance.is_invalid
         if kind.vms is not None and not is_invalid:
             is_managed = side is BeforeOrAfter.BEFORE or planned is None or not planned.request.actions.forgets
-            _place_vms(kind, site_object, _list_vms(planned, side), layout, sites, is_managed=is_managed)
+            _place_vms(kind, site_object, _list_vms_on_side(planned, side), layout, sites, is_managed=is_managed)
     # A new VM with the name of an unmanaged one is another VM.
     existing_names = set(chain.from_iterable(vms.existing_names for vms in objects.values()))
     for occupied in sites.values():
@@ -302,7 +302,7 @@ def build_occupied_sites(
     return sites
 
 
-def _build_site_object(
+def _build_object_on_side(
     change: Change, side: BeforeOrAfter, registries: PluginRegistries, private: Mapping[str, Any] | None
 ) -> SiteObject | None:
     """Return the object of a change on one side; None without one. Forgotten VMs keep running."""
@@ -312,7 +312,7 @@ def _build_site_object(
     return None if attributes is None else SiteObject(change.address, attributes, change.creation, private)
 
 
-def _list_vms(planned: VmObject | None, side: BeforeOrAfter) -> Sequence[PlacedVm]:
+def _list_vms_on_side(planned: VmObject | None, side: BeforeOrAfter) -> Sequence[PlacedVm]:
     """Return the VMs of an object on one side. Forgotten VMs keep running."""
     if planned is None:
         return ()

@@ -46,7 +46,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
         filled = resource_type.fill(arguments)
         arguments |= {name: value for name, value in filled.items() if arguments.get(name) is None}
     diagnostics += _set_default_name(instance, arguments)
-    if simulated_names := _list_simulated_arguments(instance):
+    if simulated_names := _list_observed_arguments(instance):
         diagnostics += _remove_observed_arguments(instance, arguments, simulated_names)
     sensitive = _add_computed_paths_exposing_secrets(resource_type.schema, tuple(remarks.sensitive))
     instance.arguments = replace(instance.arguments, sensitive=sensitive)
@@ -163,7 +163,7 @@ def _restore_ignored_values(instance: Instance, arguments: dict[str, Any]) -> di
     return apply_ignore_changes(arguments, before, lifecycle.ignore_changes, everything=lifecycle.ignore_all)
 
 
-def _list_simulated_arguments(instance: Instance) -> list[str]:
+def _list_observed_arguments(instance: Instance) -> list[str]:
     """Return the names of arguments observed by the instance's provider; none under provider simulated."""
     provider = instance.block.provider if instance.block is not None else ""
     if provider.partition(".")[0] in {"", DEFAULT_PROVIDER}:

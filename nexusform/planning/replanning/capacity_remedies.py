@@ -44,7 +44,7 @@ class Remedy(Struct, frozen=True):
     edits: tuple[ArgumentAdjustment, ...] = ()
 
 
-class Trial(Protocol):
+class TrialPlanner(Protocol):
     """Function that plans again with adjustments, blocks placed first, and -replace addresses."""
 
     def __call__(
@@ -160,7 +160,7 @@ def _is_trial_result_successful(result: PlanResult) -> bool:
 # --- upgrade without surge -----------------------------------------------------------------------
 
 
-def _try_without_surge(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+def _try_without_surge(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try upgrades that remove old VMs first instead of adding surge VMs."""
     pools = shortage.pools
     if not all(unplaced.surge and unplaced.pool.pool != CONTROL_PLANE for unplaced in pools):
@@ -186,7 +186,7 @@ def _try_without_surge(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
 # --- fewer VMs ---------------------------------------------------------------------------------
 
 
-def _try_fewer_vms(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+def _try_fewer_vms(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try smaller counts with the same SKUs, downwards from the number of placed VMs."""
     counts: dict[tuple[Address, str], int] = {}
     pools: dict[tuple[Address, str], UnplacedPool] = {}
@@ -219,7 +219,7 @@ def _try_fewer_vms(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
 
 
 def _format_certain_count(
-    outcome: PlanResult, adjustments: Sequence[ArgumentAdjustment], pools: Iterable[UnplacedPool], trial: Trial
+    outcome: PlanResult, adjustments: Sequence[ArgumentAdjustment], pools: Iterable[UnplacedPool], trial: TrialPlanner
 ) -> str:
     """Format the certain count if a single pool lacks capacity and the fitting count is uncertain."""
     if len(adjustments) > 1:
@@ -250,7 +250,7 @@ def _build_count_remedy(
 # --- more zones --------------------------------------------------------------------------------
 
 
-def _try_more_zones(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+def _try_more_zones(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the smallest extension of availability_zones with which everything fits."""
     if not all(unplaced.pool.zones and unplaced.pool.count_path for unplaced in shortage.pools):
         return
@@ -322,7 +322,7 @@ def count_moved_vms(plan: Plan, *triggers: str) -> int:
 # --- planned racks -----------------------------------------------------------------------------
 
 
-def _try_planned_racks(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+def _try_planned_racks(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try to activate planned racks: one by one, then all."""
     sites = {unplaced.site_id for unplaced in shortage.pools}
     planned = [
@@ -353,7 +353,7 @@ def _format_fit(pools: Sequence[UnplacedPool]) -> str:
 # --- another order -----------------------------------------------------------------------------
 
 
-def _try_other_creation_order(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+def _try_other_creation_order(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the failing clusters before the other new ones, then all new ones larger first."""
     # The new clusters in planning order: name, and total host memory in MiB.
     skus = CATALOGUES[NEWEST].vm_skus
@@ -390,18 +390,18 @@ def _try_other_creation_order(shortage: _TrialInput, trial: Trial) -> Iterator[R
 # --- other hints -------------------------------------------------------------------------------
 
 
-def _try_other_placement_hints(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+def _try_other_placement_hints(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try to change blocking hard hints: re-create the VM with the hint as well, make the hint soft, or use
     racks instead of machines or vice versa. One hint at a time, then all.
     """
     hints = list(dict.fromkeys(chain.from_iterable(unplaced.binding_hints for unplaced in shortage.pools)))
     hints = hints[:MAXIMUM_HINTS]
     choices = [[hint] for hint in hints] + ([hints] if len(hints) > 1 else [])
-    for search in (_try_replacing_hint_owners, _try_soft_hints, _try_other_hint_scope):
+    for search in (_try_recreated_vms, _try_soft_hints, _try_other_hint_scope):
         yield from islice(chain.from_iterable(search(shortage, trial, selected_hints) for selected_hints in choices), 1)
 
 
-def _try_replacing_hint_owners(shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+def _try_recreated_vms(shortage: _TrialInput, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
     """Try to re-create the existing VMs with the hints in the same plan."""
     vms = list(dict.fromkeys(f"{hint.address}:{hint.name}" for hint in hints))
     if not all(hint.is_existing for hint in hints):
@@ -414,12 +414,12 @@ def _try_replacing_hint_owners(shortage: _TrialInput, trial: Trial, hints: Seque
         yield Remedy("replace", text + format_certainty_note(outcome), {"replace": vms})
 
 
-def _try_soft_hints(shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+def _try_soft_hints(shortage: _TrialInput, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
     """Try the hints as soft preferences."""
     return _try_hint_argument(shortage, trial, hints, "scheduling_execution", "Soft")
 
 
-def _try_other_hint_scope(shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+def _try_other_hint_scope(shortage: _TrialInput, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
     """Try a weaker scope: anti-affinity on machines, or affinity in racks."""
     kinds = {(hint.hint.scope, hint.hint.is_affinity) for hint in hints}
     if kinds == {(HintScope.RACK, False)}:
@@ -429,7 +429,7 @@ def _try_other_hint_scope(shortage: _TrialInput, trial: Trial, hints: Sequence[H
 
 
 def _try_hint_argument(
-    shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint], argument: str, value: str
+    shortage: _TrialInput, trial: TrialPlanner, hints: Sequence[HardHint], argument: str, value: str
 ) -> Iterator[Remedy]:
     """Try another value of one argument of the hints; VMs with changed hints are re-created."""
     edits = [ArgumentAdjustment(hint.address, ("placement_hint", hint.index, argument), value) for hint in hints]
@@ -448,7 +448,7 @@ def _try_hint_argument(
 # --- a smaller SKU -----------------------------------------------------------------------------
 
 
-def _try_smaller_skus(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+def _try_smaller_skus(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the largest smaller SKU of the same type with which all VMs of the failing pools fit."""
     pools = shortage.pools
     sku, name = pools[0].pool.sku, pools[0].pool.pool

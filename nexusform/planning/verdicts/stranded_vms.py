@@ -53,7 +53,7 @@ def check_stranded_vms(
     affected = [vms for vms in objects if vms.request.actions.losses]
     if not affected:
         return
-    offering_addresses = _index_resource_addresses_by_machine(instances, types)
+    offering_addresses = _index_prior_offers_by_machine(instances, types)
     for site_id, site in sites.items():
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
     objects_by_address: dict[str, list[VmObject]] = {}
@@ -93,7 +93,7 @@ def find_lost_forgotten_vms(
     recorded = {address: rows for address, candidate in instances.items() if (rows := _list_forgotten_vms(candidate))}
     if not recorded:
         return {}
-    prior_machines = _index_resource_addresses_by_machine(instances, types)
+    prior_machines = _index_prior_offers_by_machine(instances, types)
     lost_vms: dict[Address, list[LostVm]] = {}
     for address, rows in recorded.items():
         instance = instances[address]
@@ -184,7 +184,7 @@ def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
         yield vms.instance.build_diagnostic(Problem((), DUPLICATE_NAMES, text, Severity.WARNING, brief=summary))
 
 
-def _index_resource_addresses_by_machine(
+def _index_prior_offers_by_machine(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType]
 ) -> dict[tuple[str, str], str]:
     """Return the address of the resource that offers each machine before the plan, by site and name."""

@@ -1,5 +1,5 @@
 """Sites of one plan: a scheduler each, their VMs, and every operation since the removals, so that certainty
-can be measured by replaying them. `PlanContext` answers the queries of resource types: SKUs, clusters by id,
+can be measured by replaying them. `ResourceTypeContext` answers the queries of resource types: SKUs, clusters by id,
 and targets of placement hints. `build_site_layout` builds empty sites from the attributes of objects.
 """
 
@@ -91,7 +91,7 @@ class SitePlan(Struct):
         machine = self.machines.get(placement.machine)
         if machine is None:
             return None
-        current_placement = update_location(machine, placement)
+        current_placement = refresh_rack_and_zone(machine, placement)
         use_cells = len(set(current_placement.cells)) == len(current_placement.cells) == sku.numa_cells and all(
             cell < machine.cells for cell in current_placement.cells
         )
@@ -144,7 +144,7 @@ class SitePlan(Struct):
         machine = self.machines[placement.machine]
         if machine.unschedulable_reason or (demand.zones is not None and machine.availability_zone not in demand.zones):
             return None
-        new_placement = update_location(machine, placement)
+        new_placement = refresh_rack_and_zone(machine, placement)
         if not (is_unchanged and self.recreated_machines[machine.name].has_same_hardware):
             if self.scheduler.find_rejection(machine.name, demand):
                 return None
@@ -194,7 +194,7 @@ def build_sites(
             machines=by_name,
             racks=tuple(all_racks),
             evacuating_machines=_find_evacuating_machines(active, offers.values()),
-            offering_addresses=_index_resource_addresses_by_machine(inventory, active, offers),
+            offering_addresses=_index_offering_resources_by_machine(inventory, active, offers),
             configured_unmanaged=tuple(entry for entry in occupied if entry.machine in by_name),
             observed_unmanaged=_select_unmanaged_vms(inventory.unmanaged.get(site.id, ()), occupied, by_name),
             update_strategy=site.update_strategy,
@@ -231,7 +231,7 @@ def _find_evacuating_machines(racks: Iterable[InventoryRack], offers: Iterable[I
     return frozenset(machines)
 
 
-def _index_resource_addresses_by_machine(
+def _index_offering_resources_by_machine(
     inventory: PlanInventory, racks: Iterable[InventoryRack], offers: Mapping[str, InventoryMachine]
 ) -> dict[str, str]:
     """Return the address of the resource that offers each machine."""
@@ -276,7 +276,7 @@ def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:
     return UnmanagedVm(name, sku, placement)
 
 
-def update_location(machine: Machine, placement: Placement) -> Placement:
+def refresh_rack_and_zone(machine: Machine, placement: Placement) -> Placement:
     """Return the placement with the current rack and zone of its machine."""
     if (machine.rack, machine.availability_zone) == (placement.rack, placement.availability_zone):
         return placement
@@ -326,7 +326,7 @@ def _return_no_targets(_resource_id: str) -> Targets | None:
     return None
 
 
-class PlanContext(Struct):
+class ResourceTypeContext(Struct):
     """Context of resource types at one moment of a plan (a `ResourceContext`)."""
 
     skus: Mapping[str, VmSku]
@@ -375,10 +375,11 @@ def get_catalogue_version(request: PlanRequest) -> str:
     return request.configuration.settings.sku_catalogue or request.state.catalogue or NEWEST
 
 
-def build_prior_context(prior: PriorState, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]) -> PlanContext:
+def build_prior_context(
+    prior: PriorState, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]
+) -> ResourceTypeContext:
     """Build the context of prior arguments: SKUs and clusters before the plan."""
-    inventory = PlanInventory()
-    clusters: dict[str, Mapping[str, Any]] = {}
+    inventory, clusters = PlanInventory(), dict[str, Mapping[str, Any]]()
     for address in prior.instances:
         resource_type, current = types.get(address.type), prior.get_object(address)
         if resource_type is None or current is None:
@@ -387,9 +388,8 @@ def build_prior_context(prior: PriorState, skus: Mapping[str, VmSku], types: Map
             clusters.setdefault(resource_type.build_id(current.attributes), current.attributes)
         elif resource_type.kind is PlanningKind.VM_SKU and resource_type.add_to_inventory is not None:
             resource_type.add_to_inventory(current.attributes, str(address), inventory)
-    # For a SKU that is still declared, the current figures count.
-    prior_skus = {sku.name: sku for sku in inventory.skus.values()}
-    return PlanContext({**prior_skus, **skus}, clusters, lambda _resource_id: (frozenset(), frozenset()))
+    prior_skus = {sku.name: sku for sku in inventory.skus.values()}  # current figures of a declared SKU win
+    return ResourceTypeContext({**prior_skus, **skus}, clusters, lambda _resource_id: (frozenset(), frozenset()))
 
 
 def build_inventory(
@@ -433,7 +433,7 @@ class SiteLayout(Struct, frozen=True):
     sites: Mapping[str, SitePlan]
     objects: tuple[tuple[ResourceType, SiteObject], ...]
     skus: Mapping[str, VmSku]
-    context: PlanContext
+    context: ResourceTypeContext
 
 
 def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = "") -> SiteLayout:
@@ -453,7 +453,7 @@ def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistrie
     catalogue_skus = (CATALOGUES.get(catalogue) or CATALOGUES[NEWEST]).vm_skus
     skus = {**catalogue_skus, **{sku.name: sku for sku in inventory.skus.values()}}
     # Hint targets are irrelevant here: all VMs are placed.
-    context = PlanContext(skus, find_targets=lambda _id: (frozenset(), frozenset()))
+    context = ResourceTypeContext(skus, find_targets=lambda _id: (frozenset(), frozenset()))
     for kind, site_object in known:
         if kind.kind is PlanningKind.CLUSTER:
             context.clusters.setdefault(kind.build_id(site_object.attributes), site_object.attributes)

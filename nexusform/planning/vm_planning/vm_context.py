@@ -17,7 +17,7 @@ from nexusform.placements.vm_demands import PoolDemand, VmDemand
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import (
-    PlanContext,
+    ResourceTypeContext,
     SitePlan,
     Targets,
     build_inventory,
@@ -145,8 +145,8 @@ class VmContext(Struct, frozen=True):
     """
 
     sites: Mapping[str, SitePlan]
-    prior_context: PlanContext
-    current_context: PlanContext
+    prior_context: ResourceTypeContext
+    current_context: ResourceTypeContext
     hints: HintTargets
     healed_names: Mapping[str, frozenset[str]]
     explain: frozenset[tuple[str, str]] | None
@@ -171,7 +171,7 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
     return VmContext(
         sites=sites,
         prior_context=build_prior_context(blocks.prior, skus, request.registries.resource_types),
-        current_context=PlanContext(skus, find_targets=hints, sites=machines),
+        current_context=ResourceTypeContext(skus, find_targets=hints, sites=machines),
         hints=hints,
         healed_names=heal if selection.heal else {},
         explain=None if request.includes_rejections else frozenset(request.explain),

@@ -90,7 +90,7 @@ class VmRequest(Struct, frozen=True):
     actions: VmActions = field(default_factory=VmActions)
 
 
-class VmPlacements(Struct, frozen=True):
+class PlannedVmPlacements(Struct, frozen=True):
     """Placements of VMs, filled VM by VM by vm_placement_steps.py alone. `reservations` is the capacity used by VMs of
     before: site and handle. `vms` are the VMs after the plan, `tokens` the handles of those it placed itself,
     `failures` those without capacity, `pool_shortages` the exhausted pools, `binding_hints` the hard hints
@@ -119,7 +119,7 @@ class VmObject(Struct):
     instance: Instance
     prior: Final[PriorVms] = field(default_factory=PriorVms)
     request: VmRequest = field(default_factory=VmRequest)
-    placements: Final[VmPlacements] = field(default_factory=VmPlacements)
+    placements: Final[PlannedVmPlacements] = field(default_factory=PlannedVmPlacements)
 
     @property
     def pools(self) -> tuple[PoolDemand, ...]:

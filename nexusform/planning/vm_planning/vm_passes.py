@@ -30,7 +30,7 @@ from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import Selection
 from nexusform.planning.vm_planning import vm_placement_steps
 from nexusform.planning.vm_planning.site_plans import (
-    PlanContext,
+    ResourceTypeContext,
     SitePlan,
     build_inventory,
     build_sites,
@@ -219,7 +219,7 @@ class _VmPlanner:
         self._new_count += len(vms.request.actions.additions)
         if instance.block is None and instance.action is Action.NO_OP:
             # Outside the selection: it keeps its VMs at their locations.
-            vms.keep_unselected_vms(vm_placement_steps.build_machine_trigger(self.context, vms))
+            vms.keep_unselected_vms(vm_placement_steps.build_machine_trigger_finder(self.context, vms))
 
     def release_and_replace_vms(self, instances: Sequence[Instance]) -> None:
         """Release all removed VMs; then place VMs without machine again, oldest object first."""
@@ -344,7 +344,7 @@ def _has_changed_argument(instance: Instance) -> bool:
 # --- a destroy plan ----------------------------------------------------------------------------
 
 
-def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], PlanContext]:
+def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], ResourceTypeContext]:
     """Destroy the selection and its dependents. Return the prior VMs and the prior context."""
     # Decide for every prior instance whether it is destroyed or unchanged.
     configured = {block.address: block for block in blocks.order.blocks}
@@ -371,7 +371,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], PlanCon
         if vms.is_removed:
             vm_placement_steps.decide_actions(vms, None, context)
         else:
-            vms.keep_unselected_vms(vm_placement_steps.build_machine_trigger(remaining_context, vms))
+            vms.keep_unselected_vms(vm_placement_steps.build_machine_trigger_finder(remaining_context, vms))
     return objects, context.prior_context
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.vm_planning.site_plans import build_demand, build_vm_name, find_sku, update_location
+from nexusform.planning.vm_planning.site_plans import build_demand, build_vm_name, find_sku, refresh_rack_and_zone
 from nexusform.planning.vm_planning.vm_context import VmContext
 from nexusform.planning.vm_planning.vm_object import (
     MACHINE_FORGOTTEN,
@@ -75,13 +75,13 @@ def _find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[Place
 def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -> None:
     """Decide which VMs are removed, re-created or new; `demand` None: the instance is removed."""
     if vms.instance.action is Action.FORGET:
-        vms.forget(_find_common_trigger(vms), build_machine_trigger(context, vms))
+        vms.forget(_find_common_trigger(vms), build_machine_trigger_finder(context, vms))
         return
     site = context.sites.get(demand.site_id) if demand is not None else None
     situation = VmSituation(
         _find_common_trigger(vms),
         context.healed_names.get(str(vms.instance.address), frozenset()),
-        build_machine_trigger(context, vms),
+        build_machine_trigger_finder(context, vms),
         vms.prior.unplaced,
     )
     actions = compute_vm_actions(tuple(vms.prior.existing.values()), vms.prior.demand, demand, situation)
@@ -89,7 +89,7 @@ def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -
     for key in actions.unchanged:
         existing_vm = vms.prior.existing[key]
         machine = vms.request.site.machines.get(existing_vm.placement.machine) if vms.request.site is not None else None
-        placement = update_location(machine, existing_vm.placement) if machine is not None else existing_vm.placement
+        placement = existing_vm.placement if machine is None else refresh_rack_and_zone(machine, existing_vm.placement)
         current_vm = vms.placements.vms[key] = (
             existing_vm if placement is existing_vm.placement else replace(existing_vm, placement=placement)
         )
@@ -98,7 +98,7 @@ def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -
     _update_used_vfs(vms)
 
 
-def build_machine_trigger(context: VmContext, vms: VmObject) -> Callable[[str], str]:
+def build_machine_trigger_finder(context: VmContext, vms: VmObject) -> Callable[[str], str]:
     """Return a function from a machine to the trigger for an object's VMs on it."""
     site_id = vms.prior.demand.site_id if vms.prior.demand is not None else ""
     site = context.sites.get(site_id)

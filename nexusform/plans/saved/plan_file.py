@@ -313,7 +313,7 @@ def pack_archive(members: Mapping[str, bytes]) -> bytes:
 
 def stream_archive(members: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
     """Yield the archive in pieces, member by member. Raises FileProblem as `pack_archive` does."""
-    index = _ArchiveIndex()
+    index = _ZipHeaderBuilder()
     for name, content in members:
         if index.offset + len(content) > MAXIMUM_SIZE:
             raise FileProblem("This plan exceeds 4 GiB, the maximum of a plan file. Plan a part of it with -target.")
@@ -321,7 +321,7 @@ def stream_archive(members: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
     yield index.build_directory()
 
 
-class _ArchiveIndex:
+class _ZipHeaderBuilder:
     """Archive structure around the members: a header before each, and the directory at the end."""
 
     def __init__(self) -> None:
@@ -360,7 +360,7 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
     """Yield the members of an archive of this size in order; nothing if it is no archive. Raises
     CorruptArchiveError, at the end at the latest, if any byte differs from the output of `pack_archive`.
     """
-    index, names = _ArchiveIndex(), set[str]()
+    index, names = _ZipHeaderBuilder(), set[str]()
     while (head := file.read(_LOCAL.size))[:4] == b"PK\3\4" and len(head) == _LOCAL.size:
         content_size, label_size = _LOCAL.unpack(head)[8:10]
         if index.offset + len(head) + label_size + content_size > size:

@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "advice_findings": "build_advice_report render_advice",
-    "console_text": "render_type render_value build_tree_document render_tree",
+    "console_text": "render_type render_value build_trace_document render_trace",
     "domain_answer": "DomainAnswer",
     "explanation_text": (
         "format_vm_certainty build_alternatives_document describe_alternatives build_explanation_document "

@@ -138,26 +138,26 @@ def render_type(value_type: Type, indent: int = 0) -> str:
             f"{escape_control_characters(name)}: {render_type(kind, indent + 1)}"
             for name, kind in sorted(value_type.attributes)
         ]
-        return _render_block("object({", inner, "})", indent)
+        return _add_brackets("object({", inner, "})", indent)
     if isinstance(value_type, TupleType):
         if not value_type.elements:
             return "tuple([])"
-        return _render_block("tuple([", [render_type(kind, indent + 1) for kind in value_type.elements], "])", indent)
+        return _add_brackets("tuple([", [render_type(kind, indent + 1) for kind in value_type.elements], "])", indent)
     if isinstance(value_type, PrimitiveType):
         return value_type.name
     name = _COLLECTION_NAMES[type(value_type)]
     if isinstance(value_type.element, (ObjectType, TupleType)):
-        return _render_block(f"{name}(", [render_type(value_type.element, indent + 1)], ")", indent)
+        return _add_brackets(f"{name}(", [render_type(value_type.element, indent + 1)], ")", indent)
     return f"{name}({render_type(value_type.element, indent)})"
 
 
-def _render_block(opening: str, inner: list[str], closing: str, indent: int) -> str:
+def _add_brackets(opening: str, inner: list[str], closing: str, indent: int) -> str:
     """Render the lines of a type between its brackets."""
     margin = "    " * (indent + 1)
     return "\n".join([opening, *[f"{margin}{line}," for line in inner], "    " * indent + closing])
 
 
-def render_tree(part: TracedExpression, width: int) -> str:
+def render_trace(part: TracedExpression, width: int) -> str:
     """Render the tree, one or two lines per part, with its parts indented below."""
     return "".join(f"{line}\n" for line in _render_part_lines(part, 0, width))
 
@@ -212,7 +212,7 @@ def _describe_known_parts(value: Value) -> str:
     return "partly" if value.is_known else "no"
 
 
-def build_tree_document(part: TracedExpression) -> dict[str, Any]:
+def build_trace_document(part: TracedExpression) -> dict[str, Any]:
     """Build the tree as JSON data, without sensitive and not fully known values."""
     value, span = part.value, part.span
     document: dict[str, Any] = {"expression": part.text}
@@ -228,7 +228,7 @@ def build_tree_document(part: TracedExpression) -> dict[str, Any]:
         document["value"] = convert_to_plain(value)[0]
     return document | {
         "reasons": [_build_reason_document(reason) for reason in part.reasons],
-        "parts": [build_tree_document(inner_part) for inner_part in part.parts],
+        "parts": [build_trace_document(inner_part) for inner_part in part.parts],
         "omitted": part.omitted,
         "repeated": part.is_repeated,
     }

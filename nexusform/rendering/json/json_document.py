@@ -40,7 +40,7 @@ from nexusform.rendering.notation.json_values import (
     write_json,
 )
 from nexusform.rendering.report.finding_entries import collect_findings
-from nexusform.rendering.report.placement_rows import PlacementDetail
+from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.resources.address import (
     Address,
     AddressProblem,
@@ -67,7 +67,7 @@ def build_plan_document(
     *,
     registries: PluginRegistries = _NO_REGISTRIES,
     files: Mapping[str, SourceFile] = _NO_FILES,
-    placements: PlacementDetail = PlacementDetail.CHANGED,
+    placements: ShownPlacements = ShownPlacements.CHANGED,
     show_sensitive: bool = False,
 ) -> LazyObject:
     """Build the plan representation. `prior` is the refreshed prior state. `files` (default: those of the

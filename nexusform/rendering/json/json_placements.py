@@ -30,24 +30,24 @@ from nexusform.plans.site_capacity.occupancy import OutOfService, SiteCapacity, 
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind
 from nexusform.rendering.notation.json_sampled_capacity import INTERVAL_FORM, SAMPLES_FORM
 from nexusform.rendering.notation.json_values import drop_unknown_values
-from nexusform.rendering.report.placement_rows import PlacementDetail
+from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
 from nexusform.scheduling.placement_decision import Rejection
 
 
-def build_placement_changes(plan: Plan, detail: PlacementDetail) -> Iterator[dict[str, Any]]:
+def build_placement_changes(plan: Plan, detail: ShownPlacements) -> Iterator[dict[str, Any]]:
     """Build one object per listed row."""
     return (_build_placement_change(row, detail) for row in select_placement_rows(plan, detail))
 
 
-def select_placement_rows(plan: Plan, detail: PlacementDetail) -> Iterator[PlacementChange]:
+def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[PlacementChange]:
     """Yield the rows for documents: kept rows only with `all`, observations always."""
     for row in plan.placements:
-        if row.action is not PlacementAction.KEEP or row.trigger or detail is PlacementDetail.ALL:
+        if row.action is not PlacementAction.KEEP or row.trigger or detail is ShownPlacements.ALL:
             yield row
 
 
-def _build_placement_change(row: PlacementChange, detail: PlacementDetail) -> dict[str, Any]:
+def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> dict[str, Any]:
     """Build an element of `placement_changes`."""
     document: dict[str, Any] = {
         "address": str(row.address),
@@ -69,7 +69,7 @@ def _build_placement_change(row: PlacementChange, detail: PlacementDetail) -> di
     if row.group:
         order = {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
         document |= order
-    if detail is PlacementDetail.ALL:
+    if detail is ShownPlacements.ALL:
         document["rejected"] = [REJECTION_FORM(rejection) for rejection in row.rejections]
     return document
 

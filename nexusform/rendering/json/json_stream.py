@@ -26,8 +26,8 @@ from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.finding_entries import Finding
 from nexusform.rendering.report.placement_rows import (
-    PlacementDetail,
     PlacementSummary,
+    ShownPlacements,
     build_count_clauses,
     build_placement_summaries,
 )
@@ -105,13 +105,13 @@ _STREAM_REASONS: Final = {
 }
 
 
-def create_plan_events(plan: Plan, time: str, detail: PlacementDetail = PlacementDetail.CHANGED) -> Iterator[Event]:
+def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPlacements.CHANGED) -> Iterator[Event]:
     """Yield drift, planned changes, planned placements, both summaries and outputs."""
     yield from create_drift_events(plan, time)
     for change in () if plan.mode is Mode.REFRESH_ONLY else plan.changes:
         if change.action is not Action.NO_OP or change.previous_address or change.importing:
             yield create_planned_change_event(change, time)
-    if detail is not PlacementDetail.NONE:
+    if detail is not ShownPlacements.NONE:
         for document in build_placement_changes(plan, detail):
             yield create_planned_placement_event(document, time)
     yield create_plan_summary_event(plan, time)

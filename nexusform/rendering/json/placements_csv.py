@@ -11,7 +11,7 @@ from typing import Any, Final
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.plans.plan import PlacementChange, Plan
 from nexusform.rendering.json.json_placements import select_placement_rows
-from nexusform.rendering.report.placement_rows import PlacementDetail
+from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.scheduling.placement_decision import Location
 
 # Location columns of VMs, bindings and pods; other kinds may add more.
@@ -21,7 +21,7 @@ _REASON_COLUMNS: Final = ("certainty_rack", "certainty_machine", "certainty_rack
 _FORMULA_PREFIXES: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-def render_csv(plan: Plan, detail: PlacementDetail) -> str:
+def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     """Render one line per listed placement (RFC 4180, with a header line) in plan order. Locations have a
     column per field, including those of domain kinds. NUMA cells are separated by spaces. Text that looks
     like a spreadsheet formula begins with a quote. A failed plan gives the header only.

@@ -29,7 +29,7 @@ from nexusform.rendering.pull_request.report_markdown import build_parts, render
 from nexusform.rendering.report import plan_sections
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
 from nexusform.rendering.report.evaluation_sentence import describe_plan_evaluation
-from nexusform.rendering.report.placement_rows import PlacementDetail
+from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
 from nexusform.rendering.report.plan_verdict import INVENTORY, describe_inventory, has_stale_inventory
 from nexusform.rendering.report.report_tree import CodeBlock, Section
@@ -58,7 +58,7 @@ def render_markdown(
     plan: Plan,
     sources: Mapping[str, SourceFile],
     registries: PluginRegistries = _NO_REGISTRIES,
-    placements: PlacementDetail = PlacementDetail.CHANGED,
+    placements: ShownPlacements = ShownPlacements.CHANGED,
     *,
     max_bytes: int = MAX_BYTES,
     origin: CodeOrigin = UNKNOWN_ORIGIN,

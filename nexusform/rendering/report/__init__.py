@@ -7,7 +7,7 @@ PUBLIC = {
     "evaluation_sentence": "describe_plan_evaluation",
     "folding": "fold_instances format_instances format_names",
     "object_rows": "build_object_folds create_schema_lookup",
-    "placement_rows": "PlacementDetail",
+    "placement_rows": "ShownPlacements",
     "availability_losses": "find_availability_losses find_weakened_rules",
     "upgrade_runbook": "build_upgrade_runbook",
     "plan_sentences": "format_prediction_accuracy",

@@ -25,7 +25,7 @@ from nexusform.rendering.report.object_rows import (
     is_reported,
     select_drift,
 )
-from nexusform.rendering.report.placement_rows import PlacementDetail
+from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.resources.address import Address
 
 # Machines follow from the arguments of a rack, so they are listed only if they change.
@@ -50,7 +50,7 @@ class ChangeStanza(Struct, frozen=True):
 
 
 def build_stanzas(
-    plan: Plan, registries: PluginRegistries, detail: PlacementDetail = PlacementDetail.CHANGED
+    plan: Plan, registries: PluginRegistries, detail: ShownPlacements = ShownPlacements.CHANGED
 ) -> tuple[ChangeStanza, ...]:
     """Build the stanzas of all reported changes. Linear in the size of the changes."""
     find_schema = create_schema_lookup(registries)
@@ -58,7 +58,7 @@ def build_stanzas(
     stanzas = []
     for change in filter(is_reported, plan.changes):
         counts = placement_counts.get(change.address, NO_PLACEMENTS)
-        stanza = _build_stanza(change, find_schema, counts, placements_follow=detail is not PlacementDetail.NONE)
+        stanza = _build_stanza(change, find_schema, counts, placements_follow=detail is not ShownPlacements.NONE)
         is_rejected = str(change.address) in plan.rejected
         stanzas.append(replace(stanza, headline=f"{stanza.headline} (rejected)") if is_rejected else stanza)
     return tuple(stanzas)

@@ -41,7 +41,7 @@ RECREATION_VERBS: Final[Mapping[str, str]] = {
 }
 
 
-class PlacementDetail(StrEnum):
+class ShownPlacements(StrEnum):
     """Values of the `-placements` flag."""
 
     CHANGED = "changed"
@@ -229,20 +229,20 @@ def find_simultaneous_pools(plan: Plan) -> frozenset[tuple[str, str, str]]:
 
 
 def build_placement_groups(
-    plan: Plan, detail: PlacementDetail, location_formatter: LocationFormatter = format_location_text
+    plan: Plan, detail: ShownPlacements, location_formatter: LocationFormatter = format_location_text
 ) -> tuple[PlacementLineGroup, ...]:
     """Return the pools that the plan changes, or all of them with `all`, in plan order. Observations (kept,
     with a trigger) are always shown; other kept rows only with `all`. `location_formatter` formats the
     location of a single object.
     """
-    if detail is PlacementDetail.NONE:
+    if detail is ShownPlacements.NONE:
         return ()
     rows: dict[_PoolKey, list[PlacementChange]] = {}
     for row in plan.placements:
-        if row.action is not PlacementAction.KEEP or row.trigger or detail is PlacementDetail.ALL:
+        if row.action is not PlacementAction.KEEP or row.trigger or detail is ShownPlacements.ALL:
             rows.setdefault(_build_pool_key(row.site_id, row.address, row.cluster, row.kind, row.pool), []).append(row)
     tables = {_get_pool_key_of_table(table): table for table in plan.placement_tables}
-    if detail is not PlacementDetail.ALL:
+    if detail is not ShownPlacements.ALL:
         tables = {pool: table for pool, table in tables.items() if pool in rows}
     pools = dict.fromkeys([*tables, *rows])
     simultaneous_pools = find_simultaneous_pools(plan)
@@ -271,7 +271,7 @@ def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, poo
 def _build_pool_group(
     rows: Sequence[PlacementChange],
     table: PlacementTable | None,
-    detail: PlacementDetail,
+    detail: ShownPlacements,
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
@@ -308,12 +308,12 @@ def _get_group_name(row: PlacementChange) -> str:
 
 
 def _build_run_lines(
-    run: Sequence[PlacementChange], detail: PlacementDetail, location_formatter: LocationFormatter
+    run: Sequence[PlacementChange], detail: ShownPlacements, location_formatter: LocationFormatter
 ) -> list[PlacementLine]:
     """Build the lines of a run: one per row, or one for all."""
     is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
     has_few_moves = is_move and len(run) <= MAX_SINGLE_MOVES
-    if detail is PlacementDetail.ALL or len(run) == 1 or has_few_moves:
+    if detail is ShownPlacements.ALL or len(run) == 1 or has_few_moves:
         return [_build_single_line(row, location_formatter) for row in run]
     return [_build_folded_line(sorted(run, key=_get_sort_key))]
 
@@ -344,9 +344,9 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     )
 
 
-def _is_recreation_run(trigger: str, count: int, detail: PlacementDetail) -> bool:
+def _is_recreation_run(trigger: str, count: int, detail: ShownPlacements) -> bool:
     """Return whether re-created nodes with this trigger share one line."""
-    if detail is PlacementDetail.ALL or trigger not in RECREATION_VERBS:
+    if detail is ShownPlacements.ALL or trigger not in RECREATION_VERBS:
         return False
     return trigger == ROLLING or count > MAX_SINGLE_MOVES
 

@@ -22,9 +22,9 @@ from nexusform.rendering.report.object_rows import (
 )
 from nexusform.rendering.report.placement_rows import (
     LocationFormatter,
-    PlacementDetail,
     PlacementLineGroup,
     PlacementSummary,
+    ShownPlacements,
     build_placement_groups,
     build_placement_summaries,
 )
@@ -48,7 +48,7 @@ class PlanReportData:
         plan: Plan,
         sources: Mapping[str, SourceFile] = _NO_SOURCES,
         registries: PluginRegistries = _NO_REGISTRIES,
-        detail: PlacementDetail = PlacementDetail.CHANGED,
+        detail: ShownPlacements = ShownPlacements.CHANGED,
         *,
         is_long: bool = False,
     ) -> None:
@@ -112,7 +112,7 @@ class PlanReportData:
     @property
     def placed_vms(self) -> int:
         """The number of VMs with a new location."""
-        tables = self.plan.placement_tables if self.vm_detail is not PlacementDetail.NONE else ()
+        tables = self.plan.placement_tables if self.vm_detail is not ShownPlacements.NONE else ()
         return sum(table.placed for table in tables)
 
     @cached_property

@@ -31,9 +31,9 @@ from nexusform.plans.plan import Change, PlacementChange
 from nexusform.rendering.report.finding_entries import format_location
 from nexusform.rendering.report.folding import PoolRow, SitePools, build_site_pools, format_names, merge_equal_groups
 from nexusform.rendering.report.placement_rows import (
-    PlacementDetail,
     PlacementLine,
     PlacementLineGroup,
+    ShownPlacements,
     build_placement_groups,
     get_action_text,
     get_leaving_verb,
@@ -355,7 +355,7 @@ def build_vm_section(view: PlanReportData) -> Section | None:
 def build_listed_vm_section(view: PlanReportData) -> Section | None:
     """Build the changed VMs, moved and new ones one by one unless there are many."""
     section = build_vm_section(view)
-    single_view = PlanReportData(view.plan, detail=PlacementDetail.ALL)
+    single_view = PlanReportData(view.plan, detail=ShownPlacements.ALL)
     groups = [group for group in single_view.groups if group.kind == VM]
     moves = [line for group in groups for line in group.lines if line.action is PlacementAction.MOVE]
     new = [line for group in groups for line in group.lines if line.action is PlacementAction.PLACE]
@@ -383,7 +383,7 @@ def build_placement_section(view: PlanReportData) -> Section | None:
 def build_single_vm_section(view: PlanReportData) -> Section | None:
     """Build the moved and few new VMs one by one, with the share of samples with the same machine."""
     listed = (PlacementAction.MOVE, PlacementAction.PLACE)
-    groups = build_placement_groups(view.plan, PlacementDetail.ALL, view.location_formatter)
+    groups = build_placement_groups(view.plan, ShownPlacements.ALL, view.location_formatter)
     selected = _select_listed(view, [group for group in groups if group.kind == VM])
     lines = [line for line in chain.from_iterable(group.lines for group in selected) if line.action in listed]
     heads = ("VM", "from → to", "machine certainty")
@@ -400,7 +400,7 @@ def _format_share(line: PlacementLine) -> str:
 def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -> list[PlacementLineGroup]:
     """Return the groups without lines that a table of pools replaces."""
     new_vms = sum(row.kind == VM and row.action is PlacementAction.PLACE for row in view.plan.placements)
-    if new_vms <= MAX_NEW_VMS or view.vm_detail is PlacementDetail.ALL or view.is_long:
+    if new_vms <= MAX_NEW_VMS or view.vm_detail is ShownPlacements.ALL or view.is_long:
         return list(groups)
     return [
         replace(group, lines=tuple(line for line in group.lines if line.trigger != _NEW_TRIGGER))

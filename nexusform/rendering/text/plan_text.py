@@ -22,7 +22,7 @@ from nexusform.rendering.notation.colours import (
 from nexusform.rendering.report import plan_sections, plan_sentences
 from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.finding_entries import list_destructive_renames
-from nexusform.rendering.report.placement_rows import PlacementDetail, PlacementSummary, build_count_clauses
+from nexusform.rendering.report.placement_rows import PlacementSummary, ShownPlacements, build_count_clauses
 from nexusform.rendering.report.plan_report_data import PlanReportData
 from nexusform.rendering.report.plan_verdict import describe_scale_in
 from nexusform.rendering.report.report_tree import Section
@@ -49,7 +49,7 @@ class PlanTextOptions(Struct, frozen=True):
 
     colour: bool = False
     width: int = 80
-    placements: PlacementDetail = PlacementDetail.CHANGED
+    placements: ShownPlacements = ShownPlacements.CHANGED
     details: bool = False
     terraform: bool = False
     hints: bool = True

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends.backend_kind import BACKENDS, Directories
+from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import Settings
 from nexusform.configuration.static_arguments import EMPTY_SCOPE, evaluate_constant
@@ -239,7 +239,7 @@ def explain_rejected_settings(
     configured_names = [name for name in settings if name not in from_flags]
     if kind in _LOCAL_KINDS or not context.confinement.root:
         return ""
-    addresses = backend.list_addresses(settings)
+    addresses = backend.list_server_urls(settings)
     if addresses and all(context.is_allowed(address) for address in addresses):
         configured_names = [name for name in configured_names if name not in backend.address_settings]
     name_list = ", ".join(f'"{name}"' for name in configured_names)

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Variable
-from nexusform.configuration.declarations.limits import PlanLimits, merge_limits
+from nexusform.configuration.declarations.limits import PlanSizeLimits, merge_limits
 from nexusform.configuration.loader import load_configuration, read_given_variables, read_root_variables
 from nexusform.configuration.variable_values import VariableValueSource
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
@@ -79,7 +79,7 @@ class CommandContext(Struct, frozen=True):
     allow_other_hub: str = ""
     rescue_path: str = ""
 
-    def merge_limits(self, configured_limits: Mapping[str, int]) -> PlanLimits:
+    def merge_limits(self, configured_limits: Mapping[str, int]) -> PlanSizeLimits:
         """Merge the configured limits with those of the operator."""
         return merge_limits(configured_limits, self.limits, confined=bool(self.confinement.root))
 

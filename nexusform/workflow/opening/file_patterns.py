@@ -28,7 +28,7 @@ _Segment: TypeAlias = str | _Matches | None
 class DirectoryReader(Protocol):
     """File system operations needed for matching."""
 
-    def may_start(self, path: Path) -> bool:
+    def is_start_directory(self, path: Path) -> bool:
         """Return whether a directory exists. Raises FileProblem outside of the confinement."""
         ...
 
@@ -48,7 +48,7 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
         names = posixpath.normpath(alternative.lstrip("/") or ".").split("/")
         parent_count = names.count("..")  # they are at the start
         root = Path(os.path.normpath(Path(base, *names[:parent_count])))
-        if not directories.may_start(root):
+        if not directories.is_start_directory(root):
             raise MissingDirectory(f'There is no directory "{root}".')
         segments = [_parse_segment(name, pattern) for name in names[parent_count:] if name != "."]
         for path in _find_files(root, segments, directories):

@@ -38,7 +38,7 @@ def recover_interrupted_apply(
             if stored.remaining is None or not stored.remaining.has_ended:  # an ended apply only waits
                 warnings.append(_build_interrupted_warning(stored.open_intents, is_recorded=write))
         if write:
-            backend.rewrite_journal(state_codec.encode_state(resolved.state), resolved.list_preserved_lines())
+            backend.write_merged_state(state_codec.encode_state(resolved.state), resolved.list_preserved_lines())
     except ProviderProblem as problem:
         return None, [build_error("unreadable-interrupted-apply", str(problem))]
     except BackendProblem as problem:

@@ -19,7 +19,7 @@ from nexusform.planning.name_resolution.evaluation_settings import PreparedBodyC
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.plans.plan import Action, InventoryRead, Plan
-from nexusform.providers.registry import PROVIDERS, ProviderKind
+from nexusform.providers.registry import PROVIDERS, ProviderDefinition
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.state.objects import ObjectState, State
 from nexusform.workflow.opening.command_context import CommandContext
@@ -97,7 +97,7 @@ def check_provider_addresses(
 ) -> list[Diagnostic]:
     """Return errors for addresses that a confined run must not use. Raises ProviderProblem."""
     kind = PROVIDERS[block.name]
-    rejected_addresses = [address for address in kind.list_addresses(settings) if not context.is_allowed(address)]
+    rejected_addresses = [address for address in kind.list_server_urls(settings) if not context.is_allowed(address)]
     names = ["An address" if is_sensitive else f'The address "{address}"' for address in rejected_addresses]
     return [
         build_error(
@@ -132,7 +132,7 @@ def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
 
 
 def _evaluate_settings(
-    block: ProviderBlock, kind: ProviderKind, evaluation: Evaluation
+    block: ProviderBlock, kind: ProviderDefinition, evaluation: Evaluation
 ) -> tuple[Mapping[str, Any] | None, list[Diagnostic], bool]:
     """Return the settings, their problems, and whether any is sensitive."""
     body, problems = build_prepared_body(block.body, kind.settings, block.span)

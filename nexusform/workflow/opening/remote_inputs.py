@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct, field
 
-from nexusform.backends.backend_kind import BACKENDS, Directories
+from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.configuration.declarations.configuration import Settings
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
 from nexusform.interfaces.plugins import RemoteStateQuery, ServerQuery

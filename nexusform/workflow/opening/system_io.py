@@ -108,7 +108,7 @@ class ConfinedFileAccess:
 
         return find_matching_files(base or ".", pattern, self)
 
-    def may_start(self, path: Path) -> bool:
+    def is_start_directory(self, path: Path) -> bool:
         """Return whether a directory exists. Raises FileProblem outside of the confinement."""
         try:
             return Path(self._confinement.resolve(path)).is_dir()

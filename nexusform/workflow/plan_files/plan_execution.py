@@ -353,7 +353,7 @@ def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bo
             journal.encode_journal_record(record)
             for record in (*recorder.list_open_intents(), *(remaining.build_records() if remaining else []))
         ]
-        run.project.backend.rewrite_journal(document, preserved)
+        run.project.backend.write_merged_state(document, preserved)
     except BackendProblem as problem:
         if not recorder.has_written:
             # No step starts before its intent is written, so this state must not be pushed.
@@ -368,7 +368,7 @@ def _rewrite_with_current_encryption(run: Run) -> list[Diagnostic]:
     backend = run.project.backend
     try:
         if isinstance(backend, EncryptingBackend) and backend.is_outdated():
-            backend.rewrite_journal(state_codec.encode_state(run.stored.state), run.stored.list_preserved_lines())
+            backend.write_merged_state(state_codec.encode_state(run.stored.state), run.stored.list_preserved_lines())
     except BackendProblem as problem:
         return [build_error("unwritable-state", str(problem))]
     return []

@@ -153,7 +153,7 @@ def discard_remaining_steps(run: Run) -> tuple[int | None, list[Diagnostic]]:
     if remaining is None:
         return None, []
     try:
-        run.project.backend.rewrite_journal(state_codec.encode_state(run.stored.state))
+        run.project.backend.write_merged_state(state_codec.encode_state(run.stored.state))
     except BackendProblem as problem:
         return None, [build_error("unwritable-state", str(problem))]
     return remaining.remaining_steps, []

@@ -418,7 +418,7 @@ def import_object(
         nexusform_version=nexusform.__version__,
     )
     try:
-        project.backend.rewrite_journal(state_codec.encode_state(new_state), preserved_lines)
+        project.backend.write_merged_state(state_codec.encode_state(new_state), preserved_lines)
     except BackendProblem as problem:
         return [build_error("unwritable-state", str(problem))]
     return []

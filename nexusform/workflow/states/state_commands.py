@@ -189,7 +189,7 @@ def _write_state(
 ) -> StateChangeResult:
     old_state = stored.state
     try:
-        backend.rewrite_journal(state_codec.encode_state(new_state), stored.list_preserved_lines())
+        backend.write_merged_state(state_codec.encode_state(new_state), stored.list_preserved_lines())
     except BackendProblem as problem:
         return StateChangeResult(old_state, None, (*problems, build_error("unwritable-state", str(problem))))
     return StateChangeResult(old_state, new_state, tuple(problems))

@@ -209,7 +209,7 @@ def test_a_state_that_was_not_taken_is_put_there_before_anything_else(
         for name in ("par1", "par2"):
             planned = ask(worker, SiteTaskKind.PLAN, name)
             approved[name] = SiteResult(name, SiteStatus.PLANNED, digest=planned.digest, plan_digest="p" * 64)
-        monkeypatch.setattr(HttpBackend, "rewrite_journal", _not_taken)
+        monkeypatch.setattr(HttpBackend, "write_merged_state", _not_taken)
         for name, answer in approved.items():
             ended = ask(worker, SiteTaskKind.APPLY, name, answer)
             assert (ended.status, ".nexusform/sites/" + name in ended.reason) == (SiteStatus.FAILED, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.rendering.report.placement_rows import PlacementDetail, build_placement_groups
+from nexusform.rendering.report.placement_rows import ShownPlacements, build_placement_groups
 from tests.planning.harness import cluster, good, plan, pool, state_of
 
 VMS = """
@@ -45,10 +45,10 @@ def test_what_is_certain_of_plain_vms_is_counted_once() -> None:
 
 def test_the_lines_of_a_block_are_folded_like_those_of_a_pool() -> None:
     made = plan(VMS, samples=20).plan
-    (group,) = build_placement_groups(made, PlacementDetail.CHANGED)
+    (group,) = build_placement_groups(made, ShownPlacements.CHANGED)
     (line,) = group.lines
     assert (line.label, line.count) == ("v0..4", 5)
-    (group,) = build_placement_groups(made, PlacementDetail.ALL)
+    (group,) = build_placement_groups(made, ShownPlacements.ALL)
     assert [line.label for line in group.lines] == ["v0", "v1", "v2", "v3", "v4"]
 
 

@@ -25,7 +25,7 @@ from nexusform.rendering.notation.json_values import (
     build_visible_type,
     redact_value,
 )
-from nexusform.rendering.report.placement_rows import PlacementDetail
+from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.schemas.value_types import STRING, ListType, ObjectType, TupleType
 from nexusform.state.objects import State
 from nexusform.values.typed_value import UNKNOWN
@@ -153,13 +153,13 @@ def test_placements(plans: SimpleNamespace) -> None:
 
 
 def test_kept_rows_and_refusals_only_with_all(plans: SimpleNamespace) -> None:
-    def actions(detail: PlacementDetail) -> list[str]:
+    def actions(detail: ShownPlacements) -> list[str]:
         document = document_of(plans.changed_placements(), placements=detail)
         return [row["action"] for row in document["placement_changes"]]
 
-    assert actions(PlacementDetail.CHANGED) == ["move", "remove", "remove", "remove"]
-    assert actions(PlacementDetail.ALL)[-1] == "keep"
-    everything = document_of(plans.added_cluster(), placements=PlacementDetail.ALL)["placement_changes"]
+    assert actions(ShownPlacements.CHANGED) == ["move", "remove", "remove", "remove"]
+    assert actions(ShownPlacements.ALL)[-1] == "keep"
+    everything = document_of(plans.added_cluster(), placements=ShownPlacements.ALL)["placement_changes"]
     assert everything[0]["rejected"] == [{"candidate": "rack1-bm01", "rule": "fits", "reason": "no cell left"}]
 
 

@@ -7,7 +7,7 @@ from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.plans.plan import StepKind
 from nexusform.rendering.json import json_stream
-from nexusform.rendering.report.placement_rows import PlacementDetail
+from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.schemas.value_types import STRING
 from nexusform.state.objects import OutputState
 
@@ -105,10 +105,10 @@ def test_placements_are_told_as_documents_show_them(plans: SimpleNamespace) -> N
     assert [e["placement"]["object"] for e in events] == [row.object for row in changed]
     assert events[0]["@message"] == f"{changed[0].object}: Plan to place (new)"
     assert not [
-        e for e in json_stream.create_plan_events(plan, NOW, PlacementDetail.NONE) if e["type"] == "planned_placement"
+        e for e in json_stream.create_plan_events(plan, NOW, ShownPlacements.NONE) if e["type"] == "planned_placement"
     ]
     listed = [
-        e for e in json_stream.create_plan_events(plan, NOW, PlacementDetail.ALL) if e["type"] == "planned_placement"
+        e for e in json_stream.create_plan_events(plan, NOW, ShownPlacements.ALL) if e["type"] == "planned_placement"
     ]
     assert len(listed) == len(plan.placements)
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.rendering.json import placements_csv
 from nexusform.rendering.json.placements_csv import render_csv
-from nexusform.rendering.report.placement_rows import PlacementDetail
+from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.scheduling.placement_decision import Location
 
 USUAL = ("cluster", "state", "node", "rack", "machine", "availability_zone", "numa_cells")
@@ -35,12 +35,12 @@ def test_what_only_places_of_another_kind_say_has_columns_of_its_own(
     rows = made.placements
     sliced = replace(rows[0], kind="slice", source=None, target=_Slice("=low", (7, 9)))
     monkeypatch.setattr(placements_csv, "build_location_document", _document)
-    table = list(csv.DictReader(render_csv(replace(made, placements=(sliced,)), PlacementDetail.CHANGED).splitlines()))
+    table = list(csv.DictReader(render_csv(replace(made, placements=(sliced,)), ShownPlacements.CHANGED).splitlines()))
     assert [name for name in table[0] if name.startswith("to_")] == [f"to_{name}" for name in (*USUAL, "band", "ports")]
     assert (table[0]["to_machine"], table[0]["to_band"], table[0]["to_ports"]) == ("m1", "'=low", "7 9")
     assert table[0]["from_band"] == ""
 
 
 def test_a_table_of_usual_places_has_the_usual_columns(plans: SimpleNamespace) -> None:
-    head = render_csv(plans.added_cluster(), PlacementDetail.CHANGED).splitlines()[0].split(",")
+    head = render_csv(plans.added_cluster(), ShownPlacements.CHANGED).splitlines()[0].split(",")
     assert [name for name in head if name.startswith("from_")] == [f"from_{name}" for name in USUAL]

@@ -10,7 +10,7 @@ from nexusform.plans.plan import CheckResult, Plan, SeparationViolation
 from nexusform.rendering.json.placements_csv import render_csv
 from nexusform.rendering.pull_request.junit import render_junit
 from nexusform.rendering.pull_request.sarif import build_sarif_document
-from nexusform.rendering.report.placement_rows import PlacementDetail
+from nexusform.rendering.report.placement_rows import ShownPlacements
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import RealPlan
 
@@ -119,5 +119,5 @@ def test_a_rule_that_is_switched_off_is_skipped_and_says_why(plans: SimpleNamesp
 
 def test_a_table_of_a_plan_in_error_has_no_row(plans: SimpleNamespace) -> None:
     made = plans.added_cluster()
-    assert render_csv(made, PlacementDetail.CHANGED).count("\n") > 1
-    assert render_csv(replace(made, errored=True), PlacementDetail.CHANGED).count("\n") == 1
+    assert render_csv(made, ShownPlacements.CHANGED).count("\n") > 1
+    assert render_csv(replace(made, errored=True), ShownPlacements.CHANGED).count("\n") == 1

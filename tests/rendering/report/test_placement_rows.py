@@ -11,8 +11,8 @@ from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.json.json_stream import create_placement_summary_event
 from nexusform.rendering.notation.colours import Painter, strip_colours
 from nexusform.rendering.report.placement_rows import (
-    PlacementDetail,
     PlacementLine,
+    ShownPlacements,
     build_placement_groups,
     build_placement_summaries,
     format_alternatives,
@@ -44,7 +44,7 @@ def binding(cluster: str, state: str = "Bound") -> Any:
     return Binding(cluster, BindingState(state), 0)
 
 
-def only_line(plan: Plan, detail: PlacementDetail = PlacementDetail.CHANGED) -> Any:
+def only_line(plan: Plan, detail: ShownPlacements = ShownPlacements.CHANGED) -> Any:
     (group,) = build_placement_groups(plan, detail)
     (line,) = group.lines
     return line
@@ -92,7 +92,7 @@ def test_gaps_in_numbers_show(plans: SimpleNamespace) -> None:
 def test_one_run_per_trigger(plans: SimpleNamespace) -> None:
     found = rows(plans, [("rack1", f"m{i}") for i in range(4)])
     mixed = (*found[:2], *(replace(r, trigger="heal") for r in found[2:]))
-    (group,) = build_placement_groups(Plan(placements=mixed), PlacementDetail.CHANGED)
+    (group,) = build_placement_groups(Plan(placements=mixed), ShownPlacements.CHANGED)
     assert [(line.trigger, line.count) for line in group.lines] == [("new", 2), ("heal", 2)]
 
 
@@ -131,7 +131,7 @@ def test_bindings_in_another_state_fold_by_their_states(plans: SimpleNamespace) 
         )
         for cluster, (before, after) in states.items()
     )
-    (group,) = build_placement_groups(Plan(placements=changed), PlacementDetail.CHANGED)
+    (group,) = build_placement_groups(Plan(placements=changed), ShownPlacements.CHANGED)
     assert [(line.label, line.origin, line.target) for line in group.lines] == [
         ("2 clusters", "Scheduled", "Bound: a, b"),
         ("c", "Bound", "Unscheduled"),
@@ -175,7 +175,7 @@ def test_places_in_the_same_racks_are_not_said_twice(plans: SimpleNamespace) -> 
 def test_vms_come_before_bindings_and_these_before_pods(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     backwards = replace(plan, placements=tuple(reversed(plan.placements)))
-    kinds = [group.kind for group in build_placement_groups(backwards, PlacementDetail.CHANGED)]
+    kinds = [group.kind for group in build_placement_groups(backwards, ShownPlacements.CHANGED)]
     assert kinds == sorted(kinds, key=["vm", "binding", "pod"].index)
     assert {"binding", "pod"} <= set(kinds)
 

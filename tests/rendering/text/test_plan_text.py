@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.plans.plan import Action, Drift, Mode, OutputChange, PlacementAction, PlacementChange, Plan
 from nexusform.rendering.notation.colours import strip_colours
-from nexusform.rendering.report.placement_rows import PlacementDetail
+from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from nexusform.schemas.value_types import DYNAMIC
 from tests.rendering.pieces import ALL_PLANS
@@ -31,8 +31,8 @@ def test_plan_reads_as_reviewed(name: str, plans: SimpleNamespace, golden: Golde
 
 
 @pytest.mark.parametrize("name", ALL_PLANS)
-@pytest.mark.parametrize("detail", list(PlacementDetail))
-def test_colour_adds_escapes_and_nothing_else(name: str, detail: PlacementDetail, plans: SimpleNamespace) -> None:
+@pytest.mark.parametrize("detail", list(ShownPlacements))
+def test_colour_adds_escapes_and_nothing_else(name: str, detail: ShownPlacements, plans: SimpleNamespace) -> None:
     plan = getattr(plans, name)()
     plain = render_plan(plan, plans.files, detailed(placements=detail))
     coloured = render_plan(plan, plans.files, detailed(placements=detail, colour=True))
@@ -43,9 +43,9 @@ def test_colour_adds_escapes_and_nothing_else(name: str, detail: PlacementDetail
 
 def test_all_placements_and_none(plans: SimpleNamespace, golden: Golden) -> None:
     plan = plans.changed_placements()
-    everything = render_plan(plan, {}, detailed(width=110, placements=PlacementDetail.ALL, hints=False))
+    everything = render_plan(plan, {}, detailed(width=110, placements=ShownPlacements.ALL, hints=False))
     golden("plan/placements_all.txt", everything)
-    nothing = render_plan(plan, {}, detailed(placements=PlacementDetail.NONE))
+    nothing = render_plan(plan, {}, detailed(placements=ShownPlacements.NONE))
     assert "Predicted" not in nothing
     assert "rack7-bm14" not in nothing
     assert "Placements: 0 to place, 1 to move, 3 to remove, 174 kept." in nothing

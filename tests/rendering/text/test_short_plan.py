@@ -18,7 +18,7 @@ from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.rendering.report.object_rows import build_object_folds, create_schema_lookup
-from nexusform.rendering.report.placement_rows import PlacementDetail
+from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from nexusform.rendering.text.report_text import render_labelled_text
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
@@ -48,8 +48,8 @@ def test_no_line_is_wider_than_the_screen_and_no_name_is_broken(name: str, width
 
 
 @pytest.mark.parametrize("name", ALL_PLANS)
-@pytest.mark.parametrize("detail", list(PlacementDetail))
-def test_colour_adds_escapes_and_nothing_else(name: str, detail: PlacementDetail, plans: SimpleNamespace) -> None:
+@pytest.mark.parametrize("detail", list(ShownPlacements))
+def test_colour_adds_escapes_and_nothing_else(name: str, detail: ShownPlacements, plans: SimpleNamespace) -> None:
     plan = getattr(plans, name)()
     plain = short(plan, plans, placements=detail)
     coloured = short(plan, plans, placements=detail, colour=True)

@@ -116,14 +116,14 @@ def test_a_migration_that_was_broken_off_is_finished_first(
     assert nf("init")[0] == 0
     assert nf("apply", "-auto-approve")[0] == 0
     configure("local", path="elsewhere.nfstate")
-    compact = LocalBackend.rewrite_journal
+    compact = LocalBackend.write_merged_state
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(LocalBackend, "rewrite_journal", killed)
+    monkeypatch.setattr(LocalBackend, "write_merged_state", killed)
     assert nf("init", "-migrate-state")[0] != 0
-    monkeypatch.setattr(LocalBackend, "rewrite_journal", compact)
+    monkeypatch.setattr(LocalBackend, "write_merged_state", compact)
     for kind in ({"kind": "local", "path": "elsewhere.nfstate"}, {}):
         configure(**kind)
         code, said = nf("plan")

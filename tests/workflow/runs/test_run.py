@@ -129,7 +129,7 @@ def test_outputs_stay_after_a_failure(place: CommandContext) -> None:
 
 def test_a_state_that_cannot_be_saved_goes_to_a_file_beside(place: CommandContext) -> None:
     class Full(MemoryBackend):
-        def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:  # noqa: ARG002 - the port's signature
+        def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:  # noqa: ARG002 - the port's signature
             raise BackendProblem("The disk is full.")
 
     outcome = applied(opened(place, Full()))

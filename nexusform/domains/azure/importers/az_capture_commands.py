@@ -215,7 +215,7 @@ def find_uncaptured_kind_warnings(
     for kind, (plural, consequence) in WORKLOAD_KINDS.items():
         is_contradicted = kind == "kubernetes_clusters" and items.unlisted_clusters
         if kind not in items.listed_kinds and not is_contradicted:
-            yield from _find_missing_workloads(kind, plural, consequence, items)
+            yield from _list_capture_warnings(kind, plural, consequence, items)
     clusters = list(chain.from_iterable(inventory.clusters for inventory in inventories))
     if items.unlisted_clusters:
         yield _build_warning(describe_missing_clusters(items.unlisted_clusters), VMS_NOT_CAPTURED)
@@ -253,7 +253,7 @@ def describe_missing_clusters(names: Sequence[str]) -> str:
     )
 
 
-def _find_missing_workloads(kind: str, plural: str, consequence: str, items: AzResources) -> Iterator[Problem]:
+def _list_capture_warnings(kind: str, plural: str, consequence: str, items: AzResources) -> Iterator[Problem]:
     """Find warnings about a kind of workload captured in part or not at all."""
     command = build_capture_command(kind)
     if not items.list_resources(kind):

@@ -68,12 +68,12 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
     for failure in failures:
         by_state.setdefault((failure.kind, failure.state), []).append(failure)
     return [
-        Problem((), FAILED, _build_failure_detail(kind, state, group, site), Severity.WARNING)
+        Problem((), FAILED, _build_failed_objects_message(kind, state, group, site), Severity.WARNING)
         for (kind, state), group in sorted(by_state.items(), key=lambda pair: (KINDS.index(pair[0][0]), pair))
     ]
 
 
-def _build_failure_detail(kind: str, state: str, failures: Sequence[AzFailure], site: str) -> str:
+def _build_failed_objects_message(kind: str, state: str, failures: Sequence[AzFailure], site: str) -> str:
     """Build the message about objects of one kind and state, with the remedy."""
     labels = [f"{failure.name} ({failure.reason})" if failure.reason else failure.name for failure in failures]
     location = f" of {site}" if site else ""

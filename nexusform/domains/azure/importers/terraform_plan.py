@@ -399,24 +399,24 @@ class _ReferenceIndex:
         root = get_value_at_path(configuration, "root_module")
         self._modules: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}
-        self._index_module((), self._read_typed_part("root_module", root, Mapping, {}))
+        self._index_module((), self._check_part_type("root_module", root, Mapping, {}))
         self._memory: dict[Block, frozenset[Block]] = {}
 
     def _index_module(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
         """Index the resources, outputs and calls of a module, recursively."""
         module_path = ".".join(["root_module", *path])
         self._modules[path] = {
-            "resources": self._read_typed_part(f"{module_path}.resources", module.get("resources"), list, []),
-            "outputs": self._read_typed_part(f"{module_path}.outputs", module.get("outputs"), Mapping, {}),
+            "resources": self._check_part_type(f"{module_path}.resources", module.get("resources"), list, []),
+            "outputs": self._check_part_type(f"{module_path}.outputs", module.get("outputs"), Mapping, {}),
         }
-        calls = self._read_typed_part(f"{module_path}.module_calls", module.get("module_calls"), Mapping, {})
+        calls = self._check_part_type(f"{module_path}.module_calls", module.get("module_calls"), Mapping, {})
         for name, value in calls.items():
-            call = self._read_typed_part(f"{module_path}.module_calls.{name}", value, Mapping, {})
-            inner = self._read_typed_part(f"{module_path}.module_calls.{name}.module", call.get("module"), Mapping, {})
+            call = self._check_part_type(f"{module_path}.module_calls.{name}", value, Mapping, {})
+            inner = self._check_part_type(f"{module_path}.module_calls.{name}.module", call.get("module"), Mapping, {})
             self._calls[(*path, name)] = call
             self._index_module((*path, name), inner)
 
-    def _read_typed_part(self, path: str, part: Any, kind: type, default: Any) -> Any:
+    def _check_part_type(self, path: str, part: Any, kind: type, default: Any) -> Any:
         """Return a part of the expected type; record a malformed one, since the creation order depends on it."""
         if part is None or isinstance(part, kind):
             return part or default

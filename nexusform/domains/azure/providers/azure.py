@@ -14,7 +14,7 @@ from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.providers.kubeconfig import KubeconfigTrust
-from nexusform.providers.registry import ProviderKind
+from nexusform.providers.registry import ProviderDefinition
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING
 
@@ -99,7 +99,7 @@ def read_documents(settings: Mapping[str, Any]) -> Mapping[str, Sequence[tuple[s
         return AzureSubscription(_resolve_subscription_setting(settings), exit_stack).read_documents()
 
 
-def list_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """List the URLs to which settings send the environment's credentials: the named subscription, unless the
     environment names the same. Raises ProviderProblem.
     """
@@ -131,4 +131,4 @@ def _read_environment_subscription() -> str:
     return read_variable(SUBSCRIPTION_VARIABLE)
 
 
-PROVIDER: Final = ProviderKind(SETTINGS, make_provider, list_addresses=list_addresses, alternative=WITHOUT_ADDRESS)
+PROVIDER: Final = ProviderDefinition(SETTINGS, make_provider, list_server_urls=list_urls, alternative=WITHOUT_ADDRESS)

@@ -12,7 +12,7 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.azure.providers.observed_site import ObservedSites
 from nexusform.files.regular_files import UNCONFINED, Confinement, FileTooLarge, NotRegularFile, read_regular
 from nexusform.language.evaluation_run import FileProblem
-from nexusform.providers.registry import ProviderKind
+from nexusform.providers.registry import ProviderDefinition
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING, MapType
 
@@ -92,4 +92,4 @@ def _read_content(path: str, confinement: Confinement) -> bytes:
         raise FileProblem(f'"{path}" cannot be read: {problem.strerror}.') from None
 
 
-PROVIDER: Final = ProviderKind(SETTINGS, make_provider)
+PROVIDER: Final = ProviderDefinition(SETTINGS, make_provider)

@@ -225,7 +225,7 @@ def _compare_sites(
         after[item.type, item.id] = item
         new_names[item.type, item.id] = pool.address
         by_key[f"{pool.cluster_id}/agentpools/{pool.pool.name.lower()}"] = (item.type, item.id)
-    addresses = assign_import_addresses({**before, **after}.values(), _assign_new_vm_names(new_names), EMPTY)
+    addresses = assign_import_addresses({**before, **after}.values(), _build_new_vm_addresses(new_names), EMPTY)
     return _SiteComparison(
         before={addresses[reference]: item for reference, item in before.items()},
         after={addresses[reference]: item for reference, item in after.items()},
@@ -235,7 +235,7 @@ def _compare_sites(
     )
 
 
-def _assign_new_vm_names(new_names: Mapping[Reference, str]) -> dict[Reference, Address]:
+def _build_new_vm_addresses(new_names: Mapping[Reference, str]) -> dict[Reference, Address]:
     """Assign the other tool's names to new VMs: samples of plain VMs depend on the name."""
     names = {
         reference: _AZAPI_ADDRESS.fullmatch(tool_name)

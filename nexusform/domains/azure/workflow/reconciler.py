@@ -338,7 +338,7 @@ class _Reconciler:
 
     def _write_state(self, new_state: State) -> list[Diagnostic]:
         try:
-            self.run.project.backend.rewrite_journal(
+            self.run.project.backend.write_merged_state(
                 state_codec.encode_state(new_state), self.run.stored.list_preserved_lines()
             )
         except BackendProblem as problem:

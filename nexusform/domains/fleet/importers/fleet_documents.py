@@ -205,7 +205,7 @@ class _FleetObjectReader:
         for key in api.required_by_version.get(self.version, ()):
             if node.get_node(key).data is None:
                 self._reject(part, f"spec.{key} is required in {self.version}.")
-        values = self._read_object(part, api.spec, schema)
+        values = self._read_mapping(part, api.spec, schema)
         return values if isinstance(values, dict) else _build_empty_spec_arguments(schema)
 
     # --- findings ---
@@ -247,14 +247,14 @@ class _FleetObjectReader:
             return [] if shape.kind is FieldKind.LIST else None
         match shape.kind:
             case FieldKind.OBJECT:
-                return self._read_object(part, shape, schema)
+                return self._read_mapping(part, shape, schema)
             case FieldKind.LIST:
                 return self._read_list(part, shape, schema)
             case FieldKind.TEXTS:
                 return self._read_string_map(part)
         return self._read_scalar(part, shape)
 
-    def _read_object(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None) -> Any:
+    def _read_mapping(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None) -> Any:
         """Return a mapping by its shape; leniently, the only item of a list."""
         node = part.node
         if node.data == [ELISION]:

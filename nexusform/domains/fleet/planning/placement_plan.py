@@ -293,7 +293,7 @@ class PlacementPlan(Struct):
         return self.departed_clusters | waiting
 
     @property
-    def apply_failing_clusters(self) -> frozenset[str]:
+    def clusters_failing_apply(self) -> frozenset[str]:
         """Bound clusters with apply failures, by configuration or as reported by a hub."""
         # A failed override or envelope is no evidence of an apply failure.
         previously_failed = {c for c in self.previously_failed_clusters if not self._has_override_failure(c)}
@@ -309,7 +309,7 @@ class PlacementPlan(Struct):
             rendered = self.snapshot_store.render_cluster(latest, binding.cluster)
             if rendered is not None and rendered.failure:
                 override_failures.add(binding.cluster)
-        return self.apply_failing_clusters | override_failures
+        return self.clusters_failing_apply | override_failures
 
     def _has_override_failure(self, cluster: str) -> bool:
         resources = self.current.applied.on_cluster.get(cluster)

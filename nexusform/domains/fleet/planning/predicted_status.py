@@ -101,7 +101,7 @@ def _has_stale_status(placement: PlacementPlan) -> bool:
 
 def _has_new_apply_failure(placement: PlacementPlan) -> bool:
     """Return True if the configuration declares an apply failure missing in the status."""
-    failing = placement.apply_failing_clusters & placement.selection.clusters.failing
+    failing = placement.clusters_failing_apply & placement.selection.clusters.failing
     reported = {
         str(status.get("cluster_name") or "")
         for status in placement.spec.prior_attributes.get("placement_statuses") or ()
@@ -157,7 +157,7 @@ def _read_prior_run_texts(placement: PlacementPlan) -> dict[str, str]:
 def _compute_progress(placement: PlacementPlan) -> dict[str, Progress]:
     """Return the progress of each bound cluster."""
     final_resources = placement.compute_final_resources()
-    apply_failing = placement.apply_failing_clusters
+    apply_failing = placement.clusters_failing_apply
     uncertain = placement.uncertain_clusters if placement.spec.is_external else frozenset()
     # Blocked clusters keep their version; override changes wait.
     blocked = () if placement.spec.is_external else placement.rollout.blocked_clusters

@@ -137,7 +137,7 @@ def explain_pods(
     if unknown_nodes:
         errors.append(build_warning(NODES_UNKNOWN, unknown_nodes))
     reasons = build_pod_reasons(fleet.pods, addresses, pod)
-    selected = [reason for reason in reasons if not prefix or prefix in _list_pod_name_prefixes(reason)]
+    selected = [reason for reason in reasons if not prefix or prefix in _list_pod_qualifiers(reason)]
     if not selected:
         candidates = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))
         text = f'{pattern} has no pod "{name}". Known pods: {format_first_items(candidates, _MAX_NAMES)}.'
@@ -145,7 +145,7 @@ def explain_pods(
     return tuple(selected), errors
 
 
-def _list_pod_name_prefixes(reason: PodPlacementReason) -> tuple[str, ...]:
+def _list_pod_qualifiers(reason: PodPlacementReason) -> tuple[str, ...]:
     """Return the valid prefixes of a pod's name: cluster, workload, or both."""
     workload = reason.outcome.workload
     return reason.cluster, workload, f"{reason.cluster}/{workload}"

@@ -13,7 +13,7 @@ from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.kubernetes.quantity import parse_duration
 from nexusform.providers.kubeconfig import KubeconfigTrust
-from nexusform.providers.registry import ProviderKind
+from nexusform.providers.registry import ProviderDefinition
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING
 
@@ -87,4 +87,4 @@ def make_provider(
     return FleetHubProvider(NAME, connection, options)
 
 
-PROVIDER: Final = ProviderKind(SETTINGS, make_provider)
+PROVIDER: Final = ProviderDefinition(SETTINGS, make_provider)

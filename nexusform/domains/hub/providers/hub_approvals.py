@@ -17,7 +17,7 @@ from nexusform.interfaces.plugins import ChangeRequest, StepProgress
 MANAGER: Final = "nexusform"
 
 
-class RunApprovalTracker(Struct):
+class ApplyCoordination(Struct):
     """Shared record of the steps of one apply: runs, and approvals they wait for. `granted_requests` are
     paths of requests granted by a step, `ended_runs` paths of runs with a finished step, `applied_objects`
     the objects sent so far by identity, `kept_titles` the kept objects of others.

@@ -13,7 +13,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import HubConnection
 from nexusform.domains.hub.providers.foreign_fields import build_foreign_field_warning
-from nexusform.domains.hub.providers.hub_approvals import RunApprovalTracker
+from nexusform.domains.hub.providers.hub_approvals import ApplyCoordination
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
 from nexusform.domains.hub.providers.hub_dry_run import BEING_DELETED, OBJECT_EXISTS, HubDryRun
 from nexusform.domains.hub.providers.hub_errors import convert_hub_errors, convert_lost_connection
@@ -43,7 +43,7 @@ class FleetHubProvider:
         self._plan_figures: Mapping[str, Figures] = {}
         self._cache: HubCache | None = None
         self._cache_lock = Lock()
-        self._coordination = RunApprovalTracker()
+        self._coordination = ApplyCoordination()
 
     def set_permissions(self, allows: Callable[[str], bool], *, take_ownership: bool) -> None:
         """Set the operator's permissions for the run."""

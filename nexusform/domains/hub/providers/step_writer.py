@@ -24,7 +24,7 @@ from nexusform.domains.hub.providers.foreign_fields import (
     get_recorded_uid,
     is_recreated,
 )
-from nexusform.domains.hub.providers.hub_approvals import RunApprovalTracker, approve_request
+from nexusform.domains.hub.providers.hub_approvals import ApplyCoordination, approve_request
 from nexusform.domains.hub.providers.hub_bodies import (
     APPROVAL_TYPES,
     EVICTION_TYPE,
@@ -95,7 +95,7 @@ class HubStepWriter(Struct, frozen=True):
     options: HubOptions
     request: ChangeRequest
     timing: ClientClock
-    coordination: RunApprovalTracker
+    coordination: ApplyCoordination
     plan_figures: Figures | None = None  # the members' figures used by the plan
 
     @property

@@ -178,6 +178,6 @@ def _write_state(run: Run, observed_states: Mapping[Address, ObjectState]) -> It
         state, instances=instances, serial=state.serial + 1, nexusform_version=nexusform.__version__
     )
     try:
-        run.project.backend.rewrite_journal(state_codec.encode_state(changed), run.stored.list_preserved_lines())
+        run.project.backend.write_merged_state(state_codec.encode_state(changed), run.stored.list_preserved_lines())
     except BackendProblem as problem:
         yield build_error("unwritable-state", str(problem))

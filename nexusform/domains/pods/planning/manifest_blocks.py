@@ -23,7 +23,7 @@ from nexusform.domains.pods.planning.node_clusters import build_planned_clusters
 from nexusform.domains.pods.planning.object_pods import PriorPods
 from nexusform.domains.pods.planning.pod_phase import OBJECT_REPLACED, PodPhase
 from nexusform.domains.pods.planning.snapshot_doubts import warn_snapshot_doubts
-from nexusform.domains.pods.scheduling.workload_warnings import PodWarning
+from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
@@ -322,7 +322,7 @@ def _collect_member_namespaces(instances: Iterable[Instance]) -> dict[str, set[s
     return namespaces
 
 
-_Risk: TypeAlias = tuple[str, PodWarning]  # the cluster's name, and the risk there
+_Risk: TypeAlias = tuple[str, WorkloadWarning]  # the cluster's name, and the risk there
 
 
 def _merge_pod_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:

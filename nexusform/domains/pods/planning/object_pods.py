@@ -16,7 +16,7 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.pod_rows import (
     OBSERVED,
-    PodRecord,
+    RecordedPod,
     RejectedPods,
     build_pod_values,
     build_rejected_rows,
@@ -27,7 +27,7 @@ from nexusform.domains.pods.planning.pod_rows import (
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, WorkloadForecast
-from nexusform.domains.pods.scheduling.workload_warnings import NO_EXECUTE_EVICTS, PREEMPTS, PodWarning
+from nexusform.domains.pods.scheduling.workload_warnings import NO_EXECUTE_EVICTS, PREEMPTS, WorkloadWarning
 from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, PodSpec, PodState, Workload
 from nexusform.plans.plan import PlacementChange
 from nexusform.resources.address import Address
@@ -55,7 +55,7 @@ class PriorPods(Struct, frozen=True):
     manifests: tuple[Manifest, ...] = ()
     is_outside_targets: bool = False
 
-    def list_existing_pods(self, specs: Mapping[str, PodSpec]) -> Iterator[tuple[PodRecord, ExistingPod]]:
+    def list_existing_pods(self, specs: Mapping[str, PodSpec]) -> Iterator[tuple[RecordedPod, ExistingPod]]:
         """Yield the existing pods with their records. `specs` are those of workloads (keys)."""
         for key, pods in self.workloads.items():
             spec = specs.get(key, PodSpec(namespace=key.partition("/")[0]))
@@ -125,7 +125,7 @@ class ObjectPods(Struct):
     """
 
     prior_pods: dict[str, dict[str, ExistingPod]] = field(default_factory=dict)
-    records: dict[tuple[str, str], PodRecord] = field(default_factory=dict)
+    records: dict[tuple[str, str], RecordedPod] = field(default_factory=dict)
     prior_templates: dict[str, str] = field(default_factory=dict)
     workloads: tuple[Workload, ...] = ()
     manifests: tuple[Manifest, ...] = ()
@@ -133,7 +133,7 @@ class ObjectPods(Struct):
     displacements: dict[PodKey, PodOutcome] = field(default_factory=dict)
     removed_outcomes: list[PodOutcome] = field(default_factory=list)
     values: PodMap = field(default_factory=dict)
-    warnings: tuple[PodWarning, ...] = ()
+    warnings: tuple[WorkloadWarning, ...] = ()
     overrides_changed: bool = False
     has_uncreated: bool = False
     rejections: tuple[RejectedPods, ...] = ()
@@ -160,7 +160,7 @@ class ObjectPods(Struct):
         """Return the keys of the workloads."""
         return {workload.key for workload in self.workloads}
 
-    def find_record(self, outcome: PodOutcome) -> PodRecord | None:
+    def find_record(self, outcome: PodOutcome) -> RecordedPod | None:
         """Return the record of a pod in state."""
         return self.records.get((outcome.workload, outcome.name))
 
@@ -201,7 +201,7 @@ class ObjectPods(Struct):
         node = cluster.find_node(pod.node)
         is_former = pod.spec.template != template
         self.prior_pods.setdefault(pod.workload, {})[pod.name] = pod
-        self.records[pod.workload, pod.name] = PodRecord(
+        self.records[pod.workload, pod.name] = RecordedPod(
             pod.node,
             node.machine if node is not None else None,
             node.zone if node is not None else None,
@@ -297,7 +297,7 @@ class ObjectPods(Struct):
             for outcome in self.removed_outcomes
         ]
 
-    def update_warnings(self, warnings: Sequence[PodWarning]) -> None:
+    def update_warnings(self, warnings: Sequence[WorkloadWarning]) -> None:
         """Set the warnings of this prediction, and keep its earlier evictions."""
         evicting_workloads = {warning.workload for warning in warnings if warning.kind == PREEMPTS}
         preempting_workloads = {
@@ -328,7 +328,7 @@ def _set_outcome_certainty(outcome: PodOutcome, doubt: PodDoubt | None) -> PodOu
     return replace(outcome, is_certain=False, doubt=outcome.doubt or doubt.assumption, alternative=doubt.text)
 
 
-def _find_pod_spec_in_state(spec: PodSpec, record: PodRecord | None) -> PodSpec:
+def _find_pod_spec_in_state(spec: PodSpec, record: RecordedPod | None) -> PodSpec:
     """Return the spec of a pod in state: that of its workload (`spec`), or of its former template."""
     if record is None or not record.former_template:
         return spec

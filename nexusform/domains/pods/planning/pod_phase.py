@@ -40,7 +40,7 @@ from nexusform.domains.pods.scheduling.assumptions import PredictionScenario, fi
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings, list_displaced_warnings
-from nexusform.domains.pods.scheduling.workload_warnings import PodWarning
+from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec, Workload
 from nexusform.planning.phases import ScheduledWorkload
 from nexusform.plans.maintenance import DrainObstacles
@@ -401,9 +401,9 @@ class PodPhase(ClusterPods):
         return rows
 
     @property
-    def warnings(self) -> list[tuple[str, str, PodWarning]]:
+    def warnings(self) -> list[tuple[str, str, WorkloadWarning]]:
         """All risks with the address of the object and the cluster's name."""
-        risks: list[tuple[str, str, PodWarning]] = []
+        risks: list[tuple[str, str, WorkloadWarning]] = []
         for (address, cluster_id), object_pods in self._object_pods.items():
             risks += [(address, self.clusters[cluster_id].name, warning) for warning in object_pods.warnings]
         return risks

@@ -62,7 +62,7 @@ class RejectedPods(Struct, frozen=True):
     reason: str
 
 
-class PodRecord(Struct, frozen=True):
+class RecordedPod(Struct, frozen=True):
     """Record of a pod in state: its node ("" while it waits), and the machine and zone of the node.
     `former_template` is the hash of a template older than its workload's, and `former_pod` the former spec
     (as JSON, "" in states of earlier versions). `state` is "" in states of earlier versions, without reasons.
@@ -81,9 +81,9 @@ class PodRecord(Struct, frozen=True):
     volumes: Pairs = ()
 
 
-def parse_pod_record(values: Mapping[str, Any]) -> PodRecord:
+def parse_pod_record(values: Mapping[str, Any]) -> RecordedPod:
     """Return the record of a pod from the `workloads` of a prior object."""
-    return PodRecord(
+    return RecordedPod(
         node=str(values.get("node") or ""),
         machine=values.get("machine"),
         availability_zone=values.get("availability_zone"),
@@ -106,43 +106,43 @@ def parse_volumes(values: Mapping[str, Any]) -> Pairs:
 
 
 def build_pod_values(
-    cluster: NodeCluster, workload: Workload, outcome: PodOutcome, record: PodRecord | None
+    cluster: NodeCluster, workload: Workload, outcome: PodOutcome, record: RecordedPod | None
 ) -> dict[str, Any]:
     """Return a pod for the `workloads` of a planned object. A kept pod keeps its recorded values."""
     node = cluster.find_node(outcome.node)
-    kept_record = record if outcome.action == pod_outcomes.KEEP else None
+    kept_pod = record if outcome.action == pod_outcomes.KEEP else None
     values: dict[str, Any] = {
         "node": node.name if node else None,
         "machine": node.machine if node else None,
         "availability_zone": node.zone if node else None,
-        "certain": kept_record.is_certain if kept_record is not None else outcome.is_certain,
-        "provenance": kept_record.provenance if kept_record is not None else "predicted",
+        "certain": kept_pod.is_certain if kept_pod is not None else outcome.is_certain,
+        "provenance": kept_pod.provenance if kept_pod is not None else "predicted",
     }
-    values |= _build_state_and_reason(outcome, kept_record)
-    volumes = outcome.volumes if kept_record is None else kept_record.volumes
+    values |= _build_state_and_reason(outcome, kept_pod)
+    volumes = outcome.volumes if kept_pod is None else kept_pod.volumes
     if volumes:
         values[VOLUMES] = dict(volumes)
-    return values | _build_values_before_plan(workload, outcome, kept_record)
+    return values | _build_values_before_plan(workload, outcome, kept_pod)
 
 
-def _build_state_and_reason(outcome: PodOutcome, kept_record: PodRecord | None) -> dict[str, str | None]:
+def _build_state_and_reason(outcome: PodOutcome, kept_pod: RecordedPod | None) -> dict[str, str | None]:
     """Return state and reason; for an unchanged pod those in state, none without them."""
-    if kept_record is not None and bool(kept_record.node) == bool(outcome.node):
-        if not kept_record.state:
+    if kept_pod is not None and bool(kept_pod.node) == bool(outcome.node):
+        if not kept_pod.state:
             return {}
-        if kept_record.state == outcome.state:
-            return {"state": kept_record.state, "reason": kept_record.reason}
+        if kept_pod.state == outcome.state:
+            return {"state": kept_pod.state, "reason": kept_pod.reason}
     return {"state": str(outcome.state), "reason": None if outcome.node else outcome.reason or None}
 
 
-def _build_values_before_plan(workload: Workload, outcome: PodOutcome, kept_record: PodRecord | None) -> dict[str, str]:
+def _build_values_before_plan(workload: Workload, outcome: PodOutcome, kept_pod: RecordedPod | None) -> dict[str, str]:
     """Return the former template of a pod not reached by an update."""
     spec = outcome.spec
     if spec is None or spec.template == workload.pod.template:
         return {}
     template = spec.template or _UNKNOWN_TEMPLATE
-    if kept_record is not None and kept_record.former_template == template:
-        return {FORMER: template, FORMER_POD: kept_record.former_pod}
+    if kept_pod is not None and kept_pod.former_template == template:
+        return {FORMER: template, FORMER_POD: kept_pod.former_pod}
     return {FORMER: template, FORMER_POD: format_pod_spec(spec)}
 
 
@@ -165,7 +165,7 @@ def build_pod_row(
     cluster_id: str,
     cluster: NodeCluster | None,
     outcome: PodOutcome,
-    record: PodRecord | None,
+    record: RecordedPod | None,
     *,
     keeps_running: bool = False,
 ) -> PlacementChange:
@@ -233,7 +233,7 @@ def _build_pod_reason(outcome: PodOutcome) -> str:
 
 
 def _build_former_location(
-    cluster: NodeCluster | None, name: str, outcome: PodOutcome, record: PodRecord | None
+    cluster: NodeCluster | None, name: str, outcome: PodOutcome, record: RecordedPod | None
 ) -> PodLocation:
     """Return the former location of a pod by state: its node may have moved or be removed."""
     location = _build_location(cluster, name, outcome.previous, record.state if record is not None else "")

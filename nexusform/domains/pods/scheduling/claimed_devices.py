@@ -152,7 +152,7 @@ class ClaimedDevices:
                 self._uses.pop(name, None)
         self._needs.clear()
 
-    def list_uses(self, workload: str, number: int, template: str) -> ClaimedUses:
+    def list_claims_of_pod(self, workload: str, number: int, template: str) -> ClaimedUses:
         """Return the claims of a pod with their devices."""
         names = self._claims_by_pod.get((workload, number, template), ())
         return tuple((name, self._uses.get(name, ())) for name in names)

@@ -11,8 +11,8 @@ from nexusform.domains.pods.scheduling.workload_warnings import (
     SHARED_RACK,
     UNKNOWN_KEY,
     UNLABELLED,
-    PodWarning,
     WorkloadContext,
+    WorkloadWarning,
     format_names,
 )
 from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node
@@ -22,7 +22,7 @@ from nexusform.kubernetes.matching import is_selected
 _KNOWN_HARDWARE_KEYS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node", "kubernetes.io/zone")
 
 
-def find_shared_hardware(context: WorkloadContext) -> Iterator[PodWarning]:
+def find_shared_hardware(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield warnings about pods on one machine; if there are none, about all pods in one rack."""
     if context.workload.kind == "DaemonSet" or len(context.running_outcomes) < 2:
         return
@@ -32,7 +32,7 @@ def find_shared_hardware(context: WorkloadContext) -> Iterator[PodWarning]:
         yield from _warn_shared_rack(context)
 
 
-def _warn_shared_machines(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_shared_machines(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield one warning for each machine with two or more of the pods."""
     required_keys, preferred_keys = _list_own_topology_keys(context)
     proposed_label = find_hardware_key(context.nodes, _get_machine, required_keys + preferred_keys)
@@ -52,7 +52,7 @@ def _warn_shared_machines(context: WorkloadContext) -> Iterator[PodWarning]:
         yield context.build_warning(SHARED_MACHINE, detail, location=machine, summary=summary)
 
 
-def _warn_shared_rack(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning if all pods are in one rack though workers of another rack could take some."""
     racks = {node.rack for node in context.nodes if node.rack}
     racks_known = all(context.node_by_name[outcome.node].rack for outcome in context.running_outcomes)
@@ -161,7 +161,7 @@ def _explain_too_few(context: WorkloadContext, proposed_label: str, location_nou
     return f"{text}. Add a{requirement} topologySpreadConstraint with topologyKey: {proposed_label}."
 
 
-def find_missing_topology_labels(context: WorkloadContext) -> Iterator[PodWarning]:
+def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield warnings about topology keys used in rules and missing on all or some workers."""
     proposed_label = find_hardware_key(context.nodes, _get_machine)
     # Every topology key of a spec with its use, each pair once.
@@ -201,7 +201,7 @@ _RULES_OVER_KEYS: Final = {
 }
 
 
-def _build_unlabelled_warning(context: WorkloadContext, key: str, unlabelled_nodes: tuple[str, ...]) -> PodWarning:
+def _build_unlabelled_warning(context: WorkloadContext, key: str, unlabelled_nodes: tuple[str, ...]) -> WorkloadWarning:
     count = len(unlabelled_nodes)
     workers = (
         f"{count:,} {select_word_form(count, 'worker')} {format_names(unlabelled_nodes)} "

@@ -520,7 +520,7 @@ class PodPredictor:
             doubt=verdict.doubt,
             preempted_by=pod.preempted_by,
             volumes=self.session.volume_binder.list_bound_volumes(workload.pod, pod.number),
-            devices=self.session.claimed_devices.list_uses(
+            devices=self.session.claimed_devices.list_claims_of_pod(
                 workload.key, pod.number, (pod.former_spec or workload.pod).template
             ),
         )
@@ -584,7 +584,7 @@ class PodPredictor:
                 unscheduled_state=PodState.FAILED if pod.rejection else PodState.PENDING,
                 volumes=self.session.volume_binder.list_bound_volumes(pod.spec, pod.number),
                 condition=pod.condition,
-                devices=self.session.claimed_devices.list_uses(workload.key, pod.number, pod.spec.template),
+                devices=self.session.claimed_devices.list_claims_of_pod(workload.key, pod.number, pod.spec.template),
             )
             for pod in (
                 *progress.kept_pods,

@@ -29,8 +29,8 @@ from nexusform.domains.pods.scheduling.workload_warnings import (
     STUCK_PODS,
     TOO_MANY,
     VOLUMES,
-    PodWarning,
     WorkloadContext,
+    WorkloadWarning,
     format_names,
 )
 from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, Node, PodSpec, Strategy, Workload
@@ -43,7 +43,7 @@ _DEFAULT_VOLUME_LIMIT: Final = 16
 _MOST_NAMES: Final = 5
 
 
-def collect_pod_warnings(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, ...]:
+def collect_pod_warnings(cluster: Cluster, prediction: Prediction) -> tuple[WorkloadWarning, ...]:
     """Return every warning about a prediction, workload by workload."""
     cache, facts_cache = SchedulerCache(cluster), FeasibleNodesCache(cluster.nodes)
     node_by_name = {node.name: node for node in cluster.nodes}
@@ -55,7 +55,7 @@ def collect_pod_warnings(cluster: Cluster, prediction: Prediction) -> tuple[PodW
     claims_by_node: Counter[str] = Counter()
     for pod in existing_pods:
         claims_by_node[pod.node] += pod.spec.claim_count
-    warnings: list[PodWarning] = []
+    warnings: list[WorkloadWarning] = []
     for key, forecast in prediction.forecasts.items():
         nodes = tuple(cluster.nodes[at] for at in facts_cache.get_feasible_nodes(forecast.workload.pod).points)
         outcomes = tuple(outcomes_by_workload.get(key, ()))
@@ -77,7 +77,7 @@ def collect_pod_warnings(cluster: Cluster, prediction: Prediction) -> tuple[PodW
     return tuple(warnings)
 
 
-def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for more replicas than a required anti-affinity allows."""
     replicas = context.workload.replicas
     if context.workload.kind == "DaemonSet":
@@ -95,7 +95,7 @@ def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[PodWarning]:
             return
 
 
-def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for a rolling update blocked by anti-affinity or missing surge capacity."""
     workload = context.workload
     if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
@@ -123,7 +123,7 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[PodWarning]:
     yield from _warn_no_surge_capacity(context)
 
 
-def _warn_no_surge_capacity(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_no_surge_capacity(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for a rolling update without capacity for one more pod."""
     workload = context.workload
     if len(context.running_outcomes) < workload.replicas or context.forecast.is_blocked:
@@ -151,7 +151,7 @@ def _has_old_pods(selector: LabelSelector | None, workload: Workload) -> bool:
     return selector is not None and is_selected(selector, old_labels)
 
 
-def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     if not context.forecast.is_blocked:
         return
     waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
@@ -202,7 +202,7 @@ def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) 
     )
 
 
-def _warn_stuck_pods(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_stuck_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for observed pods stuck before readiness."""
     workload = context.workload
     stuck_pods = [outcome for outcome in context.outcomes if outcome.node and describe_condition(outcome.condition)]
@@ -220,7 +220,7 @@ def _warn_stuck_pods(context: WorkloadContext) -> Iterator[PodWarning]:
     yield context.build_warning(STUCK_PODS, detail, summary=format_names(texts))
 
 
-def _warn_pending_pods(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_pending_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
     if not waiting_pods or context.forecast.is_blocked:
         return
@@ -245,7 +245,7 @@ def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
     return "; ".join(f"{count:,} {reason}" for reason, count in tally.most_common())
 
 
-def _warn_failed_pods(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_failed_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     failed_pods = [outcome for outcome in context.outcomes if outcome.is_failed]
     if failed_pods:
         names = tuple(outcome.name for outcome in failed_pods)
@@ -254,7 +254,7 @@ def _warn_failed_pods(context: WorkloadContext) -> Iterator[PodWarning]:
         yield context.build_warning(FAILED, detail, summary=f"{share} would be Failed {failed_pods[0].reason}")
 
 
-def _warn_gated_pods(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     gated_pods = [outcome for outcome in context.outcomes if outcome.is_gated]
     if gated_pods:
         names = tuple(outcome.name for outcome in gated_pods)
@@ -263,7 +263,7 @@ def _warn_gated_pods(context: WorkloadContext) -> Iterator[PodWarning]:
         yield context.build_warning(GATED, detail, summary=f"{share} would be SchedulingGated: {gated_pods[0].reason}")
 
 
-def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     count, replicas = context.forecast.uncreated, context.forecast.replicas
     is_ordered_wait = context.workload.is_ordered and any(outcome.is_pending for outcome in context.outcomes)
     if count and (is_ordered_wait or not context.forecast.is_blocked):
@@ -272,7 +272,7 @@ def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[PodWarning]:
         yield context.build_warning(NOT_MADE, detail)
 
 
-def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     if context.workload.kind != "DaemonSet" or context.forecast.replicas or context.forecast.uncreated:
         return
     nodes = context.cluster.nodes
@@ -291,7 +291,7 @@ def _find_first_rejection(pod: PodSpec, node: Node) -> Rejection | None:
     return None
 
 
-def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for nodes with many volumes: the limits of CSI drivers are unknown."""
     if not context.workload.pod.claim_count or context.cluster.attach_limits.maximums:
         return
@@ -310,7 +310,7 @@ def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[PodWarning
     )
 
 
-def _warn_preemption(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_preemption(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     preemptors = [outcome for outcome in context.outcomes if outcome.victims]
     if not preemptors:
         return
@@ -334,7 +334,7 @@ def _format_pods(pods: Sequence[ExistingPod]) -> str:
     return format_names([pod.name for pod in pods])
 
 
-def _warn_no_execute_evictions(context: WorkloadContext) -> Iterator[PodWarning]:
+def _warn_no_execute_evictions(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     evicted_pods = [outcome for outcome in context.outcomes if outcome.trigger == NO_EXECUTE]
     if evicted_pods:
         count = f"{len(evicted_pods):,} of its pods {select_word_form(len(evicted_pods), 'is', 'are')}"
@@ -343,7 +343,7 @@ def _warn_no_execute_evictions(context: WorkloadContext) -> Iterator[PodWarning]
         yield context.build_warning(NO_EXECUTE_EVICTS, detail, summary=summary)
 
 
-def list_displaced_warnings(cluster: Cluster, displaced_outcomes: Iterable[PodOutcome]) -> Iterator[PodWarning]:
+def list_displaced_warnings(cluster: Cluster, displaced_outcomes: Iterable[PodOutcome]) -> Iterator[WorkloadWarning]:
     """Yield warnings for unmanaged pods evicted by a NoExecute taint, workload by workload."""
     node_by_name = {node.name: node for node in cluster.nodes}
     outcomes_by_workload: dict[str, list[PodOutcome]] = {}
@@ -359,7 +359,7 @@ def list_displaced_warnings(cluster: Cluster, displaced_outcomes: Iterable[PodOu
         summary = f"{subject} evicted by NoExecute taints: {_format_evictions(evicted_pods, node_by_name)}"
         targets = format_first_items([evicted_pod.node or "nowhere" for evicted_pod in evicted_pods], _MOST_NAMES)
         detail = f"{kind} {namespace}/{name} (not managed by this plan): {summary}. Replacement pods: {targets}."
-        yield PodWarning(NO_EXECUTE_EVICTS, workload, detail, f"{namespace}/{name}: {summary}")
+        yield WorkloadWarning(NO_EXECUTE_EVICTS, workload, detail, f"{namespace}/{name}: {summary}")
 
 
 def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, Node]) -> str:

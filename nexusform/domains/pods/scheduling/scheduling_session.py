@@ -21,7 +21,7 @@ from nexusform.domains.pods.scheduling.rules import node_affinity, tie_break
 from nexusform.domains.pods.scheduling.rules.image_locality import MAX_POINTS
 from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
 from nexusform.domains.pods.scheduling.scheduler_versions import is_version_uncertain
-from nexusform.domains.pods.scheduling.spec_scheduler import FeasibleNodesCache, NodeChoice, PodSpecScheduler
+from nexusform.domains.pods.scheduling.spec_scheduler import BestNodes, FeasibleNodesCache, PodSpecScheduler
 from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
@@ -208,7 +208,7 @@ class SchedulingSession:
         if spec.node_name:
             return self._start_bound_pod(scheduler, pod)
         if nomination is not None and scheduler.find_rejection(nomination) is None:
-            choice: NodeChoice | None = NodeChoice((nomination,), 1)
+            choice: BestNodes | None = BestNodes((nomination,), 1)
         else:
             choice = scheduler.choose_nodes()
         if choice is None:
@@ -231,11 +231,11 @@ class SchedulingSession:
         return self.age + digest[0]
 
     def _add_tie_uncertainty(
-        self, verdict: PodVerdict, scheduler: PodSpecScheduler, choice: NodeChoice | None = None
+        self, verdict: PodVerdict, scheduler: PodSpecScheduler, choice: BestNodes | None = None
     ) -> PodVerdict:
         return verdict if verdict.is_certain else replace(verdict, doubt=self._find_doubt(scheduler, choice))
 
-    def _find_doubt(self, scheduler: PodSpecScheduler, choice: NodeChoice | None) -> str:
+    def _find_doubt(self, scheduler: PodSpecScheduler, choice: BestNodes | None) -> str:
         """Return the assumption behind an uncertain decision."""
         if scheduler.group.spec.has_unknown_rules:
             return "rules of others"
@@ -248,7 +248,7 @@ class SchedulingSession:
         return "images of nodes" if choice is not None and self._is_choice_undetermined(scheduler, choice) else "ties"
 
     def _start_on_best(
-        self, scheduler: PodSpecScheduler, pod: ExistingPod, choice: NodeChoice, is_certain: bool
+        self, scheduler: PodSpecScheduler, pod: ExistingPod, choice: BestNodes, is_certain: bool
     ) -> PodVerdict:
         """Start a pod on a tied node; a re-created pod tries the others if kubelet rejects it."""
         tied_nodes = list(choice.tied_nodes)
@@ -423,7 +423,7 @@ class SchedulingSession:
         self._slow_evictions = []
         self.has_slow_victims = False
 
-    def _is_choice_certain(self, scheduler: PodSpecScheduler, choice: NodeChoice) -> bool:
+    def _is_choice_certain(self, scheduler: PodSpecScheduler, choice: BestNodes) -> bool:
         """Return whether a choice is certain: one best node, all scored, none relevant uncertain."""
         if len(choice.tied_nodes) > 1:
             return False
@@ -433,7 +433,7 @@ class SchedulingSession:
             return False
         return self._is_certain(scheduler, scheduler.facts.mask)
 
-    def _is_choice_undetermined(self, scheduler: PodSpecScheduler, choice: NodeChoice) -> bool:
+    def _is_choice_undetermined(self, scheduler: PodSpecScheduler, choice: BestNodes) -> bool:
         """Return whether unknown facts may change the best node: images on nodes, the scheduler's version."""
         if scheduler.images_matter and choice.lead is not None and choice.lead <= MAX_POINTS:
             return True

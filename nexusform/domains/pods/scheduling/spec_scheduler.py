@@ -29,7 +29,7 @@ _FEW_DOMAINS: Final = 24
 Trait = int | tuple[int, ...]
 
 
-class NodeChoice(Struct, frozen=True):
+class BestNodes(Struct, frozen=True):
     """Best nodes for a pod (ids, all with the highest total), the number of feasible nodes, and the lead over
     the next total (None without a next node, or where it is not needed).
     """
@@ -195,7 +195,7 @@ class PodSpecScheduler:
             filters[rule] = partial(domain_filter, counts)
         return [(rule, filters[rule]) for rule in profile.ORDER if rule in filters]
 
-    def choose_nodes(self) -> NodeChoice | None:
+    def choose_nodes(self) -> BestNodes | None:
         """Return the best nodes for the next pod; None if no node is feasible."""
         self._get_domain_buckets()
         rejected_nodes = [
@@ -209,7 +209,7 @@ class PodSpecScheduler:
             self._insert_node(node, score)
         return choice
 
-    def _choose_best_bucket_nodes(self) -> NodeChoice | None:
+    def _choose_best_bucket_nodes(self) -> BestNodes | None:
         buckets = self._get_domain_buckets()
         rules, counts = profile.DOMAIN_FILTERS, self.counts
         open_buckets: list[tuple[_NodeBucket, int]] = []
@@ -232,7 +232,7 @@ class PodSpecScheduler:
         lead = None
         if self.images_matter and len(tied_nodes) == 1:
             lead = _compute_score_lead(best_total, zip(open_buckets, totals, strict=True))
-        return NodeChoice(tied_nodes, feasible_count, lead)
+        return BestNodes(tied_nodes, feasible_count, lead)
 
     def score_nodes(self) -> dict[int, dict[str, int]]:
         """Return the weighted points per rule of each feasible node."""

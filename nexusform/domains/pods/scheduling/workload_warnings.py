@@ -51,7 +51,7 @@ RISKS: Final = (
 _MOST_NAMES: Final = 5
 
 
-class PodWarning(Struct, frozen=True):
+class WorkloadWarning(Struct, frozen=True):
     """One risk of one workload (key). `kind` is a constant of this module and the id of the diagnostic;
     `detail` is the message. `location` is the machine or rack shared by its pods ("" for other risks).
     `summary` is one line (`name: text`).
@@ -83,11 +83,11 @@ class WorkloadContext(Struct, frozen=True):
         group = self.cache.get_group(self.workload.pod)
         return [term for term in terms if self.cache.is_selected(term, group)]
 
-    def build_warning(self, kind: str, detail: str, *, location: str = "", summary: str = "") -> PodWarning:
+    def build_warning(self, kind: str, detail: str, *, location: str = "", summary: str = "") -> WorkloadWarning:
         """Return a risk of the workload; `summary` is one line where the detail is longer."""
         name = f"{self.workload.namespace}/{self.workload.name}"
         text = f"{self.workload.kind} {name}: {detail}"
-        return PodWarning(kind, self.workload.key, text, f"{name}: {summary or detail}", location)
+        return WorkloadWarning(kind, self.workload.key, text, f"{name}: {summary or detail}", location)
 
 
 def format_names(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.backends.backend_kind import require_backend_package
+from nexusform.backends.registry import require_backend_package
 from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import FileTooLarge, read_regular
 from nexusform.interfaces.state_storage import BackendProblem

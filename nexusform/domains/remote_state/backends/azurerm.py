@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from nexusform.backends import backend_kind, journal_lines, locks
-from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_backend_package
+from nexusform.backends import journal_lines, locks, registry
 from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
 from nexusform.backends.locks import LeaseLost, LockLease, read_lease_seconds, read_monotonic_clock
+from nexusform.backends.registry import DEFAULT_WORKSPACE, check_deletable, check_name, require_backend_package
 from nexusform.domains.remote_state.backends.azure_login import NOT_SIGNED_IN, create_blob_credential
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
@@ -47,7 +47,7 @@ class AzureBackend(LineJournalBackend):
         *,
         snapshots: bool = True,
         workspace: str = DEFAULT_WORKSPACE,
-        max_bytes: int = backend_kind.MAXIMUM_SIZE,
+        max_bytes: int = registry.MAXIMUM_SIZE,
     ) -> None:
         check_name(workspace)
         self._max_bytes = max_bytes
@@ -78,7 +78,7 @@ class AzureBackend(LineJournalBackend):
                 self._blob.create_snapshot(**self._build_lease_argument())
             self._upload_document(document, etag)
 
-    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+    def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal; a crash in between duplicates no record."""
         with self._convert_errors("write to the journal"):
             if keep or self._journal.has_lines():
@@ -263,7 +263,7 @@ class AzureBackend(LineJournalBackend):
         except AzureError as problem:
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: {_format_reason(problem)}") from None
         except FileTooLarge as problem:
-            raise backend_kind.build_size_problem(operation, f"at {self.describe()}", problem) from None
+            raise registry.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
 
 class _HeldBlobLease:
@@ -452,7 +452,7 @@ _HINTS: Final[Mapping[str, str]] = {
 }
 
 
-def open_azurerm(settings: Mapping[str, Any], max_bytes: int = backend_kind.MAXIMUM_SIZE) -> AzureBackend:
+def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> AzureBackend:
     """Return the backend of the settings. Raises BackendProblem."""
     with require_backend_package("azurerm", "azure"):
         from azure.storage.blob import ContainerClient

@@ -20,8 +20,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends import backend_kind, locks
-from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name
+from nexusform.backends import locks, registry
+from nexusform.backends.registry import DEFAULT_WORKSPACE, check_deletable, check_name
 from nexusform.backends.state_files import JournalFile
 from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import FileTooLarge
@@ -55,7 +55,7 @@ class HttpService(Struct, frozen=True):
     verify: bool = True
     attempts: int = 3
     pause: float = 1.0  # seconds before the second try, doubled before each further one
-    max_bytes: int = backend_kind.MAXIMUM_SIZE  # bytes of an answer that is read
+    max_bytes: int = registry.MAXIMUM_SIZE  # bytes of an answer that is read
 
     def expand_workspace(self, workspace: str) -> HttpService:
         """Return the service with the workspace's name in its addresses."""
@@ -130,7 +130,7 @@ class HttpBackend:
         """Return the local records not in the document yet."""
         return self._journal.list_pending(self.read)
 
-    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+    def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Send the document and empty the journal; a crash in between duplicates no record."""
         self._journal.mark_compacted(document, keep)
         self.write(document)
@@ -293,7 +293,7 @@ class HttpBackend:
                 reason, is_temporary = (f"the server answered {answer.status}", answer.status in _RETRY_STATUSES)
                 hint = _HINTS.get(answer.status, "")
             except FileTooLarge as problem:
-                raise backend_kind.build_size_problem(operation, f"at {self.describe()}", problem) from None
+                raise registry.build_size_problem(operation, f"at {self.describe()}", problem) from None
             except WebError as problem:
                 reason, is_temporary = str(problem), problem.is_temporary
             if not remaining_attempts or not is_temporary or not is_caller_waiting():
@@ -334,9 +334,7 @@ def _is_equal_json(current: bytes | None, document: bytes) -> bool:
         return False
 
 
-def open_http(
-    settings: Mapping[str, Any], data_directory: str, max_bytes: int = backend_kind.MAXIMUM_SIZE
-) -> HttpBackend:
+def open_http(settings: Mapping[str, Any], data_directory: str, max_bytes: int = registry.MAXIMUM_SIZE) -> HttpBackend:
     """Return the backend of the settings. Raises BackendProblem."""
     for name in ("address", "lock_address", "unlock_address"):
         text = settings.get(name)

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.backends import backend_kind, journal_lines, locks
-from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_backend_package
+from nexusform.backends import journal_lines, locks, registry
 from nexusform.backends.journal_lines import LineBatcher
 from nexusform.backends.locks import LockLease, read_lease_seconds, read_monotonic_clock
+from nexusform.backends.registry import DEFAULT_WORKSPACE, check_deletable, check_name, require_backend_package
 from nexusform.files.access_record import read_variable, record_server_access
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
@@ -103,7 +103,7 @@ class PostgresBackend:
             )
         return journal_lines.split_journal([lines or b""])
 
-    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+    def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal in one transaction."""
         with self._begin_fenced_transaction("write the state") as (connection, row):
             self._replace_document(connection, row, document)
@@ -323,7 +323,7 @@ class PostgresBackend:
             line = (str(problem).strip() or type(problem).__name__).splitlines()[0]
             raise BackendProblem(f"Cannot {operation} in {self._database.location}: {line}") from None
         except FileTooLarge as problem:
-            raise backend_kind.build_size_problem(operation, f"in {self._database.location}", problem) from None
+            raise registry.build_size_problem(operation, f"in {self._database.location}", problem) from None
 
 
 class _HeldLock:
@@ -433,7 +433,7 @@ def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence
     return bytes(content) if content is not None else None
 
 
-def open_postgres(settings: Mapping[str, Any], max_bytes: int = backend_kind.MAXIMUM_SIZE) -> PostgresBackend:
+def open_postgres(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> PostgresBackend:
     """Return the backend of the settings. Raises BackendProblem."""
     with require_backend_package("postgres", "postgres"):
         import psycopg

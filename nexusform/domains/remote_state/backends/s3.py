@@ -17,10 +17,10 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, Final
 
-from nexusform.backends import backend_kind, journal_lines, locks
-from nexusform.backends.backend_kind import DEFAULT_WORKSPACE, check_deletable, check_name, require_backend_package
+from nexusform.backends import journal_lines, locks, registry
 from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
 from nexusform.backends.locks import LeaseLost, LockLease, read_lease_seconds, read_monotonic_clock
+from nexusform.backends.registry import DEFAULT_WORKSPACE, check_deletable, check_name, require_backend_package
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
 from nexusform.network.read_limits import ReadByteLimit
@@ -48,7 +48,7 @@ class S3Backend(LineJournalBackend):
         *,
         prefix: str = "env:",
         workspace: str = DEFAULT_WORKSPACE,
-        max_bytes: int = backend_kind.MAXIMUM_SIZE,
+        max_bytes: int = registry.MAXIMUM_SIZE,
     ) -> None:
         check_name(workspace)
         self._client = client
@@ -83,7 +83,7 @@ class S3Backend(LineJournalBackend):
             self._objects.put(self._key, document, etag)
         self.check_lease()
 
-    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+    def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal; a crash in between duplicates no record."""
         with self._convert_errors("write to the journal"):
             has_lines = bool(keep) or self._journal.has_lines()
@@ -196,7 +196,7 @@ class S3Backend(LineJournalBackend):
         answer = self._objects.get_response(self._lock_key)
         if answer is None:
             return None
-        content = _read_content(answer, ReadByteLimit(backend_kind.MAXIMUM_LOCK_SIZE))
+        content = _read_content(answer, ReadByteLimit(registry.MAXIMUM_LOCK_SIZE))
         text = locks.read_lock_member(content, _LEASE)
         lease_seconds = float(text) if text.isdigit() else float(read_lease_seconds())
         return _StoredLock(locks.parse_lock(content), lease_seconds, _compute_lease_age(answer), str(answer["ETag"]))
@@ -238,7 +238,7 @@ class S3Backend(LineJournalBackend):
             message = self._describe_redirect(problem) if is_redirect else f"{problem}"
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: {message}") from None
         except FileTooLarge as problem:
-            raise backend_kind.build_size_problem(operation, f"at {self.describe()}", problem) from None
+            raise registry.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
     def _describe_redirect(self, problem: Exception) -> str:
         metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})
@@ -475,7 +475,7 @@ def _load_service_models(data_path: str | None) -> Any:
     return create_loader(data_path)
 
 
-def open_s3(settings: Mapping[str, Any], max_bytes: int = backend_kind.MAXIMUM_SIZE) -> S3Backend:
+def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> S3Backend:
     """Return the backend of the settings. Raises BackendProblem."""
     with require_backend_package("s3", "s3"):
         import boto3

@@ -74,7 +74,7 @@ def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
     ]
 
 
-def build_loss_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
+def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
     """Build the section of losses, each once for all its sites."""
     by_loss: dict[str, list[str]] = {}
     for site in sites:

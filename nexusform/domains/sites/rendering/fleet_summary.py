@@ -12,7 +12,7 @@ from nexusform.diagnostics.phrases import format_count, format_first_items, form
 from nexusform.domains.sites.rendering.fleet_impact import (
     build_disruption_clauses,
     build_finding_sections,
-    build_loss_sections,
+    build_workload_loss_sections,
     compute_fleet_impact,
 )
 from nexusform.domains.sites.rendering.name_list import format_names
@@ -76,7 +76,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
     sections = [
         *_build_blocked_section(plan),
         *_build_rejected_section(rejected, max_rows),
-        *build_loss_sections(plan.sites, max_rows),
+        *build_workload_loss_sections(plan.sites, max_rows),
         *_build_redundancy_section(plan.sites, max_rows),
         *build_undeclared_sections(plan.undeclared, max_rows),
         *build_finding_sections(plan.sites, max_rows),

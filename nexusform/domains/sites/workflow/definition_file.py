@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.backends.backend_kind import BACKENDS
+from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.loader import find_hidden_characters
 from nexusform.configuration.prepared_body import PreparedBody, report_missing_argument

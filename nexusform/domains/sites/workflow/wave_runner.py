@@ -92,14 +92,14 @@ def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | No
 def _check_rejected_sites(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     """Stop a wave with more rejected sites than allowed, before any approval."""
     tally = _WaveCounts(wave)
-    _count_rejected(fleet_apply, wave, tally)
+    _record_unplanned_as_failed(fleet_apply, wave, tally)
     if not tally.stop_reason:
         return None
     tally.is_resumable = False
     return _build_wave_stop(fleet_apply, tally, f"{tally.explain_why_stopped()} No changes were made in this wave.")
 
 
-def _count_rejected(fleet_apply: FleetApply, wave: Wave, tally: _WaveCounts) -> None:
+def _record_unplanned_as_failed(fleet_apply: FleetApply, wave: Wave, tally: _WaveCounts) -> None:
     """Count the sites that could not be planned as failures."""
     for site in fleet_apply.plan.select_wave(wave.name):
         if site.result.status in (SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED):
@@ -201,7 +201,7 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     """Apply one wave; return the reason of a stop, None if it finished."""
     sites = {site.name: site for site in fleet_apply.plan.select_wave(wave.name)}
     tally = _WaveCounts(wave)
-    _count_rejected(fleet_apply, wave, tally)
+    _record_unplanned_as_failed(fleet_apply, wave, tally)
     fleet_apply.record_event(ProgressEvent.STARTED, wave.name)
     names = [name for name in sites if name not in fleet_apply.results]
     fleet_apply.observer.print_message(f'Wave "{wave.name}": {format_count(len(names), "site")}.')

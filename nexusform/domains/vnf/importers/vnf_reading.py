@@ -79,7 +79,7 @@ def _merge_vnfd_and_hot_file(descriptor: Vnf, template: HotVnf, notes: dict[str,
     """Return the VNF of the VNFD with the additions of its HOT file."""
     hot = template.vnf
     sizes = compute_vdu_counts(descriptor).numbers
-    vdus = [_merge_vdu(vdu, hot.find_vdu(vdu.name), sizes[vdu.name], notes) for vdu in descriptor.vdus]
+    vdus = [_add_hot_details(vdu, hot.find_vdu(vdu.name), sizes[vdu.name], notes) for vdu in descriptor.vdus]
     for hot_vdu in hot.vdus:
         if descriptor.find_vdu(hot_vdu.name) is None:
             notes[hot_vdu.origin.file].add_warning(
@@ -93,7 +93,7 @@ def _merge_vnfd_and_hot_file(descriptor: Vnf, template: HotVnf, notes: dict[str,
     return replace(descriptor, vdus=tuple(vdus), rules=rules, aspects=descriptor.aspects or hot.aspects)
 
 
-def _merge_vdu(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str, DocumentFindings]) -> Vdu:
+def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str, DocumentFindings]) -> Vdu:
     """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number by the VNFD alone."""
     if hot_vdu is None:
         notes[VNFD].add_warning(

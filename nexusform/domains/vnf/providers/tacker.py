@@ -9,7 +9,7 @@ from typing import Any, Final
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.kubernetes.quantity import parse_duration
-from nexusform.providers.registry import ProviderKind
+from nexusform.providers.registry import ProviderDefinition
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING
 
@@ -73,14 +73,14 @@ def make_provider(
     return TackerProvider(NAME, client, options)
 
 
-def list_addresses(settings: Mapping[str, Any]) -> Sequence[str]:
+def list_urls(settings: Mapping[str, Any]) -> Sequence[str]:
     """List the contacted servers: also without credentials a connection needs the operator's permission."""
     return (str(settings["endpoint"]),)
 
 
-PROVIDER: Final = ProviderKind(
+PROVIDER: Final = ProviderDefinition(
     SETTINGS,
     make_provider,
-    list_addresses=list_addresses,
+    list_server_urls=list_urls,
     alternative="Without `provider = tacker`, VNFs are planned only.",
 )

@@ -43,7 +43,7 @@ class OperationRunner(Struct, frozen=True):
 
     def read_instance(self, instance_id: str) -> VnfInstance | None:
         """Read an instance. Raises TackerProblem, StepPending."""
-        document = self._read(f"/vnf_instances/{instance_id}")
+        document = self._read_or_postpone(f"/vnf_instances/{instance_id}")
         return parse_instance(document) if document is not None else None
 
     def find_latest_operation(self, instance_id: str) -> Mapping[str, Any] | None:
@@ -88,7 +88,7 @@ class OperationRunner(Struct, frozen=True):
         ends_at = clock.read_clock() + self.timeout
         pause, retries = _FIRST_PAUSE, 0
         while True:
-            operation = self._read(f"/vnf_lcm_op_occs/{operation_id}")
+            operation = self._read_or_postpone(f"/vnf_lcm_op_occs/{operation_id}")
             if operation is None:
                 raise ProviderProblem(f"Tacker no longer knows its operation {operation_id}.")
             state = str(operation.get("operationState"))
@@ -120,7 +120,7 @@ class OperationRunner(Struct, frozen=True):
                 raise StepPending(f"{problem} {_RESUME}") from None
             raise ProviderProblem(f"{_describe_operation_error(operation)} {problem}") from None
 
-    def _read(self, path: str) -> Mapping[str, Any] | None:
+    def _read_or_postpone(self, path: str) -> Mapping[str, Any] | None:
         try:
             return self.client.read(path)
         except TackerProblem as problem:

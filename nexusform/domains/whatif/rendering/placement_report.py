@@ -78,10 +78,10 @@ def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibil
 def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
     """Build the report of one placement."""
     title = f"Placement of {path} (with the configuration of this directory)"
-    return Report(title, _build_placement_summary(answer), answer.has_findings, (), tuple(_build_sections(answer)))
+    return Report(title, _format_verdict_sentence(answer), answer.has_findings, (), tuple(_build_sections(answer)))
 
 
-def _build_placement_summary(answer: PlacementFeasibility) -> str:
+def _format_verdict_sentence(answer: PlacementFeasibility) -> str:
     verdict = "no cluster is selected, or the manifests have no pods"
     if answer.bindings:
         verdict = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings)))).partition(": ")[2]

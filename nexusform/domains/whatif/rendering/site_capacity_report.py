@@ -124,7 +124,7 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     table = _build_sku_table([zone.zone for zone in zones], rows)
     yield Section("By availability zone", lines, table=table)
     racks = list(answer.sku_capacities[0].without_rack) if answer.sku_capacities else []
-    rows = tuple(_build_rack_row(sku_capacity) for sku_capacity in answer.sku_capacities)
+    rows = tuple(_build_sku_row_without_racks(sku_capacity) for sku_capacity in answer.sku_capacities)
     line = "Capacity of the other racks now. VMs of the lost rack are down and not re-created."
     rack_section = Section("With this rack down", (line,), table=_build_sku_table(racks, rows))
     yield rack_section
@@ -158,7 +158,7 @@ def _format_zone(zone: ZoneCapacity) -> str:
     return f"{zone.current} +{zone.planned:,}" if zone.planned else f"{zone.current}"
 
 
-def _build_rack_row(sku_capacity: SkuCapacity) -> Row:
+def _build_sku_row_without_racks(sku_capacity: SkuCapacity) -> Row:
     return Row((sku_capacity.sku.title, *(f"{count}" for count in sku_capacity.without_rack.values())))
 
 

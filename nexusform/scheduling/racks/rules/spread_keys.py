@@ -82,7 +82,7 @@ MACHINE_MEMORY_USED = RankingKey(
 )
 
 
-def _build_figures(usage: Usage, demand: Demand) -> Figure | None:
+def _build_spread_figure(usage: Usage, demand: Demand) -> Figure | None:
     """Build figures: 0 on machines with an extra-large VM of another cluster, else 1."""
     if not demand.sku.extra_large:
         return None
@@ -97,5 +97,5 @@ def _describe(demand: Demand, is_alone: int) -> str:
 
 
 SHARED_MACHINE = RankingKey(
-    rule="extra_large", build_figures=_build_figures, describe=_describe, bits=1, dependence=KeyDependence.CLUSTER
+    rule="extra_large", build_figures=_build_spread_figure, describe=_describe, bits=1, dependence=KeyDependence.CLUSTER
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.domains.pods.planning.object_pods import ObjectPods
-from nexusform.domains.pods.scheduling.workload_warnings import NO_EXECUTE_EVICTS, PENDING, PodWarning
+from nexusform.domains.pods.scheduling.workload_warnings import NO_EXECUTE_EVICTS, PENDING, WorkloadWarning
 from tests.domains.pods.importers.cluster_objects import node, pod
 from tests.domains.pods.planning.test_cluster_observation import NODES, WEB, places, seen, web
 from tests.domains.pods.planning.test_pods import pods
@@ -37,11 +37,11 @@ def test_others_leave_it_too_and_are_named() -> None:
 
 
 def test_who_is_evicted_is_told_once_however_often_pods_are_looked_at() -> None:
-    def evicted(workload: str, detail: str) -> PodWarning:
-        return PodWarning(NO_EXECUTE_EVICTS, workload, detail, "")
+    def evicted(workload: str, detail: str) -> WorkloadWarning:
+        return WorkloadWarning(NO_EXECUTE_EVICTS, workload, detail, "")
 
     brought = ObjectPods()
-    pending = PodWarning(PENDING, "a", "a-0 stays Pending", "")
+    pending = WorkloadWarning(PENDING, "a", "a-0 stays Pending", "")
     brought.update_warnings([evicted("a", "first"), evicted("b", "first"), pending])
     brought.update_warnings([evicted("a", "second")])  # b stands elsewhere by now, and nothing is Pending any more
     assert brought.warnings == (evicted("a", "second"), evicted("b", "first"))

@@ -8,7 +8,7 @@ from nexusform.domains.pods.scheduling import workload_warnings
 from nexusform.domains.pods.scheduling.hardware_risks import find_hardware_key
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
-from nexusform.domains.pods.scheduling.workload_warnings import PodWarning
+from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
     Node,
@@ -43,7 +43,7 @@ def web(replicas: int = 2, *, over: str = "", hard: bool = True, **more: object)
     return replace(Workload("Deployment", "default", "web", replicas, pod, max_unavailable=1), **more)  # type: ignore[arg-type]
 
 
-def warnings_about(nodes: list[Node], *workloads: Workload) -> list[PodWarning]:
+def warnings_about(nodes: list[Node], *workloads: Workload) -> list[WorkloadWarning]:
     cluster = Cluster("k", tuple(nodes))
     return list(collect_pod_warnings(cluster, predict(cluster, (), workloads)))
 

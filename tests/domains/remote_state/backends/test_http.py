@@ -93,7 +93,7 @@ def test_a_holder_whose_lock_was_broken_writes_nothing_even_when_nobody_holds_it
     for act in (
         lambda: sleeper.append(b"{b}"),
         lambda: sleeper.write(b"mine"),
-        lambda: sleeper.rewrite_journal(b"mine"),
+        lambda: sleeper.write_merged_state(b"mine"),
         lambda: sleeper.write_checkpoint(b"mine", []),
     ):
         with pytest.raises(BackendProblem, match="Another process broke the lock"):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from nexusform.backends.backend_kind import BACKENDS, Directories
+from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.interfaces.state_storage import BackendProblem
 
 pytestmark = pytest.mark.of_domains("remote_state")

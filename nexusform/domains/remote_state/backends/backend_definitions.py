@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.backends.backend_kind import BackendKind, Directories, build_required_setting, build_setting
+from nexusform.backends.registry import BackendDefinition, Directories, build_required_setting, build_setting
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.schemas.block_schema import BlockSchema
@@ -109,12 +109,12 @@ def _list_http_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(settings[name]) for name in names if name in settings)
 
 
-def _list_s3_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _list_s3_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
     service = str(settings.get("endpoint") or "s3:/").rstrip("/")
     return (f"{service}/{settings.get('bucket')}/{settings.get('key')}",)
 
 
-def _list_postgres_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _list_postgres_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the server alone: the rest of a connection string may contain secrets."""
     text = str(settings.get("conn_str") or read_variable("PG_CONN_STR") or "")
     if "://" in text:
@@ -125,18 +125,18 @@ def _list_postgres_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
     return (f"postgres://{host}",) if host else ()
 
 
-AZURERM: Final = BackendKind(
+AZURERM: Final = BackendDefinition(
     _AZURERM,
     _open_azurerm,
     _list_azurerm_addresses,
     ("storage_account_name", "container_name", "key", "endpoint", "snapshot"),
 )
-HTTP: Final = BackendKind(
+HTTP: Final = BackendDefinition(
     _HTTP,
     _open_http,
     _list_http_addresses,
     ("address", "update_method", "lock_address", "lock_method", "unlock_address", "unlock_method"),
     unverified_setting="skip_cert_verification",
 )
-S3: Final = BackendKind(_S3, _open_s3, _list_s3_addresses, ("bucket", "key", "endpoint", "use_path_style"))
-POSTGRES: Final = BackendKind(_POSTGRES, _open_postgres, _list_postgres_addresses)
+S3: Final = BackendDefinition(_S3, _open_s3, _list_s3_urls, ("bucket", "key", "endpoint", "use_path_style"))
+POSTGRES: Final = BackendDefinition(_POSTGRES, _open_postgres, _list_postgres_urls)

@@ -36,9 +36,9 @@ class Directories(Struct, frozen=True):
     maximum_size: int = MAXIMUM_SIZE
 
 
-class BackendKind(Struct, frozen=True):
+class BackendDefinition(Struct, frozen=True):
     """Kind of backend: the settings of its `backend` block, and its factory. `make` takes the settings as
-    plain data (absent: null) and raises BackendProblem. `list_addresses` returns the URLs of the settings,
+    plain data (absent: null) and raises BackendProblem. `list_server_urls` returns the URLs of the settings,
     and `address_settings` are those that only contain addresses: in a confined run a block may have these, if
     all addresses are allowed, and no others. `is_remote`: a server is called, so each operation has a
     deadline. `unverified_setting` turns off the check of the server's certificate.
@@ -46,7 +46,7 @@ class BackendKind(Struct, frozen=True):
 
     schema: BlockSchema
     make: Callable[[Mapping[str, Any], Directories], StateBackend]
-    list_addresses: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _settings: ()
+    list_server_urls: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _settings: ()
     address_settings: tuple[str, ...] = ()
     is_remote: bool = True
     unverified_setting: str = ""
@@ -55,7 +55,7 @@ class BackendKind(Struct, frozen=True):
         """Return the backend of these settings for commands (see guarded_backend). Raises BackendProblem."""
         if not self.is_remote:
             return guard_backend(self.make(settings, directories), is_remote=False)
-        address = next(iter(self.list_addresses(settings)), "the server").split("?")[0]
+        address = next(iter(self.list_server_urls(settings)), "the server").split("?")[0]
         from nexusform.network.deadlines import Deadline
 
         deadline = Deadline(lambda: _remove_login(address))
@@ -65,7 +65,7 @@ class BackendKind(Struct, frozen=True):
         """Return a warning about a server with an unverified certificate, or ""."""
         if not settings.get(self.unverified_setting):
             return ""
-        servers = {"://".join(urlsplit(_remove_login(address))[:2]) for address in self.list_addresses(settings)}
+        servers = {"://".join(urlsplit(_remove_login(address))[:2]) for address in self.list_server_urls(settings)}
         names = ", ".join(sorted(server for server in servers if server.startswith("https:")))
         detail = (
             f"The certificate of {names} is not verified ({self.unverified_setting}): another server could answer "
@@ -125,7 +125,7 @@ def require_backend_package(backend: str, extra: str) -> Iterator[None]:
 
 
 # In listing order: a line each here, or in domain_table.py.
-BACKENDS: Final[Mapping[str, BackendKind]] = LazyTable(
+BACKENDS: Final[Mapping[str, BackendDefinition]] = LazyTable(
     {
         "local": "nexusform.backends.local_file:LOCAL",
         "memory": "nexusform.backends.memory:MEMORY",
