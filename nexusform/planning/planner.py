@@ -106,7 +106,7 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
     bodies = PreparedBodyCache(request.registries.schemas)
     evaluation = Evaluation(build_evaluation_settings(request, bodies, prior.state))
     blocks = BlockPlanner(request, start.prior, start.order, start.selection, bodies)
-    outcome = _run_destroy(blocks, evaluation) if request.mode is Mode.DESTROY else _run_phases(blocks, evaluation)
+    outcome = _plan_destroy(blocks, evaluation) if request.mode is Mode.DESTROY else _run_phases(blocks, evaluation)
     prior_addresses = [*prior.instances, *prior.previous.values()]
     prior_names = {address: vms.list_prior_names() for address, vms in outcome.vms.items()}
     condition_problems, checks = _check_conditions_outside_resources(request, outcome.evaluation, start.selection)
@@ -222,7 +222,7 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     )
 
 
-def _run_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhasesResult:
+def _plan_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhasesResult:
     """Destroy the selection and its dependents without planning."""
     vms, before = plan_destroy(blocks)
     contributions = plan_domain_removals(blocks, vms.values())

@@ -261,7 +261,7 @@ def _migrate_workspace(
     """Migrate the state of one workspace under both locks; return a line about it ("": none migrated)."""
     problems: list[Diagnostic] = []
     with ExitStack() as exit_stack:
-        for backend, remedy in ((source, _UNLOCK_OLD_BACKEND), (target, _describe_unlock(name))):
+        for backend, remedy in ((source, _UNLOCK_OLD_BACKEND), (target, _format_unlock_advice(name))):
             lock, new_problems = acquire_lock(
                 backend,
                 "migrate",
@@ -299,7 +299,7 @@ _UNLOCK_OLD_BACKEND: Final = (
 )
 
 
-def _describe_unlock(workspace: str) -> str:
+def _format_unlock_advice(workspace: str) -> str:
     """Return the command that breaks a lock in the new backend, unknown to other commands yet."""
     environment_prefix = "" if workspace == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(workspace)} "
     return (

@@ -46,7 +46,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
             return LintAdvice(diagnostics=tuple(problems))
         sources = get_configuration_sources(saved)
         findings = tuple(d for d in saved.plan.diagnostics if d.id in {*RULE_IDS, *_PLAN_FINDING_IDS})
-        return LintAdvice(findings, _select_errors(saved.plan.diagnostics), sources, f"plan {plan_path}")
+        return LintAdvice(findings, _select_diagnostics_if_errors(saved.plan.diagnostics), sources, f"plan {plan_path}")
     opened = open_project(context)
     if opened.project is None:
         return LintAdvice(diagnostics=opened.diagnostics, sources=opened.sources)
@@ -56,7 +56,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
     request = replace(build_base_request(opened.project, stored), samples=0, lint=False)
     result = make_plan(request)
     if result.plan.errored:
-        return LintAdvice(diagnostics=_select_errors(result.plan.diagnostics), sources=opened.sources)
+        return LintAdvice(diagnostics=_select_diagnostics_if_errors(result.plan.diagnostics), sources=opened.sources)
     complete_plan = add_site_capacity(result, opened.project.registries).plan
     plan_findings = (problem for problem in complete_plan.diagnostics if problem.id in _PLAN_FINDING_IDS)
     findings = (*plan_findings, *lint_plan(result, opened.project.configuration, everything=True))
@@ -66,7 +66,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
     return LintAdvice(findings, sources=opened.sources, origin=origin)
 
 
-def _select_errors(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+def _select_diagnostics_if_errors(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Return all diagnostics without lint findings if they contain errors, else none."""
     other_diagnostics = tuple(diagnostic for diagnostic in diagnostics if diagnostic.id not in RULE_IDS)
     return other_diagnostics if has_errors(other_diagnostics) else ()

@@ -161,7 +161,7 @@ class _ExplanationQuery(Struct, frozen=True):
         current_vms = self._list_current_vms()
         plain_request = replace(self.request, samples=0, includes_remedies=False, lint=False)
         planned = make_plan(plain_request)
-        names = self._list_names(planned, current_vms)
+        names = self._list_vm_names(planned, current_vms)
         platform_names = {vm.platform_name or name: name for name, (_, vm) in current_vms.items()}
         if not names:
             return Explanations(diagnostics=(*_select_errors(planned), self._build_nothing_to_explain_error(planned)))
@@ -209,7 +209,7 @@ class _ExplanationQuery(Struct, frozen=True):
                 vms[vm.name] = (address, vm)
         return vms
 
-    def _list_names(self, planned: PlanResult, current_vms: Mapping[str, object]) -> tuple[str, ...]:
+    def _list_vm_names(self, planned: PlanResult, current_vms: Mapping[str, object]) -> tuple[str, ...]:
         """List the VMs at the address: existing, placed and unplaceable ones."""
         names = dict.fromkeys(current_vms)
         for address, planned_object in planned.objects.items():

@@ -12,7 +12,7 @@ from nexusform.placement_kinds.placement_kind import PlacementKind
 BINDING: Final = "binding"
 
 
-def _list_names(_type: ResourceType, attributes: Mapping[str, Any]) -> Iterable[str]:
+def _list_bound_clusters(_type: ResourceType, attributes: Mapping[str, Any]) -> Iterable[str]:
     bindings = attributes.get("bindings")
     return bindings.keys() if isinstance(bindings, Mapping) else ()
 
@@ -36,7 +36,7 @@ KIND: Final = PlacementKind(
     short_noun="binding",
     title="Fleet bindings",
     location_class=Binding,
-    list_names=_list_names,
+    list_names=_list_bound_clusters,
     get_identity=lambda place: (place.cluster,),
     format_text=_format_binding_location,
     format_brief=_format_binding_location,

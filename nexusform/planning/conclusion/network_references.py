@@ -29,7 +29,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
     """Yield a warning for each network in the azure block of a changed cluster, pool or VM without this network
     on its site. Sites without a list of networks are not checked.
     """
-    for change, vms, networks in _list_changes(result):
+    for change, vms, networks in _list_changes_with_networks(result):
         yield from _check_network_ids_of_change(change, vms, networks)
 
 
@@ -37,7 +37,7 @@ def list_missing_data(result: PlanResult) -> Iterator[str]:
     """Yield the facts used by changed clusters, pools and VMs, and not part of the export: its missing lists of
     networks, and those never part of one.
     """
-    changes = [(change.after, networks.types) for change, _, networks in _list_changes(result)]
+    changes = [(change.after, networks.types) for change, _, networks in _list_changes_with_networks(result)]
     used = [
         (match[1], listed_types)
         for value, listed_types in changes
@@ -58,7 +58,7 @@ def _has_hugepages(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(map(_has_hugepages, value))
 
 
-def _list_changes(result: PlanResult) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
+def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
     """Yield the changed clusters, pools and VMs with the listed networks of their site. The default provider
     simulates sites, and lists no networks.
     """

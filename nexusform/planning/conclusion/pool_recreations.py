@@ -44,7 +44,7 @@ def build_upgrades(
     scale_ins = _ScaleInPools(objects)
     for (owner, trigger), members in members_by_cluster.items():
         cluster_id = owner.partition(":")[2]
-        nodes = frozenset(chain.from_iterable(_list_names(vms, pool, trigger) for vms, pool in members))
+        nodes = frozenset(chain.from_iterable(_list_recreated_names(vms, pool, trigger) for vms, pool in members))
         obstacles = [find_disruptions(cluster_id, nodes) for find_disruptions in disruptions]
         pools = [
             replace(
@@ -91,7 +91,7 @@ def _list_vm_keys(pool: PoolDemand) -> list[VmKey]:
     return [(pool.pool, number) for number in pool.numbers]
 
 
-def _list_names(vms: VmObject, pool: PoolDemand, trigger: str) -> Iterator[str]:
+def _list_recreated_names(vms: VmObject, pool: PoolDemand, trigger: str) -> Iterator[str]:
     for key, name in zip(_list_vm_keys(pool), pool.names, strict=True):
         if vms.request.actions.recreations.get(key) == trigger:
             yield name

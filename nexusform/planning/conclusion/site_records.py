@@ -61,7 +61,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     errors has the current VMs and no capacity; if only placement failed, also the VMs that it would have
     placed.
     """
-    result = _check_site_problems(result, registries)
+    result = _add_site_problems(result, registries)
     plan = result.plan
     order = {change.address: position for position, change in enumerate(plan.changes)}
     before = build_occupied_sites(plan, result.objects, registries, BeforeOrAfter.BEFORE, result.prior_notes)
@@ -82,7 +82,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     return replace(result, plan=_add_shortage_warnings(plan))
 
 
-def _check_site_problems(result: PlanResult, registries: PluginRegistries) -> PlanResult:
+def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> PlanResult:
     """Add the problems of Kubernetes versions and networks."""
     plan = result.plan
     if not any(change.before or SUPPLIES in (change.private or {}) for change in plan.changes):

@@ -373,11 +373,11 @@ class _ObjectIndex:
         """Yield the objects referenced by an object of this type."""
         for argument, reference in self._references.get(kind, ()):
             for name in _list_referenced_names(values.get(argument), reference.fields):
-                address = self._find(name, reference)
+                address = self._find_by_reference(name, reference)
                 if address is not None:
                     yield address
 
-    def _find(self, name: Hashable, reference: ObjectReference) -> Address | None:
+    def _find_by_reference(self, name: Hashable, reference: ObjectReference) -> Address | None:
         for target in reference.types:
             address = self._named[target, reference.by].get(name)
             if address is not None:

@@ -216,10 +216,10 @@ def build_placement_tables(
             owner = pool.rule_pool or str(vms.instance.address)
             rows.setdefault((demand.site_id, owner, pool.pool), []).append((vms, pool))
     for (site_id, _, _), members in rows.items():
-        yield _build_table(members, open_racks.get(site_id, {}), certainty.get(site_id))
+        yield _build_table_row(members, open_racks.get(site_id, {}), certainty.get(site_id))
 
 
-def _build_table(
+def _build_table_row(
     members: Sequence[tuple[VmObject, PoolDemand]], racks: Mapping[str, str], certainty: SiteCertainty | None
 ) -> PlacementTable:
     """Build the row of one pool, or of several that the platform treats as one."""
@@ -235,7 +235,7 @@ def _build_table(
     minimum_on_rack = len(keys) // expected if expected else 0
     maximum_on_rack = -(-len(keys) // expected) if expected else 0
     sampled = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
-    is_sampled_only = certainty is not None and _has_unknown_cells(racks, pool.zones, certainty)
+    is_sampled_only = certainty is not None and _has_uncertain_rack(racks, pool.zones, certainty)
     pool_certainty = None if is_sampled_only else sampled
     placed_count = sum(
         1 for owner, key in keys if key in owner.placements.tokens and key not in owner.placements.restored
@@ -269,7 +269,7 @@ def _build_table(
     )
 
 
-def _has_unknown_cells(racks: Mapping[str, str], zones: frozenset[str] | None, certainty: SiteCertainty) -> bool:
+def _has_uncertain_rack(racks: Mapping[str, str], zones: frozenset[str] | None, certainty: SiteCertainty) -> bool:
     """Return whether the certainty of a pool depends on unknown NUMA cells."""
     return any(zones is None or racks.get(rack) in zones for rack in certainty.uncertain_racks)
 

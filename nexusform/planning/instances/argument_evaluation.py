@@ -33,7 +33,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     scope = evaluation.build_scope(instance.module, instance.repetition)
     remarks = EvaluationResult()
     arguments = instance.prepared.fill(scope, remarks)
-    hidden_problems = _split_write_only(instance, arguments, remarks, evaluation)
+    hidden_problems = _replace_write_only(instance, arguments, remarks, evaluation)
     instance.arguments = replace(instance.arguments, refined=tuple(remarks.refinements))
     diagnostics = [_build_diagnostic_with_instance(instance, problem) for problem in remarks.problems]
     diagnostics += [*hidden_problems, *_report_null_elements(instance, arguments)]
@@ -79,7 +79,7 @@ def _build_diagnostic_with_instance(instance: Instance, problem: Diagnostic) -> 
 _MINIMUM_SECRET_LENGTH: Final = 4
 
 
-def _split_write_only(
+def _replace_write_only(
     instance: Instance, arguments: dict[str, Any], notes: EvaluationResult, evaluation: Evaluation
 ) -> list[Diagnostic]:
     """Replace write-only arguments by their parts for plan and state. Those may not contain ephemeral texts."""

@@ -312,7 +312,7 @@ def is_replacement_triggered(instance: Instance, planned: DecidedInstances, eval
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, _build_key_reader(instance, evaluation))
         if trigger is not None:
-            instances = _find_instances(trigger, instance.address.module, planned)
+            instances = _iterate_targets(trigger, instance.address.module, planned)
             if any(_has_planned_changes_at_path(target, trigger.path) for target in instances):
                 return True
     return False
@@ -325,7 +325,7 @@ def check_triggers(instance: Instance, planned: DecidedInstances, evaluation: Ev
     read_key = _build_key_reader(instance, evaluation)
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, read_key)
-        if trigger is None or trigger.key is None or any(_find_instances(trigger, instance.address.module, planned)):
+        if trigger is None or trigger.key is None or any(_iterate_targets(trigger, instance.address.module, planned)):
             continue
         detail = (
             f"{trigger.type}.{trigger.name} has no instance with the key {json.encode(trigger.key).decode()}. "
@@ -375,7 +375,7 @@ def _get_key(step: TraverseIndex) -> str | int:
     return step.key if isinstance(step.key, str) else int(step.key)
 
 
-def _find_instances(trigger: TriggerReference, module: ModulePath, planned: DecidedInstances) -> Iterator[Instance]:
+def _iterate_targets(trigger: TriggerReference, module: ModulePath, planned: DecidedInstances) -> Iterator[Instance]:
     """Yield the decided instances targeted by a reference in this module."""
     block = planned.get((module, trigger.type, trigger.name), {})
     if trigger.key is None:

@@ -102,7 +102,7 @@ class BlockPlanner:
                 instances += [self.build_unchanged(address) for address in addresses if address.module == module.path]
             else:
                 evaluation.resources[key] = ResourceView(expansion.shape)
-                self._check_object_limit("instances", len(expansion.repetitions) - self._expanded.get(key, 0))
+                self._count_toward_limit("instances", len(expansion.repetitions) - self._expanded.get(key, 0))
                 self._expanded[key] = len(expansion.repetitions)
                 instances += self._build_instances(block, module, expansion.repetitions, evaluation)
         present = {instance.address for instance in instances}
@@ -350,14 +350,14 @@ class BlockPlanner:
             if instance.prior is not None:
                 add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior.private)
             self.diagnostics += [instance.build_diagnostic(problem) for problem in problems]
-            self._check_offered_machines(instance)
+            self._check_machine_limits(instance)
 
-    def _check_offered_machines(self, instance: Instance) -> None:
+    def _check_machine_limits(self, instance: Instance) -> None:
         """Count the offered machines, and check the cells of the first one: those of a rack are alike."""
         rack = self.inventory.racks.get(str(instance.address))
         machine = self.inventory.machines.get(str(instance.address))
         machines = rack.machines if rack is not None else ((machine.machine,) if machine is not None else ())
-        self._check_object_limit("machines", len(machines))
+        self._count_toward_limit("machines", len(machines))
         limits = self.request.limits
         for first_machine in machines[:1]:
             self._check_cell_limit(instance, "cpus_per_cell", first_machine.cpus_per_cell, limits.cpus_per_cell)
@@ -371,7 +371,7 @@ class BlockPlanner:
             problem = Problem(("machine", name), "invalid-value-for-argument", detail)
             self.diagnostics.append(instance.build_diagnostic(problem))
 
-    def _check_object_limit(self, limit_name: str, count: int) -> None:
+    def _count_toward_limit(self, limit_name: str, count: int) -> None:
         """Count objects toward a limit. Raises DiagnosticsError if it is exceeded."""
         self._counts[limit_name] += count
         maximum = getattr(self.request.limits, limit_name)

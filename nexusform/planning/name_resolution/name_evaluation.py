@@ -232,14 +232,14 @@ class Evaluation:
 
     def get_local(self, instance: ModuleInstance, name: str) -> Value:
         """Return a local value."""
-        return self._get_cached(instance, "local", name, lambda: instance.module.locals[name].expression)
+        return self._get_or_compute(instance, "local", name, lambda: instance.module.locals[name].expression)
 
     def get_output(self, instance: ModuleInstance, name: str) -> Value:
         """Return an output of a module instance, marked if it is declared sensitive."""
-        value = self._get_cached(instance, "output", name, lambda: instance.module.outputs[name].expression)
+        value = self._get_or_compute(instance, "output", name, lambda: instance.module.outputs[name].expression)
         return value.add_marks(instance.module.outputs[name].marks)
 
-    def _get_cached(
+    def _get_or_compute(
         self, instance: ModuleInstance, kind: str, name: str, expression: Callable[[], Expression]
     ) -> Value:
         """Return the value of a local or an output, computed once."""
@@ -249,12 +249,12 @@ class Evaluation:
         if self._depth >= MAXIMUM_DEPTH:
             raise _MaximumDepthExceeded(named_value)
         if self._depth:
-            self._evaluate_value(named_value)
+            self._compute_and_cache(named_value)
         else:
-            self._evaluate_value_chain(named_value)
+            self._compute_chain(named_value)
         return self._cache[named_value.key]
 
-    def _evaluate_value_chain(self, named_value: _ModuleValue) -> None:
+    def _compute_chain(self, named_value: _ModuleValue) -> None:
         """Evaluate a value that may be at the end of a long chain: at the maximum depth, the deepest value is
         evaluated first, then its users again.
         """
@@ -263,7 +263,7 @@ class Evaluation:
             reported_count = len(self.diagnostics)
             try:
                 if pending[-1].key not in self._cache:
-                    self._evaluate_value(pending[-1])
+                    self._compute_and_cache(pending[-1])
                 pending.pop()
             except _MaximumDepthExceeded as exceeded:
                 del self.diagnostics[reported_count:]  # they are reported on re-evaluation
@@ -272,7 +272,7 @@ class Evaluation:
                 else:
                     pending.append(exceeded.named)
 
-    def _evaluate_value(self, named_value: _ModuleValue) -> None:
+    def _compute_and_cache(self, named_value: _ModuleValue) -> None:
         """Evaluate a value; its diagnostics name its block."""
         # Self-references read this; the reference was reported.
         self._cache[named_value.key] = build_unknown(DYNAMIC)

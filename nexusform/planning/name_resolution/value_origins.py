@@ -72,7 +72,7 @@ class ValueOriginTracer:
         if isinstance(expression, syntax.Traversal):
             definition = self._find_definition(expression, instance)
             if definition is not None:
-                is_repeated = not self._is_new_definition(definition)
+                is_repeated = not self._record_if_new(definition)
                 if not is_repeated:
                     parts.append(self._trace_definition(definition, hidden=hidden))
         return TracedExpression(
@@ -107,7 +107,7 @@ class ValueOriginTracer:
 
     # --- names ---
 
-    def _is_new_definition(self, definition: _Definition) -> bool:
+    def _record_if_new(self, definition: _Definition) -> bool:
         """Return whether a definition is met for the first time, and record it."""
         key = (definition.instance.path, definition.expression.span)
         if key in self._followed:

@@ -126,7 +126,7 @@ def list_move_statements(configuration: Configuration) -> list[MoveStatement]:
 
 def order_move_statements(statements: Sequence[MoveStatement]) -> list[MoveStatement]:
     """Return the statements in order of application; none if they form a cycle."""
-    needs = _compute_statement_order(statements)
+    needs = _index_earlier_statements(statements)
     position = {index: index for index in needs}
     if find_cycles(needs, position):
         return []
@@ -135,12 +135,12 @@ def order_move_statements(statements: Sequence[MoveStatement]) -> list[MoveState
 
 def find_move_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveStatement]]:
     """Return the statements that form cycles."""
-    needs = _compute_statement_order(statements)
+    needs = _index_earlier_statements(statements)
     cycle_nodes = find_cycles(needs, {index: index for index in needs})
     return [[statements[index] for index in sorted(cycle)] for cycle in cycle_nodes]
 
 
-def _compute_statement_order(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
+def _index_earlier_statements(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
     """Return for each statement the numbers of those before it."""
     ends = [(statement.start, statement.end) for statement in statements]
     statements_by_root: dict[object, list[int]] = {}

@@ -87,11 +87,11 @@ def build_selection(
         )
         problems.append(partial_warning)
     named_blocks = _find_named_blocks(target_patterns, order)
-    only_instances = {block for block in named_blocks if _is_named_by_instances(target_patterns, block)}
+    only_instances = {block for block in named_blocks if _is_named_by_keys_only(target_patterns, block)}
     selection = Selection(
         tuple(target_patterns),
         frozenset(find_reachable(named_blocks, order.get_direct_dependencies) - only_instances),
-        frozenset(_add_dependents(exclude_patterns, order)),
+        frozenset(_list_excluded_blocks(exclude_patterns, order)),
         tuple(exclude_patterns),
         tuple(instances),
         tuple(vms),
@@ -169,7 +169,7 @@ def _parse_replace_options(
     return instances, vms
 
 
-def _add_dependents(patterns: Sequence[AddressPattern], order: PlanningOrder) -> set[ConfigAddress]:
+def _list_excluded_blocks(patterns: Sequence[AddressPattern], order: PlanningOrder) -> set[ConfigAddress]:
     """Return the excluded blocks and their dependents; single instances have none."""
     block_patterns = [pattern for pattern in patterns if not _has_instance_keys(pattern)]
     named_blocks = _find_named_blocks(block_patterns, order)
@@ -189,7 +189,7 @@ def _is_named_by_any_pattern(patterns: Sequence[AddressPattern], block: ConfigAd
     return any(_is_block_matched_by_pattern(pattern, block) for pattern in patterns)
 
 
-def _is_named_by_instances(patterns: Iterable[AddressPattern], block: ConfigAddress) -> bool:
+def _is_named_by_keys_only(patterns: Iterable[AddressPattern], block: ConfigAddress) -> bool:
     return all(_has_instance_keys(pattern) for pattern in patterns if _is_block_matched_by_pattern(pattern, block))
 
 

@@ -59,7 +59,7 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
     impossible = [reason for state_vm, reason in invalid_cells if state_vm.vm.provenance == OBSERVED]
     if impossible:
         problems.append(_build_impossible_cells_warning(impossible))
-    overcommitted = [*_find_overcommitted(vms, machines), *_find_impossible_layouts(vms, machines)]
+    overcommitted = [*_find_overcommitted_machines(vms, machines), *_find_impossible_layouts(vms, machines)]
     if overcommitted:
         overcommit_warning = build_warning(
             "overcommitted-site",
@@ -260,7 +260,7 @@ def _check_cells(vms: Iterable[_StateVm], machines: Mapping[Any, Machine]) -> It
             yield (state_vm, f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs {size}.")
 
 
-def _find_overcommitted(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
+def _find_overcommitted_machines(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
     """Yield the machines with a cell that holds more than its capacity."""
     cpus: Counter[tuple[str, str, int]] = Counter()
     memory: Counter[tuple[str, str, int]] = Counter()

@@ -23,7 +23,7 @@ def find_recreated_machines(
     blocks: BlockPlanner, sites: Mapping[str, SitePlan]
 ) -> dict[str, dict[str, MachineRecreation]]:
     """Return the machines (site and name) that this plan deletes and creates again."""
-    removed = {str(address) for address in _iterate_removed_offers(blocks)}
+    removed = {str(address) for address in _iterate_removed_machine_owners(blocks)}
     if not removed:
         return {}
     types = blocks.request.registries.resource_types
@@ -49,7 +49,7 @@ def find_recreated_machines(
     return recreated
 
 
-def _iterate_removed_offers(blocks: BlockPlanner) -> Iterator[Address]:
+def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
     """Yield the recorded resources with machines that this plan destroys, or that were found missing."""
     for address, recorded in blocks.prior.state.instances.items():
         kind = blocks.request.registries.resource_types.get(address.type)

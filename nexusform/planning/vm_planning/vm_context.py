@@ -335,11 +335,11 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     System pools. On Azure, a change that re-creates a pool's VMs deletes and creates the pool, and a cluster
     needs a System pool at all times.
     """
-    yield from _report_replaced_only_system_pools(objects)
+    yield from _report_replaced_sole_system_pools(objects)
     yield from _report_clusters_losing_system_pools(objects)
 
 
-def _report_replaced_only_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
+def _report_replaced_sole_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     """Yield errors for replaced pools that are the only System pool of an unchanged cluster."""
     existing = [(vms, vms.prior.demand) for vms in objects if vms.prior.demand is not None]
     system_pools: Counter[str] = Counter()

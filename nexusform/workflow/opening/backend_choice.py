@@ -198,7 +198,7 @@ def read_configured_choice(
     values: dict[str, Any] = {}
     problems: list[Diagnostic] = []
     if block is not None:
-        body, misplaced = build_prepared_body(block.body, _make_optional(backend.schema), block.header_span)
+        body, misplaced = build_prepared_body(block.body, _make_attributes_optional(backend.schema), block.header_span)
         evaluated, _, invalid = body.evaluate(EMPTY_SCOPE)
         problems += [*misplaced, *invalid]
         values.update(evaluated)
@@ -246,7 +246,7 @@ def explain_rejected_settings(
     return context.explain_rejection(f'The setting {name_list} of the backend "{kind}"') if configured_names else ""
 
 
-def _make_optional(schema: BlockSchema) -> BlockSchema:
+def _make_attributes_optional(schema: BlockSchema) -> BlockSchema:
     """Return the schema with all attributes optional, because -backend-config may set the rest."""
     attributes = {
         name: replace(attribute, required=False, optional=True) for name, attribute in schema.attributes.items()

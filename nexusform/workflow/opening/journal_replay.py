@@ -24,14 +24,14 @@ def replay_journal(
     if has_errors(problems):
         return None, [], problems
     draft = build_draft(state, records)
-    problems += _check_replayed_objects(draft.build_state(), types, f"The {name}")
+    problems += _validate_replayed_attributes(draft.build_state(), types, f"The {name}")
     # Records that are only preserved are not applied.
     changing: list[Record] = [record for record in records if not isinstance(record, PlanPart | Progress)]
     return (None if has_errors(problems) else draft), changing, problems
 
 
-def _check_replayed_objects(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
-    """What is wrong with objects that a document did not hold so."""
+def _validate_replayed_attributes(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
+    """Return errors for replayed objects with attributes outside of their schema."""
     diagnostics: list[Diagnostic] = []
     for address, instance in state.instances.items():
         if instance.current is None or address.type not in known:

@@ -42,7 +42,7 @@ def lint_plan(
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
-    removed_vms = {} if everything else _list_removed_vms(result.sites.values())
+    removed_vms = {} if everything else _index_removed_vms(result.sites.values())
     pools = tuple(_build_lint_pools(result.objects, removed_vms, everything=everything))
     evaluated_pools = {(pool.owner, pool.pool) for pool in pools} if everything else set()
     sites = {site_id: _build_lint_site(site, evaluated_pools) for site_id, site in result.sites.items()}
@@ -73,7 +73,7 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
     )
 
 
-def _list_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
+def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
     """Return the VMs removed during the placement of their pool, by the number of placed VMs before."""
     removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
@@ -96,7 +96,7 @@ def _build_lint_pools(
     everything: bool,
 ) -> Iterable[LintPool]:
     """Yield the pools with VMs, by age of their objects if all are evaluated."""
-    ordered = sorted(objects.items(), key=lambda item: _get_age(item[1])) if everything else objects.items()
+    ordered = sorted(objects.items(), key=lambda item: _build_age_sort_key(item[1])) if everything else objects.items()
     for address, vms in ordered:
         if vms.request.demand is None or vms.is_removed:
             continue
@@ -107,7 +107,7 @@ def _build_lint_pools(
                 yield replace(facts, removals=removed_vms.get(key, {}))
 
 
-def _get_age(vms: VmObject) -> tuple[bool, int]:
+def _build_age_sort_key(vms: VmObject) -> tuple[bool, int]:
     """Return the sort key of an object: existing ones in creation order, then new and replaced ones."""
     prior = vms.instance.prior
     if prior is None or vms.instance.is_replaced:

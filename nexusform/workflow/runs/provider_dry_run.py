@@ -143,7 +143,7 @@ def create_validation_check(
     dependencies: dict[str, list[str]] = {}
     for block, dependency in result.edges:
         dependencies.setdefault(block, []).append(dependency)
-    return partial(_find_flaw, blocks_with_errors, dependencies)
+    return partial(_explain_error, blocks_with_errors, dependencies)
 
 
 def _return_no_error_reason(_change: Change) -> str:
@@ -154,7 +154,7 @@ def _return_fixed_error_reason(flaw: str, _change: Change) -> str:
     return flaw
 
 
-def _find_flaw(blocks_with_errors: set[str], dependencies: Mapping[str, Sequence[str]], change: Change) -> str:
+def _explain_error(blocks_with_errors: set[str], dependencies: Mapping[str, Sequence[str]], change: Change) -> str:
     address = str(change.address.config_address)
     if address in blocks_with_errors:
         return "it has an error"

@@ -202,7 +202,7 @@ class Run(Struct):
         diagnostics += self._compare_without_refresh(options, is_connected=self._count_answers() > answer_count)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
-        result, dry_run_diagnostics = self._validate_plan(result, options, request)
+        result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
         diagnostics += dry_run_diagnostics
         inventories = (*result.plan.inventories, *list_captured_inventories(self.providers, result.plan.timestamp))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
@@ -243,7 +243,7 @@ class Run(Struct):
         plan = replace(result.plan, provider_titles=titles, diagnostics=(warning, *result.plan.diagnostics))
         return replace(result, plan=plan)
 
-    def _validate_plan(
+    def _add_dry_run_results(
         self, result: PlanResult, options: PlanOptions, request: PlanRequest
     ) -> tuple[PlanResult, list[Diagnostic]]:
         """Return the plan with the results of the server-side dry run."""

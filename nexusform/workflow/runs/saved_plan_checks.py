@@ -229,7 +229,7 @@ def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:
     paths = (*plan.basis.files, *plan.basis.data_files)
     names = [f'"{path}"' for path in paths if not _is_path_admitted(context.confinement, path)]
     if plan.basis.states:
-        readable = _read_states(run)
+        readable = _read_remote_states(run)
         names += [f"the state that {name} reads" for name in plan.basis.states if name not in readable]
     if not names:
         return None
@@ -248,7 +248,7 @@ def _is_path_admitted(confinement: Confinement, path: str) -> bool:
     return True
 
 
-def _read_states(run: Run) -> Mapping[str, str]:
+def _read_remote_states(run: Run) -> Mapping[str, str]:
     """Read the readable states of other configurations: lineage and serial by address of the data block."""
     evaluation = build_state_evaluation(build_base_request(run.project, run.stored))
     read_all_data(run.project.configuration, evaluation)
@@ -264,7 +264,7 @@ def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
         f'"{path.removeprefix("./")}"' for path in _list_changed_files(plan.basis.data_files, run.project.files)
     ]
     if plan.basis.states:
-        current_states = _read_states(run)
+        current_states = _read_remote_states(run)
         # An unreadable state counts as unchanged.
         changed_states = [name for name, state in plan.basis.states.items() if current_states.get(name, state) != state]
         changed_inputs += [f"the state that {name} reads" for name in changed_states]

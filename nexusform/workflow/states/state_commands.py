@@ -261,7 +261,7 @@ def create_remove_change(
         from nexusform.planning.vm_planning.forgotten_vms import add_forgotten_vms
 
         if vms:
-            state, problems = _release_missing_vms(state, vms)
+            state, problems = _drop_missing_vms(state, vms)
             if problems or not patterns:
                 return None if problems else state, problems
         addresses = state_edits.select_instances(state, patterns)
@@ -276,7 +276,7 @@ def create_remove_change(
     return change
 
 
-def _release_missing_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tuple[State, list[Diagnostic]]:
+def _drop_missing_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tuple[State, list[Diagnostic]]:
     """Return the state without records of forgotten VMs that no longer exist."""
     from nexusform.planning.vm_planning.forgotten_vms import list_forgotten_vms, release_forgotten_vm
 

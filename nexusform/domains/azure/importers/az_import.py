@@ -225,7 +225,7 @@ class _SiteImport:
         skus = [plane_sku, *(pool["vm_sku_name"] for pool in pools.values())]
         missing = [sku for sku in skus if sku not in self.skus]
         if missing or plane_sku is None:
-            self._skip_cluster(cluster, missing)
+            self._count_cluster_as_occupied(cluster, missing)
             return None
         for duplicate in cluster.duplicate_nodes:
             self._count_unmanaged_vm_as_occupied(duplicate.name, duplicate.placement, duplicate.shape)
@@ -268,7 +268,7 @@ class _SiteImport:
         sku_names |= {("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()}
         return {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.own_skus}
 
-    def _skip_cluster(self, cluster: AzCluster, missing: Sequence[str | None]) -> None:
+    def _count_cluster_as_occupied(self, cluster: AzCluster, missing: Sequence[str | None]) -> None:
         """Report a cluster with an unknown VM SKU and count its nodes as occupied capacity."""
         reason = f"the size is unknown for {missing[0]}" if missing and missing[0] else "it names no VM SKU"
         self._warn(

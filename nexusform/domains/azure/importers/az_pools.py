@@ -49,7 +49,7 @@ class NodeReading:
         self.pool = _normalize_pool_name_case(extract_name(pool_id), (*cluster.pools, *initial)) if pool_id else ""
         self.is_pool_derived = False
         if not self.pool:
-            self.pool = CONTROL_PLANE if _is_control_plane(item, name) else _parse_pool(name, cluster, initial)
+            self.pool = CONTROL_PLANE if _is_control_plane(item, name) else _parse_pool_name(name, cluster, initial)
             self.is_pool_derived = self.pool != CONTROL_PLANE
         self.figures = tuple(item.read_number(key) or 0 for key in ("cpuCores", "memorySizeGB", "diskSizeGB"))
         self.sku_name = (
@@ -76,11 +76,11 @@ class ClusterNodes:
         self.nodes: list[NodeReading] = []
         self.duplicates: list[NodeReading] = []
         for records in by_name.values():
-            first, *further_records = self._merge_records(records)
+            first, *further_records = self._merge_duplicate_nodes(records)
             self.nodes.append(first)
             self.duplicates += further_records
 
-    def _merge_records(self, records: Sequence[NodeReading]) -> list[NodeReading]:
+    def _merge_duplicate_nodes(self, records: Sequence[NodeReading]) -> list[NodeReading]:
         """Merge the records of one name to one per machine, those without a machine last. Records on one
         machine keep the larger size.
         """
@@ -135,7 +135,7 @@ def _is_control_plane(item: ArmItem, name: str) -> bool:
     return _WORKER_SUFFIX.search(name) is None
 
 
-def _parse_pool(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> str:
+def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> str:
     """Return the pool encoded in a worker's name."""
     text = name.lower()
     match = _NUMBERED_POOL.search(text)

@@ -43,14 +43,14 @@ _SUPPORT_END: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
 
 def read_site_supplies(items: AzResources) -> AzSiteResources:
     """Read the supplies of a site; kinds without a complete list are unknown (None)."""
-    networks = tuple(_read_networks(items.list_resources(NETWORKS))) if _is_listed(items, NETWORKS) else None
-    appliances = tuple(_read_appliances(items.list_resources(APPLIANCES))) if _is_listed(items, APPLIANCES) else None
+    networks = tuple(_read_networks(items.list_resources(NETWORKS))) if _is_complete(items, NETWORKS) else None
+    appliances = tuple(_read_appliances(items.list_resources(APPLIANCES))) if _is_complete(items, APPLIANCES) else None
     volumes, sizes = None, []
-    if _is_listed(items, VOLUMES):
+    if _is_complete(items, VOLUMES):
         sizes = [item.read_number("sizeMiB") or 0 for item in items.list_resources(VOLUMES)]
         volumes = len(sizes), sum(sizes)
     versions = None
-    if _is_listed(items, VERSIONS):
+    if _is_complete(items, VERSIONS):
         minors = chain.from_iterable(item.read_objects("values") for item in items.list_resources(VERSIONS))
         versions = tuple({entry[0]: entry for entry in chain.from_iterable(map(_parse_versions, minors))}.values())
     return AzSiteResources(
@@ -100,7 +100,7 @@ def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
         yield from parsed or [(version or "", "", "")]
 
 
-def _is_listed(items: AzResources, kind: str) -> bool:
+def _is_complete(items: AzResources, kind: str) -> bool:
     """Return True if the export has a complete list of a kind."""
     return kind in items.listed_kinds
 
@@ -119,14 +119,14 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[AzL3Network]:
 
 def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
     """Read the networks of a site, and the reason against each unusable one; None without a complete list."""
-    kinds = tuple(kind for kind in _NETWORK_KINDS if _is_listed(items, kind))
+    kinds = tuple(kind for kind in _NETWORK_KINDS if _is_complete(items, kind))
     networks = (item for kind in kinds for item in items.list_resources(kind))
-    entries = ((normalize_id(item.read_text("id") or ""), _describe_unusable(item)) for item in networks)
+    entries = ((normalize_id(item.read_text("id") or ""), _explain_unusable_network(item)) for item in networks)
     types = tuple(kind.replace("_", "") for kind in kinds)
     return AttachableNetworks(types, tuple(sorted(entries))) if kinds else None
 
 
-def _describe_unusable(network: ArmItem) -> str:
+def _explain_unusable_network(network: ArmItem) -> str:
     """Describe the state of a network without success, "" if it is usable or unknown."""
     states = (network.read_text(name) for name in ("provisioningState", "detailedStatus"))
     failures = [state for state in states if state in _UNUSABLE_STATES]

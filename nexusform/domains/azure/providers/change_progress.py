@@ -103,7 +103,7 @@ def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[s
 
 def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscription_id: str) -> dict[str, ArmChange]:
     """Build the changes of the interrupted step by id key of their resource."""
-    step = _build_step(request)
+    step = _rebuild_step(request)
     if request.is_being_deleted or not bodies:
         return {}
     context = SiteContext(extract_resource_group(str(bodies[0].get("id"))), {}, lambda object_id: object_id)
@@ -114,7 +114,7 @@ def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscript
     return {_normalize_arm_id(change.target.build_path(subscription_id)): change for change in changes}
 
 
-def _build_step(request: ReadRequest) -> ChangeRequest:
+def _rebuild_step(request: ReadRequest) -> ChangeRequest:
     return ChangeRequest(
         request.key,
         request.address,
@@ -136,7 +136,7 @@ def _build_progress_record(
     message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
     record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}
     if change is not None:
-        record = build_failure_record(arm_id, "", "", change, _build_step(request))
+        record = build_failure_record(arm_id, "", "", change, _rebuild_step(request))
     extra_fields = {"going": True} if request.is_being_deleted else {}
     return {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}
 
@@ -153,7 +153,7 @@ def _find_failure_record(
         if failure is None or change is None or change.verb is ArmOperation.DELETE:
             continue
         if change.verb is ArmOperation.CREATE or has_requested_values(body.get("properties"), change.expected or {}):
-            return {**build_failure_record(arm_id, *failure, change, _build_step(request)), "looked_up": True}
+            return {**build_failure_record(arm_id, *failure, change, _rebuild_step(request)), "looked_up": True}
     return None
 
 

@@ -97,12 +97,12 @@ class _SiteReplayer:
                 for vm in batch.vms:
                     self._place_observed_vm(vm)
             else:
-                self._check_batch(batch.vms)
+                self._score_batch(batch.vms)
         return SiteReplay(
             self.site, self.scheduler.spread, self.hits, self.sure, tuple(self.misses), self.unjudged, self.chance
         )
 
-    def _check_batch(self, vms: Sequence[ObservedVm]) -> None:
+    def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
         """Check the VMs of a batch; take explained ones first."""
         vms_by_machine: dict[str, list[ObservedVm]] = {}
         for vm in vms:

@@ -116,7 +116,7 @@ def build_inventory_attributes(inventory: AzInventory, managed: frozenset[str] =
     """Build the computed attributes as plain data, keys sorted. `managed`: names of clusters, pools
     ("<cluster>/<pool>") and VMs with a resource; they are listed and do not count as occupied.
     """
-    occupied = _collect_occupied(inventory, managed)
+    occupied = _collect_occupied_capacity(inventory, managed)
     return {
         "exported_at": inventory.exported_at,
         "racks": {rack.name: _RACK_FORM(rack) for rack in inventory.racks},
@@ -138,7 +138,7 @@ def _build_machine(machine: AzMachine, occupied: list[dict[str, Any]]) -> dict[s
     }
 
 
-def _collect_occupied(inventory: AzInventory, managed: frozenset[str]) -> dict[str, list[dict[str, Any]]]:
+def _collect_occupied_capacity(inventory: AzInventory, managed: frozenset[str]) -> dict[str, list[dict[str, Any]]]:
     """Collect the capacity used by unmanaged VMs, by machine, sorted by name. `cells` is null, since Azure
     does not report NUMA cells.
     """

@@ -145,7 +145,7 @@ def _read_inventory(location: CommandContext, inventory: str) -> tuple[_SiteInve
     return _SiteInventory(inventory, documents, settings.get("machine_sku_by_id") or {}), []
 
 
-def _read_input() -> bytes:
+def _read_stdin() -> bytes:
     """Read another tool's plan from stdin. Raises FileProblem."""
     content = sys.stdin.buffer.read(_MAX_BYTES + 1)
     if not content:
@@ -161,7 +161,7 @@ def _read_external_plan_changes(
     """Read the changes of another tool's plan, with diagnostics."""
     try:
         content = (
-            _read_input() if path == "-" else read_file(path, _MAX_BYTES, confinement.get_operator_confinement(path))
+            _read_stdin() if path == "-" else read_file(path, _MAX_BYTES, confinement.get_operator_confinement(path))
         )
     except FileProblem as problem:
         return (), [build_error("unreadable-file", str(problem))]

@@ -150,12 +150,12 @@ class _Reconciler:
         """Build the result; write the state if anything changed."""
         try:
             observed, absent, uncaptured = self._read_observed_vm_objects()
-            unfinished = tuple(self._find_unfinished())
+            unfinished = tuple(self._find_unfinished_changes())
         except ProviderProblem as problem:
             return ReconcileResult(diagnostics=(build_error("refresh-failed", str(problem)),))
         checks = tuple(self._compare_recorded_vm_locations(observed, absent, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
-        rules, problems = self._check_rules(observed)
+        rules, problems = self._check_separation_rules(observed)
         settlement = verify_object_predictions(observed, self.types, {})
         new_state = self._build_new_state(observed, replays_run, settlement)
         if new_state is not self.state and not problems:
@@ -229,7 +229,7 @@ class _Reconciler:
             observed[address] = replace(current, attributes=agreement.attributes)
         return observed, absent, uncaptured
 
-    def _find_unfinished(self) -> Iterator[str]:
+    def _find_unfinished_changes(self) -> Iterator[str]:
         """Find the unfinished changes of applies, as providers report them now. Raises ProviderProblem."""
         pending = {
             address: instance
@@ -276,7 +276,7 @@ class _Reconciler:
                     removed[check.name.rpartition("/")[2]] = missing_count
             yield from run_replays(site, removed, tuple(RackSpread))
 
-    def _check_rules(
+    def _check_separation_rules(
         self, observed: Mapping[Address, ObjectState]
     ) -> tuple[tuple[SeparationVerdict, ...], list[Diagnostic]]:
         """Check the separation rules on observed VMs; return errors that prevent it, except those about capacity."""

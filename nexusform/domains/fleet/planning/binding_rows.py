@@ -211,11 +211,11 @@ def _determine_binding_action(
         return PlacementAction.UPDATE, str(Trigger.STRATEGY_CHANGED), REAPPLIED_REASON
     if prior.policy_snapshot != binding.policy_snapshot:
         return PlacementAction.KEEP, str(Trigger.POLICY_CHANGED), "picked again under the changed policy"
-    trigger_text, reason = _explain_kept(placement, binding, members.get(cluster))
+    trigger_text, reason = _explain_keeping(placement, binding, members.get(cluster))
     return PlacementAction.KEEP, trigger_text, reason
 
 
-def _explain_kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
+def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
     """Return the trigger and the reason of a kept binding. Triggers are member changes that must not move it,
     and staged runs still to reach it; other reasons have none, and such rows are listed with all kept ones.
     """

@@ -119,13 +119,13 @@ def forget_on_forgotten_members(
         return
     context = _build_exclusion_context(blocks, vms, clusters, None, _FORGOTTEN_REASON)
     for row in rows:
-        if row.action is PlacementAction.REMOVE and _is_kept(row, forgotten, context):
+        if row.action is PlacementAction.REMOVE and _is_on_forgotten_member(row, forgotten, context):
             yield replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
         else:
             yield row
 
 
-def _is_kept(row: PlacementChange, forgotten: Mapping[str, str], context: _ExclusionContext) -> bool:
+def _is_on_forgotten_member(row: PlacementChange, forgotten: Mapping[str, str], context: _ExclusionContext) -> bool:
     """Return True if a removed binding or pod keeps running on a forgotten member."""
     if isinstance(row.source, PodLocation):
         cluster_id = forgotten.get(row.source.cluster, "")

@@ -37,7 +37,7 @@ def suggest_feasibility_fixes(
     for extra in range(_MAX_EXTRA_NODES):
         yield from _suggest_larger_pool_counts(waiting, outcome, vms, extra)
         if not extra:
-            yield from _suggest_clusters(waiting[:limit], outcome, pods)
+            yield from _suggest_replacements(waiting[:limit], outcome, pods)
             yield from _suggest_affinity_exclusions(rows, outcome)
 
 
@@ -79,7 +79,7 @@ def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Add
     return None
 
 
-def _suggest_clusters(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[ProposedFix]:
+def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[ProposedFix]:
     """Yield proposals with another cluster by name."""
     for row in rows:
         placement = outcome.placements[row.placement]

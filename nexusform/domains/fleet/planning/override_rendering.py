@@ -132,7 +132,7 @@ def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> b
 
 
 def _is_object_overridden(override: FleetOverride, manifest: Manifest) -> bool:
-    return any(_is_selected(selector, manifest, override.namespace) for selector in override.selectors)
+    return any(_is_selector_match(selector, manifest, override.namespace) for selector in override.selectors)
 
 
 def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> dict[int, list[tuple[int | None, str]]]:
@@ -325,7 +325,7 @@ def _describe_target(manifest: Manifest) -> str:
     return f'{manifest.kind} "{manifest.name}"{suffix}'
 
 
-def _is_selected(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
+def _is_selector_match(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
     """Return True if a selector matches an object; the version must match too. A cluster override that
     selects a namespace matches its content.
     """

@@ -52,7 +52,7 @@ def list_binding_feasibility(
         order = {address: number for number, address in enumerate(outcome.placements)}
         rows.sort(key=lambda row: order[row.placement])
     vms = tuple(vms) if any(row.missing_nodes for row in rows) else ()
-    additions = [list(_list_additions(vms, row, outcome)) for row in rows]
+    additions = [list(_list_added_nodes(vms, row, outcome)) for row in rows]
     known = [addition for items in additions for addition in items]
     for row, items in zip(rows, additions, strict=True):
         capacities = {_evaluate_site_capacity(addition, known) for addition in items}
@@ -155,7 +155,7 @@ def _combine_site_capacities(capacities: Container[str]) -> str:
     return next(capacity for capacity in ("no", _UNKNOWN, "yes") if capacity in capacities)
 
 
-def _list_additions(vms: Iterable[VmObject], row: Feasibility, outcome: FleetOutcome) -> Iterator[_AdditionalNodes]:
+def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetOutcome) -> Iterator[_AdditionalNodes]:
     """Yield the additional nodes of a row by pool, as far as site and pool are known."""
     if not row.missing_pools:
         return

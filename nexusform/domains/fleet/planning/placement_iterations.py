@@ -79,11 +79,11 @@ def run_iterations(
     start = PlacementIterations(
         _build_member_list(members), shared_objects=find_shared_objects(placements, direct), progress=progress
     )
-    iterations = _release_rejoining_members(placements, members, pods, previous_members, start)
+    iterations = _plan_rejoining_members(placements, members, pods, previous_members, start)
     return _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=True)
 
 
-def _release_rejoining_members(
+def _plan_rejoining_members(
     placements: Sequence[PlacementPlan],
     members: Mapping[str, FleetMemberState],
     pods: FleetPodPredictor,

@@ -223,10 +223,10 @@ class _ObjectBodyCollector:
         """Add these objects and return their digests."""
         digests = self._lists.get(id(manifests))
         if digests is None:
-            digests = self._lists[id(manifests)] = [self._add_manifest(manifest) for manifest in manifests]
+            digests = self._lists[id(manifests)] = [self._store_body(manifest) for manifest in manifests]
         return digests
 
-    def _add_manifest(self, manifest: Manifest) -> str:
+    def _store_body(self, manifest: Manifest) -> str:
         digest = self._digests.get(id(manifest))
         if digest is None:
             digest = self._digests[id(manifest)] = compute_body_hash(manifest)

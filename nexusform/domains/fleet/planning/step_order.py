@@ -405,10 +405,10 @@ class _RolloutIndex:
         """Return the inputs of a placement; of an unknown one only its key."""
         if key not in self._inputs:
             placement = self._placements.get(key)
-            self._inputs[key] = _RolloutInputs(key) if placement is None else self._collect(key, placement)
+            self._inputs[key] = _RolloutInputs(key) if placement is None else self._build_rollout_inputs(key, placement)
         return self._inputs[key]
 
-    def _collect(self, key: str, placement: PlacementPlan) -> _RolloutInputs:
+    def _build_rollout_inputs(self, key: str, placement: PlacementPlan) -> _RolloutInputs:
         previous = placement.spec.previous_configuration or placement.spec.configuration
         prior_manifests = select_resources(previous, self._hub.prior_object_index)
         manifests = tuple(expand_envelopes((*placement.selection.manifests, *prior_manifests)))

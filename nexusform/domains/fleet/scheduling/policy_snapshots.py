@@ -49,11 +49,11 @@ def _build_policy(policy: Policy) -> dict[str, Any]:
     if policy.required_terms is not None:
         required = {"clusterSelectorTerms": [_build_term(term) for term in policy.required_terms]}
     preferred = [{"weight": term.weight, "preference": _build_term(term.preference)} for term in policy.preferred_terms]
-    affinity = _remove_empty(
+    affinity = _omit_empty(
         requiredDuringSchedulingIgnoredDuringExecution=required,
         preferredDuringSchedulingIgnoredDuringExecution=preferred,
     )
-    return _remove_empty(
+    return _omit_empty(
         placementType=str(policy.placement_type),
         clusterNames=list(policy.cluster_names),
         affinity={"clusterAffinity": affinity} if affinity else None,
@@ -62,7 +62,7 @@ def _build_policy(policy: Policy) -> dict[str, Any]:
             for c in policy.spread_constraints
         ],
         tolerations=[
-            _remove_empty(key=t.key, operator=t.operator, value=t.value, effect=t.effect) for t in policy.tolerations
+            _omit_empty(key=t.key, operator=t.operator, value=t.value, effect=t.effect) for t in policy.tolerations
         ],
     )
 
@@ -85,14 +85,14 @@ def _build_term(term: ClusterSelectorTerm) -> dict[str, Any]:
 
 
 def _build_selector(selector: LabelSelector) -> dict[str, Any]:
-    return _remove_empty(
+    return _omit_empty(
         matchLabels=dict(selector.match_labels),
         matchExpressions=[
-            _remove_empty(key=r.key, operator=r.operator, values=list(r.values)) for r in selector.match_expressions
+            _omit_empty(key=r.key, operator=r.operator, values=list(r.values)) for r in selector.match_expressions
         ],
     )
 
 
-def _remove_empty(**fields: Any) -> dict[str, Any]:
+def _omit_empty(**fields: Any) -> dict[str, Any]:
     """Return the fields with a value."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}

@@ -241,7 +241,7 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
             require_lookup(find_kubernetes_cluster(snapshot, name)) for name in dict.fromkeys(arguments.cluster)
         ]
         return (
-            _build_path_answer(selected, arguments.to, inputs)
+            _build_upgrade_path_answer(selected, arguments.to, inputs)
             if arguments.to
             else _build_upgrade_answer(*selected[0], inputs)
         )
@@ -269,7 +269,7 @@ def _build_upgrade_answer(site: SiteSnapshot, cluster: ClusterSnapshot, inputs: 
     return Answer("kubernetes-upgrade", inputs.origin, report, document, plays=build_plays)
 
 
-def _build_path_answer(
+def _build_upgrade_path_answer(
     selected: Sequence[tuple[SiteSnapshot, ClusterSnapshot]], target_version: str, inputs: SimulationInput
 ) -> Answer:
     """Build the answer for clusters of one site and a target version."""

@@ -277,7 +277,7 @@ def count_complete_sets(
         return _compute_mix_bounds(scheduler, parts, constraints)
     # Find the number of sets by bisection, limited by each part alone.
     sets = 0
-    bound = min(_count_free(scheduler, part.sku, constraints).maximum // part.count for part in ordered)
+    bound = min(_count_fitting(scheduler, part.sku, constraints).maximum // part.count for part in ordered)
     while sets < bound:
         middle = (sets + bound + 1) // 2
         missing_sku, _ = _place_complete_sets(scheduler.copy(), ordered, middle, constraints)
@@ -291,10 +291,10 @@ def count_complete_sets(
     return MixAnswer(
         parts=tuple(parts),
         sets=Interval(sets, sets),
-        sequential_sets=_place_sequentially(scheduler.copy(), ordered, constraints),
+        sequential_sets=_count_sequential_sets(scheduler.copy(), ordered, constraints),
         short=short,
         missing=missing_count,
-        remaining=tuple((part.sku, _count_free(full, part.sku, constraints)) for part in parts),
+        remaining=tuple((part.sku, _count_fitting(full, part.sku, constraints)) for part in parts),
     )
 
 
@@ -304,7 +304,7 @@ def _compute_mix_bounds(
     """Compute bounds for unknown splits over cells. Maximum: as many sets as any part alone allows. Minimum:
     every VM blocks as many others as its size can, wherever it is placed.
     """
-    free = [_count_free(scheduler, part.sku, constraints) for part in parts]
+    free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]
     maximum = min(interval.maximum // part.count for part, interval in zip(parts, free, strict=True))
     reductions = []
     for part in parts:
@@ -328,7 +328,7 @@ def _compute_mix_bounds(
     return MixAnswer(tuple(parts), sets, sets, None, 0, tuple(remaining))
 
 
-def _count_free(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]) -> Interval:
+def _count_fitting(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]) -> Interval:
     return scheduler.count_free_slots(build_standalone_demand(sku, constraints[sku.name]))
 
 
@@ -344,7 +344,7 @@ def _place_complete_sets(
     return None, 0
 
 
-def _place_sequentially(
+def _count_sequential_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> Interval:
     """Place complete sets one after another; return their number."""

@@ -108,7 +108,7 @@ def compute_cell_fragmentation(
     cells: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
     for cell in _build_cells_with_free_capacity(site, machines):
         is_unknown = cell.machine.name in unknown_machines and not cell.machine.unschedulable_reason
-        cells[CellUsability.UNKNOWN if is_unknown else _determine_cell_kind(cell, sku)].append(cell)
+        cells[CellUsability.UNKNOWN if is_unknown else _determine_usability(cell, sku)].append(cell)
     usable = _CellUsabilityCheck(site.skus.values())
     countable_kinds = [kind for kind in CellUsability if kind not in (CellUsability.CLOSED, CellUsability.UNKNOWN)]
     countable = list(chain.from_iterable(cells[kind] for kind in countable_kinds))
@@ -180,7 +180,7 @@ def _build_empty_cells(machine: Machine) -> list[_NumaCell]:
     return [_NumaCell(machine, machine.cpus_per_cell, machine.memory_gib_per_cell) for _ in range(machine.cells)]
 
 
-def _determine_cell_kind(cell: _NumaCell, sku: VmSku | None) -> CellUsability:
+def _determine_usability(cell: _NumaCell, sku: VmSku | None) -> CellUsability:
     """Find the kind of a cell for a SKU."""
     if cell.machine.unschedulable_reason:
         return CellUsability.CLOSED

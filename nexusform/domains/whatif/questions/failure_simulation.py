@@ -136,7 +136,7 @@ def simulate_machine_loss(
     names = frozenset(machines)
     pools = list_affected_pools(site, names)
     scheduler, _ = site.build_scheduler_without(names, "lost")
-    samples = _sample_missing(site, scheduler, names)
+    samples = _sample_shortage(site, scheduler, names)
     return Failure(
         site_id=site.id,
         scope=scope,
@@ -230,7 +230,7 @@ def _find_lost_pools(
                 yield cluster, pool, down
 
 
-def _sample_missing(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledShortage | None:
+def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledShortage | None:
     """Count the VMs without capacity over samples of NUMA cells. For a single pool the bounds hold for every split."""
     pools = list(_find_lost_pools(site, lost))
 

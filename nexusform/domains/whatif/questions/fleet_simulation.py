@@ -241,7 +241,7 @@ def _build_members(
         last_member = parse_member_record(record.name, note) if note and "labels" in note else None
         cluster = clusters.get(record.cluster_id) if record.cluster_id else None
         if cluster is not None:
-            requests = (0, 0) if cluster.id in observed else _compute_other_requests(record, cluster, last_member, pods)
+            requests = (0, 0) if cluster.id in observed else _infer_unmanaged_usage(record, cluster, last_member, pods)
             yield record.name, SimulatedMember(record, cluster, requests)
         elif record.cluster_id and last_member is not None:
             restored = replace(
@@ -261,7 +261,7 @@ def _read_fleet_record(instance: Instance) -> object:
     )
 
 
-def _compute_other_requests(
+def _infer_unmanaged_usage(
     record: FleetMember, cluster: NodeCluster, last_member: Member | None, pods: PodPhase
 ) -> tuple[int, int]:
     """Compute the requests of unmanaged pods at the last plan: CPU in millicores, memory in bytes, 0 if unknown."""

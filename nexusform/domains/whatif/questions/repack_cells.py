@@ -152,19 +152,19 @@ class CellCatalogue:
         for kind, sku in arrivals:
             if (key.admits_demand if kind < 0 else kind in key.admitted) and free.has_capacity(sku):
                 remaining_cell = free.subtract(sku)
-                yield CellChange(leaving, 0, self._find_cell_sink(key, remaining_cell), pods, kind, leaving_indexes)
+                yield CellChange(leaving, 0, self._find_remainder(key, remaining_cell), pods, kind, leaving_indexes)
         if leaving or leaving_indexes:
-            yield CellChange(leaving, 0, self._find_cell_sink(key, free), pods, None, leaving_indexes)
+            yield CellChange(leaving, 0, self._find_remainder(key, free), pods, None, leaving_indexes)
         if not key.admits_demand or self._sku.numa_cells > 1:
             return
         count = 1
         while free.subtract(self._sku, count).is_non_negative:
             yield CellChange(
-                leaving, count, self._find_cell_sink(key, free.subtract(self._sku, count)), pods, None, leaving_indexes
+                leaving, count, self._find_remainder(key, free.subtract(self._sku, count)), pods, None, leaving_indexes
             )
             count += 1
 
-    def _find_cell_sink(self, key: CellKey, free: FreeCell) -> CellCapacity | None:
+    def _find_remainder(self, key: CellKey, free: FreeCell) -> CellCapacity | None:
         return self.find_cell_capacity(((free,),), key)
 
 

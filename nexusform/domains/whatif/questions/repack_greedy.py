@@ -20,7 +20,7 @@ class _Gain(Struct, frozen=True):
 
 def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> RepackChoice:
     """Choose the VMs to re-create, without target machines."""
-    gains = [gain for host in context.hosts if host.admits_demand for gain in _list_gains(context, request, host)]
+    gains = [gain for host in context.hosts if host.admits_demand for gain in _compute_gains(context, request, host)]
     gains.sort(key=lambda gain: (len(gain.leaving) / gain.gains, gain.host.machine.slot))
     selected: dict[int, MovableVm] = {}
     demanded: set[str] = set()
@@ -35,7 +35,7 @@ def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> Repac
     return RepackChoice(sources, {}, frozenset(demanded), frozenset())
 
 
-def _list_gains(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
+def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
     """List the gains of a machine: by cell, or of the whole machine for multi-cell VMs or unknown cells."""
     if host.has_unknown_cells or request.sku.numa_cells > 1:
         return _compute_machine_gain(context, request, host)

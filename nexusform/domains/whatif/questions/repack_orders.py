@@ -244,7 +244,7 @@ class _OrderSearch:
                 yield self._build_ring_exchange(first, second)
         if remaining >= 3:
             yield from self._list_three_vm_exchanges(sources)
-            yield from self._list_two_for_one(sources)
+            yield from self._list_two_for_one_exchanges(sources)
 
     def _list_three_vm_exchanges(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
         """List rings of three VMs."""
@@ -255,7 +255,7 @@ class _OrderSearch:
                     if first.handle < min(second.handle, third.handle) and first in successors[third.handle]:
                         yield self._build_ring_exchange(first, second, third)
 
-    def _list_two_for_one(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
+    def _list_two_for_one_exchanges(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
         """List exchanges of one VM for two on another machine."""
         for source, state in product(sources, list(self._states.values())):
             target = self._locations[source.handle].machine

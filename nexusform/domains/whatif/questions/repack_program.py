@@ -195,7 +195,7 @@ class RepackProgram:
             cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
             loose = tuple(sorted(self._groups[source.handle] for source in host.loose))
             pods = tuple(sorted(source.pods for source in host.loose)) if self._is_fine else ()
-            multi_cell = tuple(self._groups[source.handle] for source in self._list_multi_cell(host))
+            multi_cell = tuple(self._groups[source.handle] for source in self._list_multi_cell_vms(host))
             machine_key = cells, loose, pods, multi_cell, host.splits, host.disk if host.has_unknown_cells else 0
             groups.setdefault(machine_key, []).append(host)
         if self._arrivals:
@@ -219,7 +219,7 @@ class RepackProgram:
             if self._get_sku(source).numa_cells == 1:
                 pods.setdefault(self._groups[source.handle], []).append(source.pods if self._is_fine else 0)
         machine = host.machine
-        multi_cell = self._list_multi_cell(host)
+        multi_cell = self._list_multi_cell_vms(host)
         spanning = tuple(
             (multi_cell.index(source), source.vm_class) for source in host.sources[cell] if source in multi_cell
         )
@@ -233,7 +233,7 @@ class RepackProgram:
             spanning=spanning,
         )
 
-    def _list_multi_cell(self, host: RepackMachine) -> list[MovableVm]:
+    def _list_multi_cell_vms(self, host: RepackMachine) -> list[MovableVm]:
         """List the movable multi-cell VMs of a machine."""
         by_handle = {source.handle: source for cell in host.sources for source in cell}
         return [source for _, source in sorted(by_handle.items()) if self._get_sku(source).numa_cells > 1]
@@ -259,8 +259,8 @@ class RepackProgram:
             cells = tuple(CellPosition(host, cell, host.sources[cell]) for host in hosts)
             self._add_cell_unit(_Unit(self._build_cell_key(first, cell), cells, number, cell))
         self._add_multi_cell_arrivals(number, first, len(hosts))
-        for index, source in enumerate(self._list_multi_cell(first)):
-            equal_vms = tuple(self._list_multi_cell(host)[index] for host in hosts)
+        for index, source in enumerate(self._list_multi_cell_vms(first)):
+            equal_vms = tuple(self._list_multi_cell_vms(host)[index] for host in hosts)
             entries = [
                 (self._program.add_row(("leaves", number, cell, index), 0.0, 0.0), -1.0)
                 for cell, sources in enumerate(first.sources)

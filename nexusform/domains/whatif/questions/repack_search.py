@@ -95,7 +95,7 @@ class RepackSearch(Struct, frozen=True):
             if not violating:
                 break
             # The bound stays that of all VMs: a kept VM might move in another order.
-            request = replace(request, excluded=request.excluded | _list_names(context, violating))
+            request = replace(request, excluded=request.excluded | _list_exclusion_names(context, violating))
             kept = build_repack_context(site, request, self.pods, lifted)
             _, sequence = _ProgramRefinement(kept, request, budget.split(0.85)).search(searches_orders=is_verified)
         else:
@@ -108,7 +108,7 @@ class RepackSearch(Struct, frozen=True):
         return replace(attempt, windows=windows, found=True, undecided=False)
 
 
-def _list_names(context: RepackContext, handles: frozenset[int]) -> frozenset[str]:
+def _list_exclusion_names(context: RepackContext, handles: frozenset[int]) -> frozenset[str]:
     """List these VMs as values of `-not`."""
     sources = [source for source in context.sources if source.handle in handles]
     return frozenset(f"{context.pools[source.pool].address}:{source.vm.name}" for source in sources)

@@ -227,7 +227,7 @@ class _RepackSequenceBuilder:
             sizes = [self._context.kinds[source.vm_class].sku.memory_gib for source in remaining]
             remaining = [source for source, size in zip(remaining, sizes, strict=True) if size == max(sizes)]
         if self._strategy is _WindowStrategy.BY_TURNS:
-            turns = [self._compute_vm_rank(source) for source in remaining]
+            turns = [self._compute_turn(source) for source in remaining]
             remaining = [source for source, turn in zip(remaining, turns, strict=True) if turn == min(turns)]
             if min(turns) == _RETURN_TURN:
                 return self._select_all_allowed(remaining)
@@ -240,7 +240,7 @@ class _RepackSequenceBuilder:
                 selected.append(source)
         return selected or self._select_vm_for_other_machine(remaining) or self._select_all_allowed(remaining)
 
-    def _compute_vm_rank(self, source: MovableVm) -> int:
+    def _compute_turn(self, source: MovableVm) -> int:
         """Compute the turn of a VM: before, with, or after VMs returning to emptied machines."""
         if self._is_returning_vm(source):
             return _RETURN_TURN
@@ -324,7 +324,7 @@ class _RepackSequenceBuilder:
             avoided = cordons if self._is_returning_vm(source) else {*cordons, own_machine}
             best = ranking.find_best_excluding(avoided).in_some_splits
             target = self._choose_target_machine(window, source, best)
-            if target and not self._is_certain(window, ranking, avoided | best, target):
+            if target and not self._is_target_certain(window, ranking, avoided | best, target):
                 target = ""
             new_cordons = best - {target}
             if not best or new_cordons & window.targets:
@@ -365,7 +365,7 @@ class _RepackSequenceBuilder:
                 rivals |= preferred
         return rivals
 
-    def _is_certain(
+    def _is_target_certain(
         self, window: _RepackWindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
     ) -> bool:
         """Return True if the VM reaches the target in every legal split once the other best machines are cordoned."""

@@ -209,14 +209,14 @@ def simulate_runtime_upgrade(
         racks=racks,
         waves=tuple(waves),
         verdicts=tuple(_build_verdicts(site, waves)),
-        unexpected_order=_find_unexpected_order(racks),
+        unexpected_order=_find_racks_out_of_order(racks),
         workloads=tuple(chain.from_iterable(simulation.build_verdicts() for simulation in simulations)),
         runtime=site.runtime,
-        stop=_find_stop(site, options, waves),
+        stop=_predict_stop(site, options, waves),
     )
 
 
-def _find_stop(site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[UpgradeWave]) -> UpgradeStop | None:
+def _predict_stop(site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[UpgradeWave]) -> UpgradeStop | None:
     """Find the predicted stop of the upgrade, None without one."""
     last_wave = {wave.rack: wave.number for wave in waves}
     for rack, number in last_wave.items():
@@ -283,7 +283,7 @@ def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterabl
             )
 
 
-def _find_unexpected_order(racks: tuple[str, ...]) -> tuple[str, ...]:
+def _find_racks_out_of_order(racks: tuple[str, ...]) -> tuple[str, ...]:
     """Find the first two neighbours against their numeric order."""
     for first, second in pairwise(racks):
         if _build_natural_key(first) > _build_natural_key(second):

@@ -223,7 +223,7 @@ def _build_workload_document(impact: WorkloadImpact) -> dict[str, Any]:
     return build_workload_document(impact, is_drained=False)
 
 
-def _list_runbook(failure: Failure) -> list[str]:
+def _list_runbook_steps(failure: Failure) -> list[str]:
     return list(build_failure_runbook(failure)) if failure.machines and failure.vm_count else []
 
 
@@ -235,7 +235,7 @@ FAILURE: Final = RecordForm(
     pools=POOL,
     stay_down=RecordForm(PoolAvailability, "address vms=down_vms", vms=attrgetter("name")),
     workloads=_build_workload_document,
-    runbook=_list_runbook,
+    runbook=_list_runbook_steps,
     delete_nodes="cluster_id machines command nodes control_plane_answers=is_reachable",
     comebacks=RecordForm(RecreatedPool, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=REPLACEMENT_FORM),
     samples=build_sampled_capacity,

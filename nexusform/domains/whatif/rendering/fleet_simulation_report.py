@@ -41,7 +41,7 @@ def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
     else:
         summary = f"{'; '.join([_describe_changed_placements(placements), *_describe_findings(simulation)])}."
     return Report(
-        f"Fleet: {edits} ({origin})", summary, simulation.has_findings, tuple(_build_facts(simulation)), tuple(sections)
+        f"Fleet: {edits} ({origin})", summary, simulation.has_findings, tuple(_build_notes(simulation)), tuple(sections)
     )
 
 
@@ -80,7 +80,7 @@ def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
         yield f"{key} stays on {cluster}"
 
 
-def _build_facts(simulation: FleetSimulation) -> Iterator[str]:
+def _build_notes(simulation: FleetSimulation) -> Iterator[str]:
     """Build sentences about warnings and staged runs."""
     for warning in simulation.warnings:
         prefix = f"{warning.address}: " if warning.address else ""
@@ -307,7 +307,7 @@ def _get_binding_state(target: object) -> str | None:
     return str(BindingState(target.state)) if isinstance(target, Binding) else None
 
 
-def _split_pod(row: PlacementChange) -> dict[str, Any]:
+def _build_pod_key(row: PlacementChange) -> dict[str, Any]:
     cluster, _, workload = row.pool.partition("/")
     return {"cluster": cluster, "workload": workload, "pod": row.object}
 
@@ -316,7 +316,7 @@ _UNSELECTED: Final = RecordForm(Struct, "cluster reason")
 _BINDING: Final = RecordForm(
     PlacementChange, "cluster=object action trigger? reason? state=target scores", state=_get_binding_state
 )
-_POD: Final = RecordForm(PlacementChange, "*of=. action node=. reason?", record_class=_split_pod, node=_get_node)
+_POD: Final = RecordForm(PlacementChange, "*of=. action node=. reason?", record_class=_build_pod_key, node=_get_node)
 
 
 def _build_unselected_documents(outcome: PlacementOutcome) -> list[dict[str, Any]]:

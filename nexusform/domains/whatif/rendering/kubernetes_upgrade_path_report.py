@@ -107,7 +107,7 @@ def _round_hours(hours: float) -> float:
     return round(hours, 3)
 
 
-def _list_runbook(hop: ClusterUpgradeHop) -> list[str]:
+def _list_runbook_steps(hop: ClusterUpgradeHop) -> list[str]:
     return list(build_upgrade_runbook(hop.course))
 
 
@@ -125,7 +125,7 @@ _HOP: Final = RecordForm(
     "single_replicas=course.single_replicas runbook=. needs_a_bundle_between=needs_intermediate_bundle upgrade",
     to=str,
     drain_hours=_round_hours,
-    runbook=_list_runbook,
+    runbook=_list_runbook_steps,
     end_of_support_told_by=_get_support_source,
     upgrade=KUBERNETES_UPGRADE,
 )

@@ -105,7 +105,7 @@ def _build_sections(answer: PlacementFeasibility) -> list[Section]:
         sections.append(Section("Not read", warnings, is_finding=True))
     if answer.rejected:
         candidates = {row.cluster: row for row in answer.candidates}
-        lines = tuple(_describe_rejected(row, candidates.get(row.cluster)) for row in answer.rejected)
+        lines = tuple(_describe_rejection(row, candidates.get(row.cluster)) for row in answer.rejected)
         sections.append(Section("Rejected clusters", lines))
     return sections
 
@@ -115,7 +115,7 @@ def _list_missing_data_warnings(plan: Plan) -> tuple[str, ...]:
     return tuple(problem.detail for problem in plan.diagnostics if problem.id in _UNREAD)
 
 
-def _describe_rejected(row: RejectedCluster, candidate: Feasibility | None) -> str:
+def _describe_rejection(row: RejectedCluster, candidate: Feasibility | None) -> str:
     """Return the reason of a rejection, and whether the pods would run there."""
     return f"{row.cluster}: {row.reason}" + (f" ({describe_candidate(candidate)})" if candidate is not None else "")
 

@@ -192,12 +192,12 @@ def build_other_sections(rows: Sequence[OtherCapacity]) -> Iterable[Section]:
         "Azure does not report the load-balancer addresses in use.",
         "PersistentVolumeClaims: those of pods known to nexusform, in addition to volumes.",
     )
-    cells = tuple(_build_other_row(row) for row in rows)
+    cells = tuple(_build_other_capacity_row(row) for row in rows)
     table = Table(("resource", "of", "left", "during an upgrade"), cells, frozenset({2, 3}))
     yield Section("Other resources", lines, table=table)
 
 
-def _build_other_row(row: OtherCapacity) -> Row:
+def _build_other_capacity_row(row: OtherCapacity) -> Row:
     upgrade = f"+{row.surge:,}" if row.surge else ""
     # Format the remaining amount: `1 of 6`, `3,992 of 5,040 GiB`, `not captured`, `254, use not captured`.
     unit = f" {row.unit}" if row.unit == "GiB" else ""

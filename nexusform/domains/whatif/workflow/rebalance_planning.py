@@ -127,10 +127,10 @@ class _EvictionTrials:
     def evaluate(self, trial: EvictionTrial) -> TrialOutcome:
         """Return the outcome of a plan with these evictions and taints."""
         if trial not in self._outcomes:
-            self._outcomes[trial] = self._plan(trial)
+            self._outcomes[trial] = self._plan_trial(trial)
         return self._outcomes[trial]
 
-    def _plan(self, trial: EvictionTrial) -> TrialOutcome:
+    def _plan_trial(self, trial: EvictionTrial) -> TrialOutcome:
         configuration, problems = self._load_trial_configuration(trial)
         if configuration is None or has_errors(problems):
             return TrialOutcome(error=problems[0].detail)
