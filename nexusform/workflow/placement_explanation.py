@@ -158,7 +158,7 @@ class _ExplanationQuery(Struct, frozen=True):
 
     def explain(self) -> Explanations:
         """Explain planned objects, or re-plan the placement of existing ones."""
-        current_vms = self._list_current_vms()
+        current_vms = self._index_current_vms()
         plain_request = replace(self.request, samples=0, includes_remedies=False, lint=False)
         planned = make_plan(plain_request)
         names = self._list_vm_names(planned, current_vms)
@@ -176,7 +176,7 @@ class _ExplanationQuery(Struct, frozen=True):
                 diagnostics=(build_error("no-such-object", f'{self.pattern} has no object "{name}".{suggestion}'),)
             )
         has_failed = any(name in vms.list_failed_names() for vms in planned.objects.values())
-        reasons = self._build_reasons(
+        reasons = self._explain_vm(
             self._plan_with_explanation(self.request, planned.objects, name, includes_remedies=has_failed), name
         )
         removals = self._select_removal_rows(planned, name) if not reasons else ()
@@ -194,7 +194,7 @@ class _ExplanationQuery(Struct, frozen=True):
         objects = tuple((str(a), name) for a in addresses if self.pattern.is_match(a))
         return make_plan(replace(request, explain=objects, includes_remedies=includes_remedies, lint=False))
 
-    def _list_current_vms(self) -> dict[str, tuple[Address, PlacedVm]]:
+    def _index_current_vms(self) -> dict[str, tuple[Address, PlacedVm]]:
         """List the existing VMs at the address by name."""
         vms: dict[str, tuple[Address, PlacedVm]] = {}
         registries: PluginRegistries = self.request.registries
@@ -222,7 +222,7 @@ class _ExplanationQuery(Struct, frozen=True):
                         names[name] = None
         return tuple(names)
 
-    def _build_reasons(self, planned: PlanResult, name: str) -> list[VmExplanation]:
+    def _explain_vm(self, planned: PlanResult, name: str) -> list[VmExplanation]:
         rows = {(row.address, row.object): row for row in planned.plan.placements}
         explained = [e for e in planned.explanations if e.object == name and self.pattern.is_match(e.address)]
         if not explained:
@@ -263,7 +263,7 @@ class _ExplanationQuery(Struct, frozen=True):
         address, vm = current_vms[name]
         state = _remove_vm(self.request.state, address, name)
         request = replace(self.request, state=state, replaces=(), targets=(), excludes=())
-        reasons = self._build_reasons(self._plan_with_explanation(request, [address], name), name)
+        reasons = self._explain_vm(self._plan_with_explanation(request, [address], name), name)
         serial = self.request.state.serial
         recorded = self.request.state.instances[address].current
         private = recorded.private if recorded is not None else None

@@ -471,12 +471,12 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
                 instances.append(blocks.build_forgotten_instance(address, reason))
             else:
                 instances.append(blocks.build_deleted_instance(address, reason))
-    instances.sort(key=_build_creation_key)
+    instances.sort(key=_build_creation_sort_key)
     with_vms = [instance for instance in instances if instance.type.vms is not None]
     without_vms = [instance for instance in instances if instance.type.vms is None]
     return InstancesWithoutBlock(with_vms, without_vms, diagnostics)
 
 
-def _build_creation_key(instance: Instance) -> tuple[object, ...]:
+def _build_creation_sort_key(instance: Instance) -> tuple[object, ...]:
     creation = instance.prior.creation if instance.prior is not None else 0
     return creation, compute_address_order(instance.address)

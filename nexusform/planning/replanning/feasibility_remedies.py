@@ -66,7 +66,7 @@ def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> b
     """
     if trial.errored:
         return False
-    before, after = _list_feasibility_results(plan), _list_feasibility_results(trial)
+    before, after = _index_feasibility_results(plan), _index_feasibility_results(trial)
     if any(after.get(binding) is not FeasibilityResult.RUNS for binding in proposal.runs):
         return False
     poor = {binding for binding, result in after.items() if result is not FeasibilityResult.RUNS}
@@ -79,7 +79,7 @@ def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> b
     return is_complete and poor <= poor_before - proposal.solves
 
 
-def _list_feasibility_results(plan: Plan) -> dict[_Binding, FeasibilityResult]:
+def _index_feasibility_results(plan: Plan) -> dict[_Binding, FeasibilityResult]:
     return {(row.placement, row.cluster): row.result for row in plan.feasibility if row.is_selected}
 
 

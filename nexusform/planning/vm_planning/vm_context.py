@@ -26,7 +26,7 @@ from nexusform.planning.vm_planning.site_plans import (
     collect_vm_skus,
     list_machines,
 )
-from nexusform.planning.vm_planning.vm_object import HardHint, VmObject, find_changed_argument, list_names_by_age
+from nexusform.planning.vm_planning.vm_object import HardHint, VmObject, find_changed_argument, rank_names_by_age
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Hint, HintScope
@@ -266,7 +266,7 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, 
 
 def _keep_oldest_vms(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
     """Return the pool with the numbers of its oldest VMs, then the lowest free ones."""
-    ages = list_names_by_age(vms.instance.prior.private if vms.instance.prior is not None else None)
+    ages = rank_names_by_age(vms.instance.prior.private if vms.instance.prior is not None else None)
     existing = [vm for vm in vms.prior.existing.values() if vm.pool == pool.pool and isinstance(vm.number, int)]
     if not pool.removes_newest or vms.instance.is_replaced:
         return pool

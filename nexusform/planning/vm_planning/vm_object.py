@@ -437,7 +437,7 @@ def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple
     return None
 
 
-def list_names_by_age(private: Mapping[str, Any] | None) -> dict[str, int]:
+def rank_names_by_age(private: Mapping[str, Any] | None) -> dict[str, int]:
     """Return the recorded names with their ranks, the oldest first."""
     entries = _parse_note_entries(private.get(PLACED_KEY, ()) if isinstance(private, Mapping) else ())
     ordered = sorted(entries, key=lambda entry: entry[0])

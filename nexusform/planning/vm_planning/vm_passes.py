@@ -105,7 +105,7 @@ class _VmPlanner:
         self._demand_count = 0
         self._new_count = self._placed_count = 0  # new VMs, and those processed so far
 
-    def _get_objects(self, instances: Sequence[Instance]) -> list[VmObject]:
+    def _list_vm_objects(self, instances: Sequence[Instance]) -> list[VmObject]:
         return [self.objects[instance.address] for instance in instances]
 
     # --- pass one: the demand of every block ---
@@ -182,7 +182,7 @@ class _VmPlanner:
             if attributes is not None and not cluster.is_invalid:
                 self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
         followers: list[tuple[VmObject, VmDemand]] = []
-        for vms in self._get_objects(instances):
+        for vms in self._list_vm_objects(instances):
             # Compute the demand of an instance.
             demand, problems = compute_demand(vms, self.context)
             if demand is not None:
@@ -203,7 +203,7 @@ class _VmPlanner:
             if demand.parent_id in replaced_ids and instance.prior is not None and instance.block is not None:
                 instance.forced_reason = REPLACED_WITH_HOST
             self._decide_object_actions(vms, demand, evaluation)
-        self.diagnostics += check_system_pools(self._get_objects(instances))
+        self.diagnostics += check_system_pools(self._list_vm_objects(instances))
 
     def _decide_object_actions(self, vms: VmObject, demand: VmDemand | None, evaluation: Evaluation) -> None:
         """Decide which VMs of an instance stay, are removed, added or re-created."""
@@ -223,7 +223,7 @@ class _VmPlanner:
 
     def release_and_replace_vms(self, instances: Sequence[Instance]) -> None:
         """Release all removed VMs; then place VMs without machine again, oldest object first."""
-        objects = self._get_objects(instances)
+        objects = self._list_vm_objects(instances)
         for vms in objects:
             vm_placement_steps.release_vm_capacity(vms)
         self.context.start_recording()
@@ -259,7 +259,7 @@ class _VmPlanner:
                 self.diagnostics += self.blocks.evaluate_known(instance, evaluation)
             self.objects.setdefault(instance.address, VmObject(instance)).instance = instance
         self.decide_actions(instances, evaluation)
-        objects = self._get_objects(instances)
+        objects = self._list_vm_objects(instances)
         for vms in objects:
             vm_placement_steps.release_vm_capacity(vms)
         for vms in objects:
@@ -274,7 +274,7 @@ class _VmPlanner:
         """Place the new VMs of a block and decide finally. With `needs_evaluation`, arguments that referred
         to placements are re-evaluated with known values (none of these determines a placement).
         """
-        for vms in self._get_objects(instances):
+        for vms in self._list_vm_objects(instances):
             instance = vms.instance
             if (
                 needs_evaluation

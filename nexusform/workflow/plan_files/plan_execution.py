@@ -202,7 +202,7 @@ def _execute_plan(
         diagnostics=tuple(problems),
         imported=sum(1 for change in plan.changes if change.importing),
         sends=any(run.providers[name].sends_changes for name in involved_providers if name in run.providers),
-        wrong_outputs=tuple(map(_build_wrong_output, results.changed_outputs)),
+        wrong_outputs=tuple(map(_build_wrong_prediction, results.changed_outputs)),
         wrong_certain_predictions=wrong_predictions,
         provider_names=tuple(sorted(name.split(".")[0] for name in involved_providers)),
     )
@@ -317,7 +317,7 @@ def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalR
     return evaluate_final_results(plan, request, run.stored.state.outputs, wrong_addresses)
 
 
-def _build_wrong_output(output: ChangedOutput) -> WrongPrediction:
+def _build_wrong_prediction(output: ChangedOutput) -> WrongPrediction:
     is_hidden = output.planned.sensitive or output.actual.sensitive
     values = (_SENSITIVE_VALUE, _SENSITIVE_VALUE) if is_hidden else (output.planned.value, output.actual.value)
     return WrongPrediction("output", (output.name,), *values)

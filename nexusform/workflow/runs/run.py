@@ -197,9 +197,9 @@ class Run(Struct):
             self._record_confirmed_identities()
         with log_duration("info", "plan made", mode=options.mode):
             all_imports = {**request.imports, **imported, **options.imports}
-            answer_count = self._count_answers()
+            answer_count = self._count_server_answers()
             result = make_plan(replace(request, imports=all_imports))
-        diagnostics += self._compare_without_refresh(options, is_connected=self._count_answers() > answer_count)
+        diagnostics += self._compare_identities(options, is_connected=self._count_server_answers() > answer_count)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
@@ -214,11 +214,11 @@ class Run(Struct):
             result = replace(result, plan=replace(result.plan, providers=observed, provider_titles=titles))
         return self._complete_plan(result, diagnostics)
 
-    def _count_answers(self) -> int:
+    def _count_server_answers(self) -> int:
         """Return the number of answers of servers to data sources."""
         return len(self.project.servers.answers) if self.project.servers is not None else 0
 
-    def _compare_without_refresh(self, options: PlanOptions, *, is_connected: bool) -> list[Diagnostic]:
+    def _compare_identities(self, options: PlanOptions, *, is_connected: bool) -> list[Diagnostic]:
         """Compare the systems behind the providers after a plan with -refresh=false: as far as possible without a
         connection, unless a data source has read a server.
         """
@@ -488,7 +488,7 @@ def begin_run(
     with ExitStack() as exit_stack:
         _acquire_state_lock(run, operation, locking, exit_stack)
         if run.is_ready:
-            _read_state(run, exit_stack, records_recovery=records_recovery)
+            _prepare_run(run, exit_stack, records_recovery=records_recovery)
         yield run
 
 
@@ -510,7 +510,7 @@ def _acquire_state_lock(run: Run, operation: str, locking: LockOptions, exit_sta
         exit_stack.callback(lambda: run.diagnostics.extend(state_lock.release()))
 
 
-def _read_state(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> None:
+def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> None:
     """Read the state, create the providers, and resolve an interrupted run."""
     with log_duration("info", "state read", state=run.project.backend.describe()):
         stored, problems = read_stored_state(run.project.backend)

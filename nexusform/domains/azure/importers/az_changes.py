@@ -167,7 +167,7 @@ class _ChangedSite:
         """Apply one change to the current bodies."""
         if change.action is AzAction.KEEP:
             return
-        key = self._find_key(change)
+        key = self._find_id_key(change)
         if key is None:
             return
         if change.action is AzAction.REPLACE and key.partition("/agentpools/")[0] in self.recreated_ids:
@@ -184,7 +184,7 @@ class _ChangedSite:
         if not self._has_known_placement_values(change, exists=exists and change.action is not AzAction.REPLACE):
             return
         if change.kind == POOLS:
-            self._apply_pool(change, key, exists=exists)
+            self._apply_pool_change(change, key, exists=exists)
             return
         if change.action is AzAction.REPLACE:
             self._remove_object(change, key)
@@ -194,7 +194,7 @@ class _ChangedSite:
 
     # --- identification of the object ---
 
-    def _find_key(self, change: AzChange) -> str | None:
+    def _find_id_key(self, change: AzChange) -> str | None:
         """Find the id key of the changed object; add a finding and return None if it is ambiguous or missing."""
         if change.kind != POOLS:
             return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
@@ -363,7 +363,7 @@ class _ChangedSite:
                 key = f"{owner}/agentpools/{name.lower()}"
                 pool_bodies[key] = entry.merge_properties(entry.file, entry.path, {"id": f"{owner}/agentPools/{name}"})
 
-    def _apply_pool(self, change: AzChange, key: str, *, exists: bool) -> None:
+    def _apply_pool_change(self, change: AzChange, key: str, *, exists: bool) -> None:
         """Apply a pool change: update the existing pool or add a new one."""
         if exists and change.action is not AzAction.REPLACE:
             self.bodies[POOLS][key] = self._update_item(change, key)

@@ -170,7 +170,7 @@ class AzureSiteProvider(ObservedSites):
         """List the bodies of an object and of its inline agent pools."""
         from nexusform.domains.azure.importers.arm_resources import normalize_id
 
-        separate_pools, prefix = self._copy_separate_pools(), f"{key.id}/"
+        separate_pools, prefix = self._list_separate_pools(), f"{key.id}/"
         ids: set[str] = set()
         for (kind, object_id), arm_id in self._load_index().managed.items():
             is_part = kind == POOL and object_id.startswith(prefix) and object_id not in separate_pools
@@ -430,11 +430,11 @@ class AzureSiteProvider(ObservedSites):
         if documents is None:
             return None
         if request.key.type == POOL:
-            self._add_separate_pools([request.key])
+            self._record_separate_pools([request.key])
         sites, _ = self._subscription.parse_sites(documents)
         named_sites = [replace(site, name=_extract_site_name(request)) for site in sites]
         imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned or {}]))
-        separate_pools = self._copy_separate_pools()
+        separate_pools = self._list_separate_pools()
         objects: dict[tuple[str, str], ImportedSiteObject] = {}
         for site in imported_sites:
             objects |= {(item.type, item.id): item for item in extract_pools(site.objects, separate_pools)}

@@ -103,11 +103,11 @@ class ObservedSites(FixedIdentity):
         self._recorded = tuple(objects)
         self._managed.update(managed)
         pools = [str(known["id"]) for known in self._recorded if "kubernetes_cluster_id" in known]
-        self._add_separate_pools(ObjectKey(_POOL, pool, 0) for pool in pools)
+        self._record_separate_pools(ObjectKey(_POOL, pool, 0) for pool in pools)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the current objects; nodes keep their recorded numbers. Raises ProviderProblem."""
-        self._add_separate_pools(request.key for request in requests)
+        self._record_separate_pools(request.key for request in requests)
         objects = self._build_objects([request.known_attributes for request in requests])
         machine_names = _collect_machines_by_rack(objects.values())
         unmanaged_rows = self._collect_unmanaged_vms(objects.values())
@@ -126,7 +126,7 @@ class ObservedSites(FixedIdentity):
     def delete(self, request: ChangeRequest) -> None:
         """Verify that the object was deleted. Raises ProviderProblem while it exists."""
         key = request.key
-        self._add_separate_pools([key])
+        self._record_separate_pools([key])
         if key.type in _STATE_ONLY_TYPES:
             return
         exists = (key.type, key.id) in self._build_objects([request.prior or {}])
@@ -135,7 +135,7 @@ class ObservedSites(FixedIdentity):
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Find the object of that type and id; it is managed from now on."""
-        self._add_separate_pools([ObjectKey(resource_type, object_id, 0)])
+        self._record_separate_pools([ObjectKey(resource_type, object_id, 0)])
         self._managed.add((resource_type, object_id))
         item = self._build_objects([]).get((resource_type, object_id))
         return None if item is None else (ObjectKey(resource_type, object_id, 0), item.attributes)
@@ -155,13 +155,13 @@ class ObservedSites(FixedIdentity):
             recorded_nodes = add_pool_arguments(recorded_nodes, pools)
         imported_sites = build_imported_sites(self._read_sites(), recorded_nodes)
         site_objects = chain.from_iterable(site.objects for site in imported_sites)
-        return {(item.type, item.id): item for item in extract_pools(site_objects, self._copy_separate_pools())}
+        return {(item.type, item.id): item for item in extract_pools(site_objects, self._list_separate_pools())}
 
-    def _add_separate_pools(self, keys: Iterable[ObjectKey]) -> None:
+    def _record_separate_pools(self, keys: Iterable[ObjectKey]) -> None:
         with self._lock:
             self._separate_pools.update(key.id for key in keys if key.type == _POOL)
 
-    def _copy_separate_pools(self) -> frozenset[str]:
+    def _list_separate_pools(self) -> frozenset[str]:
         with self._lock:
             return frozenset(self._separate_pools)
 
@@ -302,7 +302,7 @@ class ObservedSites(FixedIdentity):
             if requested and strategy is not None and requested != strategy:
                 raise ManualStepPending(self._describe_not_done(request, participle, (_STRATEGY,)))
             return ChangeResult(planned)
-        self._add_separate_pools([key])
+        self._record_separate_pools([key])
         objects = self._build_objects([planned], [request.prior or {}])
         observation = build_observed_object(request, objects)
         if observation is None:

@@ -87,7 +87,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check the arguments: one way to name files, valid SKUs and max_age."""
-    problems = _validate_source_arguments(attributes)
+    problems = _check_source_arguments(attributes)
     by_id = attributes.get("machine_sku_by_id")
     names = list_machine_sku_names()
     if isinstance(by_id, Mapping):
@@ -108,7 +108,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _validate_source_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
+def _check_source_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check the arguments naming directory or files."""
     files = [name for name in FILE_ARGUMENTS if attributes.get(name) is not None]
     if attributes.get("directory") is not None:

@@ -25,56 +25,56 @@ def add_api_server_defaults(body: Mapping[str, Any]) -> Object:
 
 
 def _fill_namespace(body: Object) -> None:
-    metadata = _get_mapping(body, "metadata")
-    labels = _get_mapping(metadata, "labels")
+    metadata = _ensure_mapping(body, "metadata")
+    labels = _ensure_mapping(metadata, "labels")
     labels.setdefault("kubernetes.io/metadata.name", metadata.get("name"))
-    _get_mapping(body, "spec").setdefault("finalizers", ["kubernetes"])
+    _ensure_mapping(body, "spec").setdefault("finalizers", ["kubernetes"])
 
 
 def _fill_deployment(body: Object) -> None:
-    spec = _get_mapping(body, "spec")
+    spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
-    strategy = _get_mapping(spec, "strategy")
+    strategy = _ensure_mapping(spec, "strategy")
     _fill_missing_fields(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
-        _fill_missing_fields(_get_mapping(strategy, "rollingUpdate"), {"maxUnavailable": "25%", "maxSurge": "25%"})
+        _fill_missing_fields(_ensure_mapping(strategy, "rollingUpdate"), {"maxUnavailable": "25%", "maxSurge": "25%"})
     _fill_pod_template(spec)
 
 
 def _fill_stateful_set(body: Object) -> None:
-    spec = _get_mapping(body, "spec")
+    spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"})
-    claims = _get_mapping(spec, "persistentVolumeClaimRetentionPolicy")
+    claims = _ensure_mapping(spec, "persistentVolumeClaimRetentionPolicy")
     _fill_missing_fields(claims, {"whenDeleted": "Retain", "whenScaled": "Retain"})
-    strategy = _get_mapping(spec, "updateStrategy")
+    strategy = _ensure_mapping(spec, "updateStrategy")
     _fill_missing_fields(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
-        _fill_missing_fields(_get_mapping(strategy, "rollingUpdate"), {"partition": 0})
+        _fill_missing_fields(_ensure_mapping(strategy, "rollingUpdate"), {"partition": 0})
     for claim in list_objects(spec, "volumeClaimTemplates"):
         _fill_missing_fields(claim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
-        _fill_missing_fields(_get_mapping(claim, "status"), {"phase": "Pending"})
+        _fill_missing_fields(_ensure_mapping(claim, "status"), {"phase": "Pending"})
         _fill_volume_claim(claim)
     _fill_pod_template(spec)
 
 
 def _fill_daemon_set(body: Object) -> None:
-    spec = _get_mapping(body, "spec")
+    spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"revisionHistoryLimit": 10})
-    strategy = _get_mapping(spec, "updateStrategy")
+    strategy = _ensure_mapping(spec, "updateStrategy")
     _fill_missing_fields(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
-        _fill_missing_fields(_get_mapping(strategy, "rollingUpdate"), {"maxUnavailable": 1, "maxSurge": 0})
+        _fill_missing_fields(_ensure_mapping(strategy, "rollingUpdate"), {"maxUnavailable": 1, "maxSurge": 0})
     _fill_pod_template(spec)
 
 
 def _fill_replica_set(body: Object) -> None:
-    spec = _get_mapping(body, "spec")
+    spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"replicas": 1})
     _fill_pod_template(spec)
 
 
 def _fill_job(body: Object) -> None:
-    spec, name = _get_mapping(body, "spec"), str(_get_mapping(body, "metadata").get("name"))
+    spec, name = _ensure_mapping(body, "spec"), str(_ensure_mapping(body, "metadata").get("name"))
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     defaults = {
@@ -88,14 +88,14 @@ def _fill_job(body: Object) -> None:
     _fill_missing_fields(spec, defaults)
     _fill_pod_template(spec)
     if not spec["manualSelector"]:
-        labels = _get_mapping(_get_mapping(_get_mapping(spec, "template"), "metadata"), "labels")
+        labels = _ensure_mapping(_ensure_mapping(_ensure_mapping(spec, "template"), "metadata"), "labels")
         _fill_missing_fields(labels, {"job-name": name, "batch.kubernetes.io/job-name": name})
         # A Job without labels gets those of its pods.
-        _fill_missing_fields(_get_mapping(body, "metadata"), {"labels": dict(labels)})
+        _fill_missing_fields(_ensure_mapping(body, "metadata"), {"labels": dict(labels)})
 
 
 def _fill_cron_job(body: Object) -> None:
-    spec = _get_mapping(body, "spec")
+    spec = _ensure_mapping(body, "spec")
     defaults = {
         "concurrencyPolicy": "Allow",
         "suspend": False,
@@ -103,25 +103,25 @@ def _fill_cron_job(body: Object) -> None:
         "failedJobsHistoryLimit": 1,
     }
     _fill_missing_fields(spec, defaults)
-    template = _get_mapping(spec, "jobTemplate")
-    _get_mapping(template, "metadata")
-    _fill_pod_template(_get_mapping(template, "spec"))
+    template = _ensure_mapping(spec, "jobTemplate")
+    _ensure_mapping(template, "metadata")
+    _fill_pod_template(_ensure_mapping(template, "spec"))
 
 
 def _fill_volume_claim(body: Object) -> None:
-    spec = _get_mapping(body, "spec")
+    spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"volumeMode": "Filesystem"})
-    _normalize_quantities(_get_mapping(spec, "resources"), "requests", "limits")
+    _normalize_quantities(_ensure_mapping(spec, "resources"), "requests", "limits")
 
 
 def _fill_secret(body: Object) -> None:
     _fill_missing_fields(body, {"type": "Opaque"})
     for name, text in get_mapping(body.pop("stringData", None)).items():
-        _get_mapping(body, "data")[name] = base64.b64encode(str(text).encode()).decode()
+        _ensure_mapping(body, "data")[name] = base64.b64encode(str(text).encode()).decode()
 
 
 def _fill_network_policy(body: Object) -> None:
-    spec = _get_mapping(body, "spec")
+    spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
     for direction in ("ingress", "egress"):
         for rule in list_objects(spec, direction):
@@ -130,26 +130,26 @@ def _fill_network_policy(body: Object) -> None:
 
 
 def _fill_autoscaler(body: Object) -> None:
-    spec = _get_mapping(body, "spec")
+    spec = _ensure_mapping(body, "spec")
     target = {"type": "Utilization", "averageUtilization": 80}
     cpu = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
     _fill_missing_fields(spec, {"minReplicas": 1, "metrics": [cpu]})
 
 
 def _normalize_limit_range_quantities(body: Object) -> None:
-    for limit in list_objects(_get_mapping(body, "spec"), "limits"):
+    for limit in list_objects(_ensure_mapping(body, "spec"), "limits"):
         _normalize_quantities(limit, "max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
         if limit.get("type") == "Container":
             for name, source in _LIMIT_DEFAULTS:
                 if limit.get(source):
-                    _fill_missing_fields(_get_mapping(limit, name), limit[source])
+                    _fill_missing_fields(_ensure_mapping(limit, name), limit[source])
 
 
 _LIMIT_DEFAULTS: Final = (("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min"))
 
 
 def _normalize_resource_quota_quantities(body: Object) -> None:
-    _normalize_quantities(_get_mapping(body, "spec"), "hard")
+    _normalize_quantities(_ensure_mapping(body, "spec"), "hard")
 
 
 def _normalize_quantities(target: Object, *names: str) -> None:
@@ -162,7 +162,7 @@ def _normalize_quantities(target: Object, *names: str) -> None:
 
 
 def _fill_service(body: Object) -> None:
-    spec = _get_mapping(body, "spec")
+    spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"type": "ClusterIP", "sessionAffinity": "None"})
     if spec["type"] != "ExternalName":
         defaults = {"internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
@@ -176,9 +176,9 @@ def _fill_service(body: Object) -> None:
 
 
 def _fill_pod_template(spec: Object) -> None:
-    template = _get_mapping(spec, "template")
-    _get_mapping(template, "metadata")
-    pods = _get_mapping(template, "spec")
+    template = _ensure_mapping(spec, "template")
+    _ensure_mapping(template, "metadata")
+    pods = _ensure_mapping(template, "spec")
     defaults = {
         "restartPolicy": "Always",
         "dnsPolicy": "ClusterFirst",
@@ -186,7 +186,7 @@ def _fill_pod_template(spec: Object) -> None:
         "terminationGracePeriodSeconds": 30,
     }
     _fill_missing_fields(pods, defaults)
-    _get_mapping(pods, "securityContext")
+    _ensure_mapping(pods, "securityContext")
     for name in ("initContainers", "containers"):
         for container in list_objects(pods, name):
             _fill_container(container)
@@ -206,7 +206,7 @@ def _fill_container(container: Object) -> None:
         "terminationMessagePolicy": "File",
     }
     _fill_missing_fields(container, defaults)
-    _normalize_quantities(_get_mapping(container, "resources"), "limits", "requests")
+    _normalize_quantities(_ensure_mapping(container, "resources"), "limits", "requests")
     for variable in list_objects(container, "env"):
         _fill_defaults_if_mapping_exists(get_mapping(variable, "valueFrom"), "fieldRef", {"apiVersion": "v1"})
     for port in list_objects(container, "ports"):
@@ -231,7 +231,7 @@ def _fill_defaults_if_mapping_exists(target: Mapping[str, Any], name: str, defau
         _fill_missing_fields(inner, defaults)
 
 
-def _get_mapping(target: Object, name: str) -> Object:
+def _ensure_mapping(target: Object, name: str) -> Object:
     """Return the mapping under a name, created if absent; an unattached empty one if the value is no mapping."""
     inner = target.get(name)
     if inner is None:

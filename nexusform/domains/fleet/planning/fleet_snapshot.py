@@ -256,7 +256,7 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
             placement["override_snapshots"] = _index_overrides_by_snapshot_name(placement_attributes, types)
             placements[resource_type, key] = placement
         for name, member_attributes in (attributes.get("member_clusters") or {}).items():
-            member = _read_object(
+            member = _build_object(
                 types,
                 "fleet_member_cluster",
                 {"name": name, **member_attributes, "taint": member_attributes.get("taints")},
@@ -306,7 +306,7 @@ def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState])
 _REQUEST_ATTRIBUTES: Final = ("placement_evictions", "cluster_staged_update_runs", "staged_update_runs")
 
 
-def _read_object(types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any]) -> FleetObject | None:
+def _build_object(types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any]) -> FleetObject | None:
     resource_type = types.get(name)
     return (
         resource_type.build_fleet_object(attributes)
@@ -324,7 +324,7 @@ def _index_overrides_by_snapshot_name(
         namespace, number = name.rpartition("/")[0], name.rpartition("-")[2]
         resource_type = "fleet_resource_override" if namespace else "fleet_cluster_resource_override"
         metadata = json.decode(manifest)["metadata"]
-        override = _read_object(types, resource_type, {**metadata, "manifest": manifest})
+        override = _build_object(types, resource_type, {**metadata, "manifest": manifest})
         if isinstance(override, FleetOverride):
             overrides[name] = replace(override, snapshot=int(number) if number.isdecimal() else 0)
     return overrides
@@ -351,7 +351,7 @@ def _read_objects(
     """Yield the observed objects of a kind, parsed like the blocks of its resource type."""
     for manifest in (observed.get(maps) or {}).values():
         metadata = json.decode(manifest)["metadata"]
-        yield _read_object(types, resource_type, {**metadata, "manifest": manifest})
+        yield _build_object(types, resource_type, {**metadata, "manifest": manifest})
 
 
 _OVERRIDE_MAPS: Final = (

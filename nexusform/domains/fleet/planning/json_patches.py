@@ -59,7 +59,7 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
         if isinstance(target, dict):
             target = target.get(step)
         else:
-            position = _parse_index(step, len(target)) if isinstance(target, list) else None
+            position = _resolve_index(step, len(target)) if isinstance(target, list) else None
             target = None if position is None else target[position]
     last = steps[-1] if steps else ""
     if isinstance(target, dict):
@@ -89,7 +89,7 @@ def _apply_patch_to_list(target: list[Any], last: str, patch: JsonPatch, value: 
     if patch.operation == "add" and last == "-":
         target.append(value)
         return
-    position = _parse_index(last, len(target) + (patch.operation == "add"))
+    position = _resolve_index(last, len(target) + (patch.operation == "add"))
     if position is None:
         if patch.operation == "replace":
             raise PatchError(_describe_missing_key(patch))
@@ -115,7 +115,7 @@ def _explain_missing_item(step: str, patch: JsonPatch) -> str:
     return unreadable
 
 
-def _parse_index(step: str, count: int) -> int | None:
+def _resolve_index(step: str, count: int) -> int | None:
     """Return the list position of a step, counted from the end if negative; None if invalid."""
     if not _INTEGER.fullmatch(step):
         return None

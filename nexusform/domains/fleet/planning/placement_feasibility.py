@@ -46,9 +46,9 @@ def list_binding_feasibility(
     """Yield a row per binding of a placement with pods, in the order of the plan. With `includes_losses`, add the
     effect of one machine or rack down, and a row per rejected cluster with known nodes.
     """
-    rows = list(_list_rows_without_site_capacity(outcome, pods))
+    rows = list(_build_rows_without_capacity(outcome, pods))
     if includes_losses:
-        rows = [*_add_loss_effects(rows, outcome, pods), *_list_rejected_cluster_rows(outcome, pods)]
+        rows = [*_add_loss_effects(rows, outcome, pods), *_build_rejected_cluster_rows(outcome, pods)]
         order = {address: number for number, address in enumerate(outcome.placements)}
         rows.sort(key=lambda row: order[row.placement])
     vms = tuple(vms) if any(row.missing_nodes for row in rows) else ()
@@ -61,7 +61,7 @@ def list_binding_feasibility(
         yield replace(row, site_capacity=_combine_site_capacities(capacities)) if capacities else row
 
 
-def _list_rows_without_site_capacity(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
+def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
     """Yield the rows without the capacity of sites."""
     capacities: dict[str, ClusterPodCapacity] = {}
     for address, placement in outcome.placements.items():
@@ -104,7 +104,7 @@ def _add_loss_effects(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: 
         yield replace(row, one_machine_down=machine, one_rack_down=rack)
 
 
-def _list_rejected_cluster_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
+def _build_rejected_cluster_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
     """Yield a row per cluster rejected by a placement with pods, if its nodes are known."""
     for rejected in outcome.rejected_clusters:
         placement, cluster = outcome.placements[rejected.address], outcome.clusters.get(rejected.cluster)

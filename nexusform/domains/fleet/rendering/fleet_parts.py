@@ -209,12 +209,12 @@ def _render_cells(placement: str, matrix: FleetMatrix) -> Markup:
 
 
 def _render_row(placements: Sequence[str], cells: Markup) -> Markup:
-    names = [_render_name(text) for text in fold_instances(placements)]
+    names = [_render_address(text) for text in fold_instances(placements)]
     parts = names[:1] + [build_element("div", name) for name in names[1:]]
     return build_element("tr", build_element("th", parts, scope="row"), cells)
 
 
-def _render_name(placement: str) -> Part:
+def _render_address(placement: str) -> Part:
     """Render a placement's address: the name in bold below the small prefix."""
     kind, dot, name = placement.partition("_placement.")
     if not dot:

@@ -57,7 +57,7 @@ _CLUSTER_KINDS: Final = {
 }
 
 
-def _list_cluster_objects(attributes: Values, note: Mapping[str, Any] | None) -> dict[str, tuple[Manifest, ...]] | None:
+def _index_by_cluster(attributes: Values, note: Mapping[str, Any] | None) -> dict[str, tuple[Manifest, ...]] | None:
     """Return the objects of a placement in state by cluster."""
     from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
 
@@ -76,10 +76,7 @@ def build_placement_type(name: str, kind: str, description: str, *, is_namespace
         phase=6,
     )
     return replace(
-        placement,
-        kind=PlanningKind.PLACEMENT,
-        placement_kinds=(BINDING, POD),
-        list_applied_objects=_list_cluster_objects,
+        placement, kind=PlanningKind.PLACEMENT, placement_kinds=(BINDING, POD), list_applied_objects=_index_by_cluster
     )
 
 

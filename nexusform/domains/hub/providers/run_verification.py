@@ -94,7 +94,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
         clusters = list_mappings(stage, "clusters")
         times = {str(item.get("clusterName")): _read_update_start(item) for item in clusters}
         stages.append((str(stage.get("stageName")), sorted(times, key=lambda name: times[name] or "~")))
-    planned_places, places = _list_stage_positions(note["stages"]), _list_stage_positions(stages)
+    planned_places, places = _index_stage_positions(note["stages"]), _index_stage_positions(stages)
     is_partial = not has_ended or not observed.succeeded
     for cluster, planned_place in planned_places.items():
         title = f"{name}: {cluster}"
@@ -116,7 +116,7 @@ def _read_update_start(cluster: Body) -> str:
     return next((str(item.get("lastTransitionTime") or "") for item in conditions if item.get("type") == "Started"), "")
 
 
-def _list_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _StagePosition]:
+def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _StagePosition]:
     """Return the place of each cluster."""
     return {
         cluster: _StagePosition(stage, number, len(clusters))

@@ -213,7 +213,7 @@ class _AllocationSearch:
             if not self._is_usable(claim_index, alternative, candidate):
                 continue
             request = self._claims[claim_index].requests[request_index]
-            if not self._check_constraint_values(claim_index, request, alternative, candidate):
+            if not self._record_constraint_values(claim_index, request, alternative, candidate):
                 if is_all:
                     raise AllocationError(f"request {request.name}: a constraint prevents the use of all devices")
                 continue
@@ -273,7 +273,7 @@ class _AllocationSearch:
         for (counter_set, counter), amount in candidate.device.counters.items():
             self._consumed[candidate.slice.driver, candidate.slice.pool, counter_set, counter] += sign * amount
 
-    def _check_constraint_values(
+    def _record_constraint_values(
         self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest, candidate: CandidateDevice
     ) -> bool:
         """Record the attributes of a device for constraints, and return whether it satisfies them."""

@@ -27,13 +27,13 @@ class QuotaUsage:
 
     def add(self, pod: PodSpec) -> None:
         """Add an existing pod."""
-        self._count(pod, 1)
+        self._add_pod_usage(pod, 1)
 
     def remove(self, pod: PodSpec) -> None:
         """Remove a pod added before."""
-        self._count(pod, -1)
+        self._add_pod_usage(pod, -1)
 
-    def _count(self, pod: PodSpec, sign: int) -> None:
+    def _add_pod_usage(self, pod: PodSpec, sign: int) -> None:
         """Add a pod (sign 1) to the used amounts of its quotas, or subtract it (sign -1)."""
         for usage in self._usages:
             if _is_pod_in_quota(usage.quota, pod):

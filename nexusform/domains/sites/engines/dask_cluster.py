@@ -141,7 +141,7 @@ class DaskTaskEngine:
                 try:
                     key = self._finished.get(timeout=_POLL_SECONDS)
                 except queue.Empty:
-                    last_progress = self._check_cluster(last_progress, running)
+                    last_progress = self._watch_cluster(last_progress, running)
                     continue
             except (OSError, RuntimeError) as problem:  # the connection closed in the middle of a call
                 reason = f"The cluster at {self._address} failed: {type(problem).__name__}."
@@ -202,7 +202,7 @@ class DaskTaskEngine:
             self._homes.pop(task.site, None)
         on_result(task, result)
 
-    def _check_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:
+    def _watch_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:
         """Check that the cluster and its workers exist while no result arrives. Raises EngineError."""
         for submitted in running.values():
             self._send_heartbeat(submitted.task)

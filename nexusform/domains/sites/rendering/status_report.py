@@ -51,7 +51,7 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
             rows.append(Row((site.name, lock.id, lock.host, lock.who, format_age(lock.created, now), progress)))
     table = Table(("site", "lock ID", "host", "who", "age", "apply"), tuple(rows))
     sections += [Section("Locks", table=table)] if rows else []
-    figures = _count_statuses(plan, _STATUS_TEXTS)
+    figures = _format_status_counts(plan, _STATUS_TEXTS)
     failed_questions = select_failed_results(certainty)
     if certainty:
         certainty_report = build_question_report(QuestionKind.CERTAINTY, certainty)
@@ -69,7 +69,7 @@ def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
     waves = [wave for wave in plan.waves if plan.select_wave(wave.name)]
     sections.append(_build_wave_section(plan, waves, _APPLY_TEXTS))
     title = f"Applied {len(plan.select_by_status(SiteStatus.APPLIED)):,} of {format_count(len(plan.sites), 'site')}"
-    verdict = f"{format_list(_count_statuses(plan, _APPLY_TEXTS))}."
+    verdict = f"{format_list(_format_status_counts(plan, _APPLY_TEXTS))}."
     return Report(title, verdict, is_stopped or bool(failed), (), tuple(sections))
 
 
@@ -90,7 +90,7 @@ def _build_wave_section(plan: FleetPlan, waves: Iterable[Wave], status_texts: Ma
     return Section("Waves", table=Table(heads, tuple(rows), frozenset(range(1, len(heads)))))
 
 
-def _count_statuses(plan: FleetPlan, status_texts: Mapping[SiteStatus, str]) -> list[str]:
+def _format_status_counts(plan: FleetPlan, status_texts: Mapping[SiteStatus, str]) -> list[str]:
     """Return the number of sites of each status, and of those no longer declared."""
     counts = {text: len(plan.select_by_status(status)) for status, text in status_texts.items()}
     counts["no longer declared"] = len(plan.undeclared)

@@ -61,7 +61,7 @@ def read_credentials(confinement: Confinement) -> Credentials:
         return _read_cloud(cloud, confinement)
     fields = {name: read_variable(f"OS_{name.upper()}") for name in _FIELDS}
     credentials = Credentials({name: value for name, value in fields.items() if value}, read_variable("OS_CACERT"))
-    return _check(credentials, "the environment")
+    return _check_login(credentials, "the environment")
 
 
 def fetch_token(credentials: Credentials) -> str:
@@ -109,10 +109,10 @@ def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
         raise ProviderProblem(f'{path} has no cloud "{cloud}" with the field auth.')
     fields = {name: str(auth[name]) for name in _FIELDS if auth.get(name)}
     verified = entry.get("verify") is not False
-    return _check(Credentials(fields, str(entry.get("cacert") or ""), verified), f'the cloud "{cloud}" of {path}')
+    return _check_login(Credentials(fields, str(entry.get("cacert") or ""), verified), f'the cloud "{cloud}" of {path}')
 
 
-def _check(credentials: Credentials, source: str) -> Credentials:
+def _check_login(credentials: Credentials, source: str) -> Credentials:
     fields = credentials.fields
     if "auth_url" not in fields:
         raise ProviderProblem(

@@ -234,7 +234,7 @@ def _build_members(
     `observed`: ids of completely known clusters.
     """
     for instance in instances:
-        record = _read_fleet_record(instance)
+        record = _build_fleet_record(instance)
         if not isinstance(record, FleetMember):
             continue
         note = instance.prior.private if instance.prior is not None else None
@@ -252,7 +252,7 @@ def _build_members(
             yield record.name, SimulatedMember(record)
 
 
-def _read_fleet_record(instance: Instance) -> object:
+def _build_fleet_record(instance: Instance) -> object:
     """Read the fleet record of an instance, None if it is not part of a fleet."""
     return (
         instance.type.build_fleet_object(instance.before or {})
@@ -395,7 +395,7 @@ def _create_placement_plans(
 ) -> Iterator[PlacementPlan]:
     """Yield the placements before their first scheduling."""
     for instance in instances:
-        record = _read_fleet_record(instance)
+        record = _build_fleet_record(instance)
         if isinstance(record, FleetPlacement):
             spec = build_placement_spec(instance, record)
             yield create_placement_plan(spec, *select_placement_resources(spec, hub, clusters))

@@ -35,7 +35,7 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
         name = _find_literal_name(block, configuration)
         if name:
             taints = [part for part in block.body.blocks if _is_taint_block(part)]
-            texts = tuple(_read_source(configuration, part.span) for part in taints)
+            texts = tuple(_get_source_text(configuration, part.span) for part in taints)
             blocks[name] = MemberBlock(block.name, texts)
     return blocks
 
@@ -83,12 +83,12 @@ def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> st
     assert isinstance(block.body, Body)
     for attribute in block.body.attributes:
         if attribute.name == "name":
-            text = _read_source(configuration, attribute.span).partition("=")[2].strip()
+            text = _get_source_text(configuration, attribute.span).partition("=")[2].strip()
             is_literal = text.startswith('"') and text.endswith('"') and "${" not in text
             return text[1:-1] if is_literal else ""
     return ""
 
 
-def _read_source(configuration: Configuration, span: Span) -> str:
+def _get_source_text(configuration: Configuration, span: Span) -> str:
     text = configuration.files[span.filename].text
     return text.encode()[span.start.byte : span.end.byte].decode()

@@ -151,10 +151,10 @@ def _build_deletion_section(failure: Failure) -> Section:
 
 def build_failure_runbook(failure: Failure) -> tuple[str, ...]:
     """Build the steps of an operator, from the failure to the final check."""
-    return (*_build_initial_checks(failure), *_build_deletion_steps(failure), *_build_final_checks(failure))
+    return (*_build_initial_steps(failure), *_build_deletion_steps(failure), *_build_final_steps(failure))
 
 
-def _build_initial_checks(failure: Failure) -> Iterable[str]:
+def _build_initial_steps(failure: Failure) -> Iterable[str]:
     """Build the steps before any deletion: a machine that recovers soon needs none."""
     machines = format_list(failure.machines, 4)
     verb = select_word_form(len(failure.machines), "is", "are")
@@ -184,7 +184,7 @@ def _build_deletion_steps(failure: Failure) -> Iterable[str]:
         yield f"Down until the machine returns: {_describe_waiting_vms(pool)}."
 
 
-def _build_final_checks(failure: Failure) -> Iterable[str]:
+def _build_final_steps(failure: Failure) -> Iterable[str]:
     """Build the steps to verify the result."""
     if failure.deletions:
         yield ("Wait until the new nodes are Ready (up to 30 minutes). Compare their machines with the tables below.")

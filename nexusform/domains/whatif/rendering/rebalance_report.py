@@ -17,10 +17,10 @@ def build_rebalance_report(result: RebalanceResult, evictions: str, taints: str,
     """Build the report; `evictions` and `taints` are the configuration, generated at `path` ("": nowhere)."""
     sections = tuple(_build_sections(result, evictions, taints, path))
     is_finding = bool(result.before.unknown) or (bool(result.waiting_bindings) and result.trial is None)
-    return Report("Rebalancing of placements (from the state)", _build_verdict(result), is_finding, (), sections)
+    return Report("Rebalancing of placements (from the state)", _format_verdict(result), is_finding, (), sections)
 
 
-def _build_verdict(result: RebalanceResult) -> str:
+def _format_verdict(result: RebalanceResult) -> str:
     if not result.waiting_bindings and result.before.unknown:
         count = format_count(len(result.before.unknown), "binding")
         return f"Not known whether pods wait: the nodes of {count} are not known."

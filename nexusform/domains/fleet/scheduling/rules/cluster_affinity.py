@@ -139,10 +139,10 @@ def compute_scores(request: PlacementRequest, member_list: MemberList) -> tuple[
     on its own; a weight of 0 is skipped.
     """
     terms = tuple(term for term in request.policy.preferred_terms if term.weight)
-    return member_list.get_cached(("preferred", terms), lambda: _sum_terms(terms, member_list))
+    return member_list.get_cached(("preferred", terms), lambda: _score_terms(terms, member_list))
 
 
-def _sum_terms(terms: tuple[PreferredTerm, ...], member_list: MemberList) -> tuple[tuple[int, ...], dict[int, str]]:
+def _score_terms(terms: tuple[PreferredTerm, ...], member_list: MemberList) -> tuple[tuple[int, ...], dict[int, str]]:
     """Return the points of all terms for every member, and errors by position."""
     failing: dict[int, str] = {}
     columns: list[tuple[int, ...]] = []
