@@ -1,4 +1,4 @@
-"""Every line of `az networkcloud` that is printed or written down takes only flags that the command has."""
+"""Every printed or documented line of `az networkcloud` uses only flags of the command."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ALL_COMMANDS: Final = frozenset({"output", "query", "subscription", "no-wait", "
 READING: Final = frozenset({"list", "show", "delete"})
 
 
-def commands(text: str) -> Iterator[tuple[str, str, list[str]]]:
-    """The group, the verb and the flags of each command in a text."""
+def parse_commands(text: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Return the group, the verb and the flags of each command in a text."""
     for line in re.findall(r"az networkcloud ([^`|;>#\n]*)", text.replace("\\\n", " ")):
         try:
             words = shlex.split(line)
-        except ValueError:  # an apostrophe of a sentence
+        except ValueError:  # The line is a sentence with an apostrophe.
             words = line.split()
         flags = [word[2:].partition("=")[0] for word in words if word.startswith("--")]
         names = [word for word in words if not word.startswith("-")][: 3 if "agentpool" in words else 2]
@@ -46,10 +46,10 @@ def commands(text: str) -> Iterator[tuple[str, str, list[str]]]:
             yield " ".join(names[:-1]), names[-1].rstrip(".,"), flags
 
 
-def unknown_flags(text: str) -> list[str]:
-    """What a command of the text has no such flag for."""
+def find_unknown_flags(text: str) -> list[str]:
+    """Return the flags unknown to their commands in a text."""
     found = []
-    for group, verb, flags in commands(text):
+    for group, verb, flags in parse_commands(text):
         kind = TYPES.get(group)
         if kind is None or ((kind, verb) not in ARGUMENTS and verb not in READING):
             continue
@@ -58,24 +58,24 @@ def unknown_flags(text: str) -> list[str]:
     return found
 
 
-def test_a_flag_that_a_command_lacks_is_seen() -> None:
+def test_unknown_flag_is_detected() -> None:
     text = "az networkcloud baremetalmachine cordon --name a \\\n --machine b --evacuate True"
-    assert unknown_flags(text) == ["az networkcloud baremetalmachine cordon --machine"]
+    assert find_unknown_flags(text) == ["az networkcloud baremetalmachine cordon --machine"]
 
 
-def test_what_is_written_down() -> None:
-    found = {str(path.relative_to(ROOT)): unknown_flags(path.read_text()) for path in WRITTEN}
+def test_documented_commands_use_known_flags() -> None:
+    found = {str(path.relative_to(ROOT)): find_unknown_flags(path.read_text()) for path in WRITTEN}
     assert {name: flags for name, flags in found.items() if flags} == {}
 
 
-def test_what_captures_a_site() -> None:
+def test_capture_script_uses_known_flags() -> None:
     script = build_capture_script("export", "")
-    assert len(list(commands(script))) > 10
-    assert unknown_flags(script) == []
+    assert len(list(parse_commands(script))) > 10
+    assert find_unknown_flags(script) == []
 
 
 @pytest.mark.of_domains("whatif")
-def test_what_a_repacking_prints(
+def test_repacking_prints_known_flags(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("highspy")
@@ -86,9 +86,9 @@ def test_what_a_repacking_prints(
     assert run_command_line(["simulate", "repack", "-sku=NC_P46_224_v1", "-want=2", "-format=json"]) == 0
     windows = json.loads(capsys.readouterr().out)["commands"]
     text = "\n".join(line for window in windows for line in window)
-    verbs = {(group, verb): sorted(flags) for group, verb, flags in commands(text)}
+    verbs = {(group, verb): sorted(flags) for group, verb, flags in parse_commands(text)}
     assert verbs == {
         ("baremetalmachine", "cordon"): ["name", "resource-group"],
         ("baremetalmachine", "uncordon"): ["name", "resource-group"],
     }
-    assert unknown_flags(text) == []
+    assert find_unknown_flags(text) == []

@@ -1,4 +1,4 @@
-"""A simple scheduler to be scored: the first node, by name, with enough free CPU and memory; never a taint."""
+"""A simple scheduler for scoring: select the first node, by name, with enough free CPU and memory; ignore taints."""
 
 from __future__ import annotations
 

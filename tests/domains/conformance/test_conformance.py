@@ -1,4 +1,5 @@
-"""`nexusform conformance`: recorded decisions answered by nexusform, by another program, and by nobody."""
+"""Tests of `nexusform conformance`: recorded decisions predicted by nexusform, by another program, or without an
+answer."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def read_lines(name: str, count: int) -> list[str]:
         return [file.readline() for _ in range(count)]
 
 
-def test_every_recorded_decision_is_predicted_and_the_page_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_recorded_decision_is_predicted_as_documented(capsys: pytest.CaptureFixture[str]) -> None:
     code, text = run(capsys, "-json", str(CASES))
     document = json.loads(text)
     assert (code, document["wrong"]) == (0, [])
@@ -40,7 +41,7 @@ def test_every_recorded_decision_is_predicted_and_the_page_says_so(capsys: pytes
     assert table[0].rstrip().splitlines()[1:] == build_table(document)
 
 
-def test_many_cases_are_answered_by_several_processes(
+def test_many_cases_run_in_several_processes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [json.loads(line) for line in read_lines("kube-scheduler.jsonl.gz", 4)]
@@ -63,7 +64,7 @@ def test_another_program_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "kube-scheduler decided" in scored[3]
 
 
-def test_a_wrong_decision_is_listed_with_both_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_decision_is_listed_with_both_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = json.loads(read_lines("kube-scheduler.jsonl.gz", 1)[0])
     actual = case["decision"]["node"]
     case["decision"] = {"node": "elsewhere"}
@@ -84,26 +85,24 @@ def test_a_wrong_decision_is_listed_with_both_answers(tmp_path: Path, capsys: py
         ("echo no-json", "the answer is not JSON"),
     ],
 )
-def test_a_program_without_an_answer_has_an_error(
+def test_program_without_answer_has_an_error(
     command: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "pods.jsonl").write_text(read_lines("kube-scheduler.jsonl.gz", 1)[0])
     code, text = run(capsys, f"-program={command}", str(tmp_path))
     assert (code, reason in text) == (2, True), text
-    assert "kube-scheduler 1.34.4 1 0 0 1" in text  # right, wrong, errors
+    assert "kube-scheduler 1.34.4 1 0 0 1" in text  # The numbers are right, wrong, errors.
 
 
 @pytest.mark.parametrize(("command", "reason"), [("sh 'x", "No closing quotation"), (" ", "no program")])
-def test_a_text_that_is_no_command_is_rejected(
+def test_invalid_command_is_rejected(
     command: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = run(capsys, f"-program={command}", str(tmp_path))
     assert (code, reason in text) == (1, True), text
 
 
-def test_a_system_that_nexusform_does_not_predict_is_not_right(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_system_without_prediction_is_not_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = {"system": "nomad", "version": "1", "snapshot": {}, "request": {}, "decision": {}, "equivalent": []}
     (tmp_path / "n.jsonl").write_text(json.dumps(case))
     code, text = run(capsys, str(tmp_path))
@@ -111,7 +110,7 @@ def test_a_system_that_nexusform_does_not_predict_is_not_right(
     assert "nexusform predicts no decisions of nomad" in text
 
 
-def test_every_mistake_in_the_files_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_file_error_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = read_lines("kube-scheduler.jsonl.gz", 1)[0]
     (tmp_path / "a.jsonl").write_text(f'{good}{{"system": 3}}\nno json\n')
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(good.encode())[:40])
@@ -122,13 +121,11 @@ def test_every_mistake_in_the_files_is_reported(tmp_path: Path, capsys: pytest.C
     assert code == 1
     assert all(part in text for part in ("a.jsonl, line 2", "a.jsonl, line 3", "b.jsonl.gz"))
     assert "the case is incomplete" in text
-    assert "kube-scheduler 1.34.4 2 1 0 1" in text  # right, wrong, errors
+    assert "kube-scheduler 1.34.4 2 1 0 1" in text  # The numbers are right, wrong, errors.
 
 
 @pytest.mark.parametrize("name", ["missing", "empty"])
-def test_a_directory_without_decisions_is_an_error(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_directory_without_decisions_is_an_error(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     code, text = run(capsys, str(tmp_path / name))
     assert code == 1

@@ -1,4 +1,4 @@
-"""`plan -check-with=kubefleet`: the clusters of new placements, picked again by a running hub agent."""
+"""Tests of `plan -check-with=kubefleet`: a running hub agent picks the clusters of new placements again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPro
 from nexusform.domains.fleet.scheduling import scheduling_cycle
 from nexusform.plans.plan_checks import ProgramCheck
 from nexusform.workflow.program_checks import ProgramCheckOutcome
-from tests.domains.hub.api_programs import CRDS, PROGRAMS, lacking
+from tests.domains.hub.api_programs import CRDS, PROGRAMS, find_obstacle
 from tests.kill_points import run_at_quarter
 
 pytestmark = pytest.mark.of_domains("conformance", "fleet", "pods")
@@ -48,7 +48,7 @@ HUB_PROGRAMS = ("etcd", "kube-apiserver", "hubagent")
 
 
 @pytest.fixture(autouse=True)
-def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def work_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     placements = [PLACEMENT.replace("NAME", name) for name in ("one", "two")]
     Path("main.nf.hcl").write_text("".join([MEMBERS, *placements]))
@@ -59,8 +59,8 @@ def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @run_at_quarter(1)
-@pytest.mark.skipif(bool(lacking(*HUB_PROGRAMS)), reason=lacking(*HUB_PROGRAMS))
-def test_a_plan_is_checked_by_a_running_hub(
+@pytest.mark.skipif(bool(find_obstacle(*HUB_PROGRAMS)), reason=find_obstacle(*HUB_PROGRAMS))
+def test_plan_is_checked_by_running_hub_agent(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("programs/crds").symlink_to(CRDS.absolute())
@@ -76,11 +76,11 @@ def test_a_plan_is_checked_by_a_running_hub(
         return send(programs, method, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(scheduling_cycle, "iterate_descending", scheduling_cycle.iterate_ascending)  # a rule is broken
+        patch.setattr(scheduling_cycle, "iterate_descending", scheduling_cycle.iterate_ascending)  # A rule is broken.
         patch.setattr(kubefleet_check, "_HEARTBEAT_SECONDS", -1.0)
         patch.setattr(LoopbackPrograms, "call", record_call)
         assert run_command_line(words) == 1
-    assert Counter(calls)["PATCH"] == 4 * 3  # each of 4 members: as it joins, and before each placement
+    assert Counter(calls)["PATCH"] == 4 * 3  # 4 members, each once on joining and once before each placement.
     check = json.loads(Path("p.json").read_text())["checks_by"][0]
     assert check["differences"][0] == {
         "address": "fleet_cluster_resource_placement.one",
@@ -89,14 +89,14 @@ def test_a_plan_is_checked_by_a_running_hub(
         "actual": "c, d",
     }
     assert "one is predicted on a, b" in " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert run_command_line(["conformance", ".nexusform/checks"]) == 0  # the rule is whole again
+    assert run_command_line(["conformance", ".nexusform/checks"]) == 0  # The rule is restored.
 
 
 @pytest.mark.parametrize(
     ("has_timed_out", "reason"),
     [(True, "the check ended early, at its limit of 600 s."), (False, "this check does not cover them.")],
 )
-def test_placements_without_a_check_are_named(
+def test_unchecked_placements_are_named(
     has_timed_out: bool, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcome = ProgramCheckOutcome(ProgramCheck("kubefleet", "0.3", 1, 2, "placement"), (), has_timed_out)

@@ -1,4 +1,4 @@
-"""`plan -check-with=nova`: the hosts of VMs, decided again by Nova's filters, weighers and Placement."""
+"""Tests of `plan -check-with=nova`: Nova's filters, weighers and Placement decide the hosts of VMs again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nexusform.domains.openstack.scheduling import nova_profile
 from nexusform.workflow import program_checks
 from tests.conformance import record_nova
 from tests.domains.openstack.test_nova_decisions import MISSING, NOVA
-from tests.domains.openstack.test_openstack_site import CONFIGURATION, EXPORT, HOT, NUMA, change, describe_hosts
+from tests.domains.openstack.test_openstack_site import CONFIGURATION, EXPORT, HOT, NUMA, change_row, describe_hosts
 from tests.kill_points import run_at_quarter
 
 pytestmark = pytest.mark.of_domains("conformance", "openstack", "vnf")
@@ -25,7 +25,7 @@ needs_nova = pytest.mark.skipif(NOVA is None, reason=MISSING)
 
 
 @pytest.fixture(autouse=True)
-def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def work_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(EXPORT, "export")
     Path("base.yaml").write_text(HOT)
@@ -41,7 +41,7 @@ def read_text(capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join((printed.out + printed.err).replace("│", " ").split())
 
 
-def list_running() -> str:
+def list_running_programs() -> str:
     words = ["pgrep", "-P", str(os.getpid()), "-f", "nexusform-check-"]
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
@@ -49,7 +49,7 @@ def list_running() -> str:
 @needs_nova
 @pytest.mark.slow
 @run_at_quarter(3)
-def test_a_plan_is_checked_by_nova(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_is_checked_by_nova(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["plan", f"-check-with=nova={NOVA}", "-samples=2", "-report=json:p.json"]
     assert run_command_line(words) == 0
     assert read_check("p.json") == {
@@ -63,14 +63,14 @@ def test_a_plan_is_checked_by_nova(capsys: pytest.CaptureFixture[str], monkeypat
     assert "Checked by: nova 34.0.0: 2 of 2 VMs" in read_text(capsys)
     with monkeypatch.context() as patch:
         multipliers = dict(nova_profile.DEFAULT_MULTIPLIERS) | {"cpu": -5.0, "ram": -5.0}
-        patch.setattr(nova_profile, "DEFAULT_MULTIPLIERS", multipliers)  # a rule is broken
+        patch.setattr(nova_profile, "DEFAULT_MULTIPLIERS", multipliers)  # A rule is broken.
         assert run_command_line(words) == 1
     (difference, *_) = read_check("p.json")["differences"]
     assert difference["predicted"] == "compute01"
     assert difference["actual"] != "compute01"
     assert f"is predicted on compute01; nova 34.0.0 decides on {difference['actual']}" in read_text(capsys)
-    assert run_command_line(["conformance", ".nexusform/checks"]) == 0  # the rule is whole again
-    assert list_running() == ""
+    assert run_command_line(["conformance", ".nexusform/checks"]) == 0  # The rule is restored.
+    assert list_running_programs() == ""
 
 
 @needs_nova
@@ -87,13 +87,13 @@ def test_running_servers_count() -> None:
 @needs_nova
 @pytest.mark.slow
 @run_at_quarter(3)
-def test_a_managed_server_of_the_export_counts_once(capfd: pytest.CaptureFixture[str]) -> None:
+def test_managed_server_in_export_counts_once(capfd: pytest.CaptureFixture[str]) -> None:
     """Its NUMA cells are in the table of hosts, and its flavor takes them again in the check."""
     Path("main.nf.hcl").write_text(CONFIGURATION.replace("SETTINGS", NUMA))
     properties = {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "share"}
-    change("flavors", 0, Properties=properties)
-    change("servers", 0, **{"Flavor Name": "other", "Flavor": "other"})
-    room = {"free": 4}  # two servers a host
+    change_row("flavors", 0, Properties=properties)
+    change_row("servers", 0, **{"Flavor Name": "other", "Flavor": "other"})
+    room = {"free": 4}  # Two servers fit on a host.
     describe_hosts(compute01=room, compute02=room, compute03=room)
     assert run_command_line(["apply", "-auto-approve", "-samples=2"]) == 0
     capfd.readouterr()
@@ -123,12 +123,12 @@ def test_a_managed_server_of_the_export_counts_once(capfd: pytest.CaptureFixture
 
 
 def read_vms(state: Any) -> dict[str, str]:
-    """The host of each VM in the state."""
+    """Return the host of each VM in the state."""
     (vnf,) = [row for row in state["values"]["root_module"]["resources"] if row["type"] == "tacker_vnf"]
     return {name: vnfc["machine"] for name, vnfc in vnf["values"]["vnfcs"].items()}
 
 
-def test_the_time_is_bounded(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_time_is_limited(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     Path("python").write_text(
         """#!/bin/sh
 for last in "$@"; do :; done
@@ -143,7 +143,7 @@ sleep 60
     assert run_command_line(["plan", "-check-with=nova=./python", "-samples=2", "-details"]) == 0
     assert time.monotonic() - begun < 30
     assert "nova 34.0.0 has checked 1 of 2 VMs; 1 was not checked: the check ended early" in read_text(capsys)
-    assert list_running() == ""
+    assert list_running_programs() == ""
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ sleep 60
         ("echo \"ModuleNotFoundError: No module named 'nova'\" >&2; exit 1", "No module named 'nova'"),
     ],
 )
-def test_an_interpreter_without_nova_is_an_error(
+def test_interpreter_without_nova_is_an_error(
     script: str | None, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if script is not None:
@@ -165,18 +165,18 @@ def test_an_interpreter_without_nova_is_an_error(
     assert message in text
 
 
-def test_a_confined_run_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sandboxed_run_starts_no_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-check-with=nova=./python", "-confine"]) == 1
     assert "not allowed in a sandboxed run" in read_text(capsys)
 
 
 @needs_nova
-def test_cases_list_servers_in_the_order_of_their_creation() -> None:
+def test_cases_list_servers_in_creation_order() -> None:
     site = record_nova.build_document(9)
     process = record_nova.NovaProcess()
     cases = list(record_nova.build_cases(site, process.decide(site), process.version))
     process.close()
-    # Files have keys in order of names. CPUs are pinned in the order of creation.
+    # Keys in files are sorted by name. CPUs are pinned in the order of creation.
     created = [[name for name in case["snapshot"]["servers"] if name not in site["servers"]] for case in cases]
     assert max(map(len, created)) > 2
     assert all(names == sorted(names) for names in created)

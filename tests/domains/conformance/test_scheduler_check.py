@@ -1,4 +1,4 @@
-"""`plan -check-with=kube-scheduler`: decisions on pods, repeated by a running program."""
+"""Tests of `plan -check-with=kube-scheduler`: a running program repeats the decisions on pods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nexusform.domains.conformance.workflow.kubernetes_objects import build_pod_
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling import profile
-from tests.domains.hub.api_programs import PROGRAMS, lacking
+from tests.domains.hub.api_programs import PROGRAMS, find_obstacle
 from tests.kill_points import run_at_quarter
 from tests.nightly import pod_worlds
 
@@ -62,15 +62,17 @@ def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def list_running() -> str:
+def list_running_programs() -> str:
     words = ["pgrep", "-P", str(os.getpid()), "-f", "nexusform-check-"]
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
 
 @pytest.mark.slow
 @run_at_quarter(2)
-@pytest.mark.skipif(bool(lacking("etcd", "kube-apiserver", "kube-scheduler")), reason=lacking("kube-scheduler"))
-def test_a_plan_is_checked_by_a_running_scheduler(
+@pytest.mark.skipif(
+    bool(find_obstacle("etcd", "kube-apiserver", "kube-scheduler")), reason=find_obstacle("kube-scheduler")
+)
+def test_plan_is_checked_by_running_scheduler(
     work_tree: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flag = f"-check-with=kube-scheduler={PROGRAMS}"
@@ -81,10 +83,10 @@ def test_a_plan_is_checked_by_a_running_scheduler(
     assert check["differences"] == []
     line = f"Checked by:  kube-scheduler {check['version']}: {check['checked']} of {check['total']} pods"
     assert line in capsys.readouterr().out
-    assert list_running() == ""
-    assert run_command_line(["apply", "p"]) == 0  # a checked plan is planned again without the program
+    assert list_running_programs() == ""
+    assert run_command_line(["apply", "p"]) == 0  # A checked plan is re-planned without the program.
 
-    monkeypatch.setattr(profile, "USAGE_SCORES", profile.USAGE_SCORES[1:])  # a rule is broken
+    monkeypatch.setattr(profile, "USAGE_SCORES", profile.USAGE_SCORES[1:])  # A rule is broken.
     assert run_command_line(["plan", "-state=other", flag, "-report=json:p.json"]) == 1
     document = json.loads(Path("p.json").read_text())
     difference = document["checks_by"][0]["differences"][0]
@@ -93,8 +95,9 @@ def test_a_plan_is_checked_by_a_running_scheduler(
     assert f"{difference['object']} is predicted on" in " ".join(capsys.readouterr().err.replace("│", " ").split())
     monkeypatch.undo()
     monkeypatch.chdir(work_tree)
-    assert run_command_line(["conformance", ".nexusform/checks"]) == 0  # the file repeats it: the rule is whole again
-    assert list_running() == ""
+    # The file repeats the check: the rule is restored.
+    assert run_command_line(["conformance", ".nexusform/checks"]) == 0
+    assert list_running_programs() == ""
 
 
 PROBLEMS = {
@@ -121,7 +124,7 @@ PROBLEMS = {
 
 @pytest.mark.usefixtures("work_tree")
 @pytest.mark.parametrize("case", PROBLEMS)
-def test_a_program_that_does_not_work_is_an_error(
+def test_broken_program_is_an_error(
     case: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loopback_programs.LoopbackPrograms.wait_for, "__defaults__", (1.0,))
@@ -134,7 +137,7 @@ def test_a_program_that_does_not_work_is_an_error(
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert "The plan was not checked by kube-scheduler." in said
     assert message in said
-    assert list_running() == ""
+    assert list_running_programs() == ""
 
 
 @pytest.mark.usefixtures("work_tree")
@@ -146,17 +149,17 @@ def test_a_program_that_does_not_work_is_an_error(
         (["-check-with=scheduler=programs"], "is not valid. Use one of"),
     ],
 )
-def test_a_wrong_use_starts_nothing(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_use_starts_no_program(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", *words]) == 1
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_pod_for_the_program_is_read_as_the_predicted_one(seed: int) -> None:
+def test_pod_for_program_has_the_predicted_spec(seed: int) -> None:
     for body in pod_worlds.build_world(seed).workloads:
         spec = read_spec(body)
         copy = read_spec(build_pod_manifest(spec, "copy"))
-        assert set(copy.tolerations) >= set(spec.tolerations)  # both have defaults of admission
+        assert set(copy.tolerations) >= set(spec.tolerations)  # Both have the defaults of admission.
         for name in ("labels", "requests", "scored_requests", "node_selector", "node_terms", "images"):
             assert getattr(copy, name) == getattr(spec, name), name
         for name in ("affinity", "anti_affinity", "preferred_anti_affinity", "spread", "host_ports"):

@@ -1,4 +1,4 @@
-"""`nexusform lsp` in a process that is forked from one with the server loaded (tests/commands.py)."""
+"""Run `nexusform lsp` in a process forked from one with the server loaded (tests/commands.py)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from nexusform.cli.main import main as run
 
 
 def main() -> None:
-    """Be the language server."""
+    """Run the language server."""
     sys.argv = ["nexusform", "lsp"]
     run()

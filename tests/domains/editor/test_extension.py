@@ -1,4 +1,4 @@
-"""editors/: the extension's files are what an editor can read."""
+"""Tests of editors/: the extension's files are valid for an editor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_manifest_names_files_that_there_are_and_a_command_that_there_is() -
     assert manifest["capabilities"]["untrustedWorkspaces"]["supported"] is False
 
 
-def test_the_grammar_includes_what_it_has_and_colours_a_configuration() -> None:
+def test_grammar_is_complete_and_matches_a_configuration() -> None:
     for rule in _rules(GRAMMAR):
         if isinstance(rule.get("include"), str):
             assert rule["include"].removeprefix("#") in GRAMMAR["repository"]

@@ -1,4 +1,4 @@
-"""Hover texts of placements."""
+"""Tests of hover texts of placements."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ resource "nexus_kubernetes_cluster" "core" {{
 """
 
 
-def test_a_pending_change_keeps_the_zones_of_unchanged_vms(
+def test_pending_change_keeps_zones_of_unchanged_vms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""An editor's session with `nexusform lsp`, driven by pygls' own client."""
+"""Tests of editor sessions with `nexusform lsp`, driven by pygls' own client."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CLUSTER = """resource "nexus_kubernetes_cluster" "web" {
 
 
 class Session:
-    """An editor with one folder open."""
+    """An editor with one open folder."""
 
     def __init__(self, client: LanguageClient, folder: Path) -> None:
         self.client = client
@@ -74,7 +74,7 @@ class Session:
         self.client.text_document_did_change(lsp.DidChangeTextDocumentParams(document, [change]))
 
     def insert(self, name: str, before: str, text: str) -> None:
-        """Type a few letters behind `before`, sent as the change alone."""
+        """Type a few letters after `before`, sent as an incremental change."""
         at = self.at(name, before)["position"]
         change = lsp.TextDocumentContentChangePartial(lsp.Range(at, at), text)
         self.texts[name] = self.texts[name].replace(before, before + text, 1)
@@ -91,7 +91,7 @@ class Session:
         self.client.text_document_did_save(lsp.DidSaveTextDocumentParams(document))
 
     def at(self, name: str, before: str, word: str = "") -> dict[str, Any]:
-        """The place after `before` (its first), in UTF-16 units as editors count."""
+        """Return the position after the first `before`, in UTF-16 units as in editors."""
         text = self.texts[name]
         head = text[: text.index(before) + len(before) - len(word)]
         line = head.rpartition("\n")[2]
@@ -111,7 +111,7 @@ class Session:
         return told.contents.value
 
     async def fixed(self, name: str, before: str) -> dict[str, str]:
-        """The quick fixes at a place, each with the text that it makes."""
+        """Return the quick fixes at a position, each with its resulting text."""
         at = self.at(name, before)
         place = lsp.Range(at["position"], at["position"])
         context = lsp.CodeActionContext([])
@@ -122,11 +122,11 @@ class Session:
             assert isinstance(action, lsp.CodeAction)
             assert action.edit is not None
             ((_, changes),) = (action.edit.changes or {}).items()
-            made[action.title] = _edited(self.texts[name], changes)
+            made[action.title] = _apply_edits(self.texts[name], changes)
         return made
 
     async def problems(self, name: str) -> list[lsp.Diagnostic]:
-        """What is told of a file once the server has answered everything so far."""
+        """Return the diagnostics of a file after the server has answered all requests."""
         await self.client.text_document_hover_async(lsp.HoverParams(**self.at(name, "")))
         return self.told.get(self.uri(name), [])
 
@@ -151,16 +151,16 @@ async def _session(folder: Path) -> AsyncIterator[Session]:
 
 @pytest.fixture
 def drive(tmp_path: Path) -> Callable[[Callable[[Session], Awaitable[None]]], None]:
-    """Run a session over a folder of two files."""
+    """Run a session in a folder of two files."""
     (tmp_path / "main.nf.hcl").write_text(MAIN)
     (tmp_path / "cluster.nf.hcl").write_text(CLUSTER)
 
     def run(story: Callable[[Session], Awaitable[None]]) -> None:
-        async def whole() -> None:
+        async def run_session() -> None:
             async with _session(tmp_path) as session:
                 await story(session)
 
-        asyncio.run(asyncio.wait_for(whole(), 60))
+        asyncio.run(asyncio.wait_for(run_session(), 60))
 
     return run
 
@@ -168,7 +168,7 @@ def drive(tmp_path: Path) -> Callable[[Callable[[Session], Awaitable[None]]], No
 Drive = Callable[[Callable[[Session], Awaitable[None]]], None]
 
 
-def test_what_is_typed_is_checked_before_it_is_saved(drive: Drive) -> None:
+def test_unsaved_text_is_checked(drive: Drive) -> None:
     async def story(session: Session) -> None:
         session.open("main.nf.hcl")
         assert await session.problems("main.nf.hcl") == []
@@ -194,7 +194,7 @@ def test_names_and_values_are_completed(drive: Drive) -> None:
         arguments = await session.completions("cluster.nf.hcl", "  machine")
         assert arguments["machine_count"].detail == "number, required"
         assert arguments["machine_override"].insert_text_format is lsp.InsertTextFormat.Snippet
-        assert "name" not in arguments  # it is written
+        assert "name" not in arguments  # The argument is already set.
         references = await session.completions("cluster.nf.hcl", '"more"\n  site_id = ')
         assert next(iter(references)) == "nexus_site.lab.id"
         assert "var.machines" in references
@@ -204,7 +204,7 @@ def test_names_and_values_are_completed(drive: Drive) -> None:
     drive(story)
 
 
-def test_a_reference_is_completed_step_by_step(drive: Drive) -> None:
+def test_reference_is_completed_step_by_step(drive: Drive) -> None:
     async def story(session: Session) -> None:
         session.open("main.nf.hcl")
         for typed, expected in (
@@ -218,7 +218,7 @@ def test_a_reference_is_completed_step_by_step(drive: Drive) -> None:
     drive(story)
 
 
-def test_where_things_land_is_shown_beside_the_text(drive: Drive) -> None:
+def test_placements_are_shown_as_inlay_hints(drive: Drive) -> None:
     async def story(session: Session) -> None:
         session.open("cluster.nf.hcl")
         whole = lsp.Range(lsp.Position(0, 0), lsp.Position(99, 0))
@@ -240,8 +240,8 @@ def test_where_things_land_is_shown_beside_the_text(drive: Drive) -> None:
     drive(story)
 
 
-def test_what_only_a_plan_finds_is_told_of_what_is_saved(drive: Drive) -> None:
-    """Room for surge VMs, and VMs that do not fit."""
+def test_plan_diagnostics_are_those_of_saved_text(drive: Drive) -> None:
+    """The cases are surge capacity, and VMs without capacity."""
     full, too_many = CLUSTER.replace("= 4", "= 29"), CLUSTER.replace("= 4", "= 99")
 
     async def codes(session: Session) -> dict[Any, Any]:
@@ -265,7 +265,7 @@ def test_what_only_a_plan_finds_is_told_of_what_is_saved(drive: Drive) -> None:
     drive(story)
 
 
-def test_what_a_plan_says_is_of_the_text_as_it_was_saved(drive: Drive) -> None:
+def test_predictions_are_for_the_saved_text(drive: Drive) -> None:
     said = "Prediction for the saved text"
 
     async def story(session: Session) -> None:
@@ -283,7 +283,7 @@ def test_what_a_plan_says_is_of_the_text_as_it_was_saved(drive: Drive) -> None:
     drive(story)
 
 
-def test_a_file_has_an_outline(drive: Drive) -> None:
+def test_file_has_an_outline(drive: Drive) -> None:
     def lines(symbols: Sequence[Any], indent: str = "") -> list[str]:
         told = []
         for each in symbols:
@@ -313,7 +313,7 @@ def test_a_file_has_an_outline(drive: Drive) -> None:
     drive(story)
 
 
-def test_what_was_meant_is_a_quick_fix(drive: Drive) -> None:
+def test_corrections_are_quick_fixes(drive: Drive) -> None:
     mistakes = [
         ("machine_count = var", "machine_cont = var", 'Replace "machine_cont" by "machine_count"'),
         ("= var.machines", "= var.machine", 'Replace "machine" by "machines"'),
@@ -337,7 +337,7 @@ def test_what_was_meant_is_a_quick_fix(drive: Drive) -> None:
     drive(story)
 
 
-def test_a_rename_is_kept_by_a_moved_block(drive: Drive, tmp_path: Path) -> None:
+def test_quick_fix_adds_moved_block_for_renamed_resource(drive: Drive, tmp_path: Path) -> None:
     applied = [*commands.nexusform(), f"-chdir={tmp_path}", "apply", "-auto-approve"]
     subprocess.run(applied, check=True, capture_output=True)
 
@@ -355,7 +355,7 @@ def test_a_rename_is_kept_by_a_moved_block(drive: Drive, tmp_path: Path) -> None
     drive(story)
 
 
-def test_names_lead_to_their_declaration_and_are_renamed_everywhere(drive: Drive, tmp_path: Path) -> None:
+def test_definition_and_rename_of_names(drive: Drive, tmp_path: Path) -> None:
     async def story(session: Session) -> None:
         session.open("cluster.nf.hcl")
         session.open("main.nf.hcl")
@@ -367,7 +367,7 @@ def test_names_lead_to_their_declaration_and_are_renamed_everywhere(drive: Drive
         assert edit is not None
         for uri, changes in (edit.changes or {}).items():
             name = uri.rpartition("/")[2]
-            (tmp_path / name).write_text(_edited(session.texts[name], changes))
+            (tmp_path / name).write_text(_apply_edits(session.texts[name], changes))
         assert "nexus_site.lab" not in (tmp_path / "cluster.nf.hcl").read_text()
         main = (tmp_path / "main.nf.hcl").read_text()
         assert 'resource "nexus_site" "lon" {}\n\nmoved {\n  from = nexus_site.lab\n' in main
@@ -375,7 +375,7 @@ def test_names_lead_to_their_declaration_and_are_renamed_everywhere(drive: Drive
         edit = await session.client.text_document_rename_async(lsp.RenameParams(new_name="servers", **place))
         assert edit is not None
         ((_, changes),) = (edit.changes or {}).items()
-        renamed = _edited(MAIN, changes)
+        renamed = _apply_edits(MAIN, changes)
         assert renamed == MAIN.replace("var.machines", "var.servers").replace('"machines"', '"servers"')
         with pytest.raises(Exception, match="is not a valid name"):
             await session.client.text_document_rename_async(lsp.RenameParams(new_name="1x", **place))
@@ -383,7 +383,7 @@ def test_names_lead_to_their_declaration_and_are_renamed_everywhere(drive: Drive
     drive(story)
 
 
-def _edited(text: str, changes: Any) -> str:
+def _apply_edits(text: str, changes: Any) -> str:
     lines = text.split("\n")
 
     def offset(position: lsp.Position) -> int:
@@ -395,7 +395,7 @@ def _edited(text: str, changes: Any) -> str:
     return text
 
 
-def test_letters_count_where_they_are_typed(drive: Drive) -> None:
+def test_positions_after_incremental_change(drive: Drive) -> None:
     async def story(session: Session) -> None:
         session.open("main.nf.hcl")
         session.type("main.nf.hcl", MAIN.replace("räck", "r\U0001f600ck"))
@@ -407,7 +407,7 @@ def test_letters_count_where_they_are_typed(drive: Drive) -> None:
     drive(story)
 
 
-def test_a_file_counts_from_its_first_letter_until_it_is_closed(drive: Drive, tmp_path: Path) -> None:
+def test_open_file_overrides_disk_until_it_is_closed(drive: Drive, tmp_path: Path) -> None:
     async def story(session: Session) -> None:
         session.open("main.nf.hcl")
         (tmp_path / "new.nf.hcl").write_text('variable "none" {\n  type = number\n}\n\nx = 1\n')
@@ -423,7 +423,7 @@ def test_a_file_counts_from_its_first_letter_until_it_is_closed(drive: Drive, tm
     drive(story)
 
 
-def test_files_of_json_are_checked_and_what_is_no_file_is_left_alone(drive: Drive, tmp_path: Path) -> None:
+def test_json_files_are_checked_and_other_uris_are_ignored(drive: Drive, tmp_path: Path) -> None:
     async def story(session: Session) -> None:
         (tmp_path / "more.nf.json").write_text('{"output": {"a": {"value": "${var.none}"}}}')
         for uri in ("untitled:Untitled-1", f"git:{tmp_path}/main.nf.hcl?HEAD"):
@@ -438,7 +438,7 @@ def test_files_of_json_are_checked_and_what_is_no_file_is_left_alone(drive: Driv
     drive(story)
 
 
-def test_a_file_is_formatted(drive: Drive) -> None:
+def test_file_is_formatted(drive: Drive) -> None:
     async def story(session: Session) -> None:
         session.open("main.nf.hcl")
         session.type("main.nf.hcl", MAIN.replace("  default     = 4", "default=4"))
@@ -446,21 +446,21 @@ def test_a_file_is_formatted(drive: Drive) -> None:
         options = lsp.FormattingOptions(2, insert_spaces=True)
         edits = await session.client.text_document_formatting_async(lsp.DocumentFormattingParams(document, options))
         assert edits is not None
-        assert _edited(session.texts["main.nf.hcl"], edits) == MAIN
+        assert _apply_edits(session.texts["main.nf.hcl"], edits) == MAIN
 
     drive(story)
 
 
-def test_an_editor_that_leaves_ends_the_server_without_a_word() -> None:
-    def message(**members: Any) -> bytes:
+def test_editor_exit_ends_server_silently() -> None:
+    def build_message(**members: Any) -> bytes:
         body = json.dumps({"jsonrpc": "2.0", **members}).encode()
         return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
     spoken = [
-        message(id=1, method="initialize", params={"processId": None, "rootUri": None, "capabilities": {}}),
-        message(method="initialized", params={}),
-        message(id=2, method="shutdown"),
-        message(method="exit"),
+        build_message(id=1, method="initialize", params={"processId": None, "rootUri": None, "capabilities": {}}),
+        build_message(method="initialized", params={}),
+        build_message(id=2, method="shutdown"),
+        build_message(method="exit"),
     ]
     command = [sys.executable, "-m", "nexusform", "lsp"]
     ended = subprocess.run(command, input=b"".join(spoken), capture_output=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""`nexusform explore`: what a page may ask of the server, what the engine answers, and what is written."""
+"""Tests of `nexusform explore`: requests of the page, answers of the engine, and written files."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _count(plan: Any, action: str) -> int:
     return sum(row.kind == "vm" and row.action.value == action for row in plan.placements)
 
 
-def test_wishes_are_planned_on_what_stands(exploration: PlanExploration) -> None:
+def test_requests_are_planned_on_current_placement(exploration: PlanExploration) -> None:
     assert [pool.pool for pool in exploration.list_pools()] == ["control-plane", "workers", "large"]
     assert [rack.planned for rack in exploration.list_racks()] == [False, False, True]
     assert _count(exploration.base, "place") == 0
@@ -110,12 +110,12 @@ def test_wishes_are_planned_on_what_stands(exploration: PlanExploration) -> None
         ExplorationRequest(added={"nexus_rack.left": 1000}),
     ],
 )
-def test_wishes_that_cannot_be(exploration: PlanExploration, wish: ExplorationRequest) -> None:
+def test_impossible_requests_are_rejected(exploration: PlanExploration, wish: ExplorationRequest) -> None:
     with pytest.raises(ExplorationRequestError):
         exploration.plan_request(wish)
 
 
-def test_only_literals_are_written_and_only_what_was_shown(exploration: PlanExploration) -> None:
+def test_only_literals_of_the_shown_diff_are_written(exploration: PlanExploration) -> None:
     wish = ExplorationRequest(counts={LARGE: 5, WORKERS: 6}, lost=("nexus_rack.right",))
     change = exploration.compute_file_changes(wish)
     assert "-    count       = 2\n+    count       = 5\n" in change.difference
@@ -155,9 +155,9 @@ def server(exploration: PlanExploration) -> Iterator[ExplorerServer]:
 
 @pytest.fixture
 def ask(server: ExplorerServer) -> Callable[..., tuple[int, Any]]:
-    """Ask the server as its page does, with some headers otherwise (None: left out)."""
+    """Send a request with the headers of the page, with changes by name (None: omitted)."""
 
-    def question(path: str, data: object = None, **headers: str | None) -> tuple[int, Any]:
+    def send_request(path: str, data: object = None, **headers: str | None) -> tuple[int, Any]:
         sent = {"Origin": server.origin, "X-Token": server.token, **headers}
         body = None if data is None else json.dumps(data).encode()
         request = urllib.request.Request(
@@ -169,7 +169,7 @@ def ask(server: ExplorerServer) -> Callable[..., tuple[int, Any]]:
         except urllib.error.HTTPError as refused:
             return refused.code, refused.read().decode()
 
-    return question
+    return send_request
 
 
 def test_the_page_and_its_questions(server: ExplorerServer, ask: Callable[..., tuple[int, Any]]) -> None:
@@ -193,7 +193,7 @@ def test_the_page_and_its_questions(server: ExplorerServer, ask: Callable[..., t
 @pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
 @pytest.mark.xdist_group("browser")
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_person_plays_with_counts_and_racks(width: int, server: ExplorerServer) -> None:
+def test_user_changes_counts_and_racks(width: int, server: ExplorerServer) -> None:
     browser = Browser()
     try:
         browser.wear("light")
@@ -242,13 +242,13 @@ def test_the_page_needs_the_token(ask: Callable[..., tuple[int, Any]], path: str
 @pytest.mark.parametrize(
     "data", [[], {"wish": 1}, {"nope": {}}, {"wish": {"counts": {"nope": 1}}}, {"wish": {"lost": "x"}}]
 )
-def test_questions_that_make_no_sense(ask: Callable[..., tuple[int, Any]], data: object) -> None:
+def test_invalid_requests_are_rejected(ask: Callable[..., tuple[int, Any]], data: object) -> None:
     status, text = ask("/plan", data)
     assert status == 400
     assert json.loads(text)["problem"]
 
 
-def test_a_configuration_with_mistakes_is_not_explored(
+def test_invalid_configuration_is_not_explored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -257,13 +257,13 @@ def test_a_configuration_with_mistakes_is_not_explored(
     assert "main.nf.hcl line 1" in capfd.readouterr().err
 
 
-def test_what_there_is_not_is_answered_at_once(ask: Callable[..., tuple[int, Any]]) -> None:
+def test_unknown_path_is_not_found(ask: Callable[..., tuple[int, Any]]) -> None:
     for path in ("/favicon.ico", "/plan"):
         status, text = ask(path)
         assert (status, json.loads(text)) == (404, {"problem": "Not found."})
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "99999"])
-def test_a_port_that_there_is_not(port: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_invalid_port_is_rejected(port: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["explore", f"-port={port}"]) == 1
     assert "must be a number from 1 to 65535" in capfd.readouterr().err

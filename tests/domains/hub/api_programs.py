@@ -28,8 +28,8 @@ CRDS = Path(_CASES) / "crds"
 PROGRAMS = Path(os.environ.get("NEXUSFORM_HUB_PROGRAMS", ""))
 
 
-def lacking(*programs: str) -> str:
-    """Why these programs cannot be started; "" where they can."""
+def find_obstacle(*programs: str) -> str:
+    """Return the reason against starting these programs, or "" if there is none."""
     absent = [name for name in programs if not (PROGRAMS / name).is_file()]
     if absent:
         return f"NEXUSFORM_HUB_PROGRAMS (build_hub.sh makes them, of Go) names no {absent[0]}"
@@ -39,7 +39,7 @@ def lacking(*programs: str) -> str:
 
 
 class ApiPrograms:
-    """Starts both in a directory; `close` ends them."""
+    """Start both programs in a directory; `close` ends them."""
 
     def __init__(self, programs: Path, crds: Path, where: Path, *flags: str) -> None:
         self._programs, self.where = programs, where
@@ -109,8 +109,8 @@ class ApiPrograms:
                 process.wait()
 
     def forget(self) -> None:
-        """Let every version before now be too old; those of five minutes ago are so anyhow."""
-        for _ in range(2):  # a watch goes on from the version after the one that it is given
+        """Let all earlier versions be too old; this is the case after five minutes anyway."""
+        for _ in range(2):  # A watch continues after its start version.
             put = self._etcd_call("put", {"key": base64.b64encode(b"now").decode(), "value": ""})
         self._etcd_call("compaction", {"revision": put["header"]["revision"], "physical": True})
 

@@ -1,4 +1,4 @@
-"""A hub whose API server is a real one: requests pass on to it, the controller of the tests acts on it."""
+"""A hub with a real API server: requests are forwarded to it, and the controller of the tests acts on it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from httpx2 import Client, HTTPError, Response
 
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, WORK
 from tests.domains.hub.api_programs import APPLY, MERGE, ApiPrograms
-from tests.domains.hub.hub_front import PLURALS, Body, Front, Rule, merged, path_of_kind, version_of_kind
-from tests.domains.hub.real_webhooks import Webhooks, words_of
+from tests.domains.hub.hub_front import PLURALS, Body, Front, Rule, get_api_version, get_collection_path, merge_patch
+from tests.domains.hub.real_webhooks import Webhooks, build_denial
 
-_ACTS = 0.5  # seconds between what the controller does while a watch goes on; it acts at every request besides
+_ACTS = 0.5  # Seconds between actions of the controller during a watch; it also acts on every request.
 _SYSTEM = {"default", "fleet-system", "kube-node-lease", "kube-public", "kube-system"}
 _READS = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 class ApiServer(Front):
-    """The API server that `programs` started; `leave` leaves nothing on it to the next hub."""
+    """The API server started by `programs`; `leave` removes everything from it for the next hub."""
 
     def __init__(self, programs: ApiPrograms) -> None:
         context = ssl.create_default_context(cafile=programs.authority)
@@ -31,16 +31,16 @@ class ApiServer(Front):
         self._listed: dict[str, list[Body]] = {}
         self._programs, self._forgets = programs, False
         self._webhooks: list[Webhooks] = []
-        self._at_rest: Any = None  # the server and the controller as they were when nothing was left to do
-        _let_bob_read(self._ask)
+        self._at_rest: Any = None  # Server and controller at the last time without work left
+        _grant_bob_read_access(self._ask)
         super().__init__()
 
-    # --- what tests and the controller do --------------------------------------------------------
+    # --- for tests and the controller --------------------------------------------------------------
 
     def all(self, kind: str, namespace: str = "") -> list[Body]:
         found = self._listed.get(kind)
         if found is None:
-            answer = self._ask("GET", path_of_kind(kind)).json()
+            answer = self._ask("GET", get_collection_path(kind)).json()
             named = {"apiVersion": answer["apiVersion"], "kind": kind}
             found = self._listed[kind] = [{**named, **each} for each in answer["items"]]
         return [each for each in found if not namespace or each["metadata"].get("namespace") == namespace]
@@ -56,12 +56,12 @@ class ApiServer(Front):
         name, namespace = metadata["name"], metadata.get("namespace", "")
         with self.lock:
             before = self.get(kind, name, namespace)
-            if before is not None and merged(copy.deepcopy(before), body) == before:
+            if before is not None and merge_patch(copy.deepcopy(before), body) == before:
                 return before
             self._listed.pop(kind, None)
-            path, query = path_of_kind(kind, namespace), {"fieldManager": manager}
+            path, query = get_collection_path(kind, namespace), {"fieldManager": manager}
             rest = {each: value for each, value in body.items() if each != "status"}
-            rest["apiVersion"] = version_of_kind(kind)
+            rest["apiVersion"] = get_api_version(kind)
             if before is None:
                 after = self._written("POST", path, query, rest)
             else:
@@ -74,7 +74,7 @@ class ApiServer(Front):
     def remove(self, body: Body) -> None:
         with self.lock:
             self.hold(body)
-            path = _path_of(body)
+            path = _get_object_path(body)
             if body["kind"] == "Namespace":
                 self._empty(body["metadata"]["name"])
                 names = {name: body[name] for name in ("apiVersion", "kind")}
@@ -86,10 +86,10 @@ class ApiServer(Front):
     def hold(self, body: Body) -> None:
         with self.lock:
             self._listed.pop(body["kind"], None)
-            self._ask("DELETE", _path_of(body))
+            self._ask("DELETE", _get_object_path(body))
 
     def leave(self) -> None:
-        """Let it be a hub without anything, and speak to it no more."""
+        """Empty the hub and disconnect from it."""
         for webhooks in self._webhooks:
             webhooks.close()
         with self.lock:
@@ -104,7 +104,7 @@ class ApiServer(Front):
             self._client.close()
 
     def act(self) -> None:
-        """Let the controller do what is to be done, and namespaces go that are deleted."""
+        """Let the controller do its pending work, and remove deleted namespaces."""
         with self.lock:
             for _ in range(0 if self._client.is_closed else 6):
                 standing = self._standing()
@@ -124,19 +124,19 @@ class ApiServer(Front):
         self._webhooks.append(Webhooks(self._ask, self._programs.where, rule, is_silent=deny is None))
 
     def admit(self, rule: Rule, fill_in: Callable[[Body], None]) -> None:
-        self._webhooks.append(Webhooks(self._ask, self._programs.where, words_of(rule), fill_in))
+        self._webhooks.append(Webhooks(self._ask, self._programs.where, build_denial(rule), fill_in))
 
     def forget(self) -> None:
         self._forgets = True
 
     def _standing(self) -> Any:
-        """What tells whether anything happened: the server's version, and what the controller was told."""
+        """Return a value with a change on any activity: the server's version and the controller's settings."""
         self._listed.clear()
         answer = self._ask("GET", "/api/v1/namespaces", {"limit": "1"})
         return answer.json()["metadata"]["resourceVersion"], repr(getattr(self.controller, "__dict__", ""))
 
     def _empty(self, namespace: str) -> None:
-        """What a namespace controller does before a namespace goes."""
+        """Do a namespace controller's work before the deletion of a namespace."""
         inside = [kind for (group, _), (kind, namespaced) in PLURALS.items() if namespaced and not group]
         inside += [kind.kind for kind in (*READ_KINDS, WORK) if kind.is_namespaced]
         for kind in (*inside, "Deployment"):
@@ -199,7 +199,7 @@ class ApiServer(Front):
         return self._client.request(method, path, params=query, content=content, headers=headers)
 
 
-def _let_bob_read(ask: Callable[..., Response]) -> None:
+def _grant_bob_read_access(ask: Callable[..., Response]) -> None:
     named = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "readers"}}
     bob = {"kind": "User", "name": "bob", "apiGroup": "rbac.authorization.k8s.io"}
     role = {"kind": "ClusterRole", "name": "readers", "apiGroup": "rbac.authorization.k8s.io"}
@@ -208,6 +208,6 @@ def _let_bob_read(ask: Callable[..., Response]) -> None:
     ask("POST", f"{_RBAC}/clusterrolebindings", {}, binding)
 
 
-def _path_of(body: Body) -> str:
+def _get_object_path(body: Body) -> str:
     metadata = body["metadata"]
-    return f"{path_of_kind(body['kind'], metadata.get('namespace', ''))}/{metadata['name']}"
+    return f"{get_collection_path(body['kind'], metadata.get('namespace', ''))}/{metadata['name']}"

@@ -1,4 +1,4 @@
-"""A hub for each test, and the product beside it."""
+"""Fixtures of hub tests: a hub for each test, and the product to run against it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from zlib import crc32
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, lacking
-from tests.domains.hub.hub_controller import Controller, member
+from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, find_obstacle
+from tests.domains.hub.hub_controller import Controller, build_member
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.hub_server import HubServer
 from tests.kill_points import choose_quarter, tries_all
@@ -24,13 +24,15 @@ def controller() -> Controller:
 
 OURS, REAL = "ours", "api-server"
 _NEEDED = ("etcd", "kube-apiserver")
-_BEDS = (OURS, pytest.param(REAL, marks=pytest.mark.skipif(bool(lacking(*_NEEDED)), reason=lacking(*_NEEDED) or "-")))
+_BEDS = (
+    OURS,
+    pytest.param(REAL, marks=pytest.mark.skipif(bool(find_obstacle(*_NEEDED)), reason=find_obstacle(*_NEEDED) or "-")),
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The same tests beside our own hub server and a real API server, but for those that say why not. A commit
-    tries a quarter of them beside the API server, `.ci/crashes` all.
-    """
+    """Run each test against our own hub server and a real API server, except tests with a stated reason. A commit
+    runs a quarter of them against the API server, `.ci/crashes` all."""
     if "bed" in metafunc.fixturenames:
         alone = metafunc.definition.get_closest_marker("our_hub_alone") is not None
         is_real = tries_all() or crc32(metafunc.definition.nodeid.encode()) % 4 == choose_quarter()
@@ -46,7 +48,7 @@ def api_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiProgra
 
 @pytest.fixture(scope="session")
 def programs_without_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiPrograms]:
-    """Whose API server knows no more of the past than etcd, which can be told to forget."""
+    """Start an API server without more history than etcd, so that it can forget old versions."""
     where = tmp_path_factory.mktemp("api-server")
     programs = ApiPrograms(PROGRAMS, CRDS, where, "--watch-cache=false")
     yield programs
@@ -55,20 +57,20 @@ def programs_without_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def forget(bed: Front) -> Callable[[], None]:
-    """From then on every version that the hub tells is too old when it is asked for."""
+    """Return a function that makes all later requested versions too old."""
     return bed.forget
 
 
 @pytest.fixture
 def bed(request: pytest.FixtureRequest) -> Iterator[Front]:
-    """An API server of a hub, without anything in it."""
+    """Yield the API server of an empty hub."""
     pytest.importorskip("lightkube")
     if request.param == OURS:
         ours = HubServer()
         yield ours
         ours.close()
         return
-    from tests.domains.hub.api_server import ApiServer  # speaks HTTP with what lightkube brings
+    from tests.domains.hub.api_server import ApiServer  # Its HTTP client comes with lightkube.
 
     forgetful = "forget" in request.fixturenames
     server = ApiServer(request.getfixturevalue("programs_without_cache" if forgetful else "api_programs"))
@@ -79,9 +81,9 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Front]:
 
 @pytest.fixture
 def hub(bed: Any, controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A hub with members that have joined, and a controller that decides as told."""
+    """Yield a hub with joined members, and a configurable controller."""
     for name in ("ams1", "fra1", "lon1", "par1"):
-        bed.put(member(name, env="canary" if name == "fra1" else "prod"), "join")
+        bed.put(build_member(name, env="canary" if name == "fra1" else "prod"), "join")
     bed.controller = controller
     bed.log.clear()
     (tmp_path / "work").mkdir()
@@ -89,7 +91,7 @@ def hub(bed: Any, controller: Controller, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(bed.kubeconfig(tmp_path)))
     monkeypatch.delenv("NF_FLEET_CONTEXT", raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
-    # A decision that is not as foretold is looked at again for this long: the controller decides at once.
+    # A decision unlike the prediction is re-read for this long: the controller decides immediately.
     monkeypatch.setattr("nexusform.domains.hub.providers.hub_wait._DECISION_DELAY", 0.0)
     return bed
 
@@ -99,7 +101,7 @@ Told = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def told(capfd: pytest.CaptureFixture[str]) -> Told:
-    """Runs a command: its exit code, and everything that it said with single spaces."""
+    """Return a function that runs a command and returns its exit code and all output with single spaces."""
 
     def call(*words: str) -> tuple[int, str]:
         code = run_command_line(list(words))

@@ -1,4 +1,4 @@
-"""`python -m tests.domains.hub.example`: the example examples/fleet-hub beside a hub server of our own."""
+"""`python -m tests.domains.hub.example`: run the example examples/fleet-hub against our own hub server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from nexusform.cli.main import run_command_line
-from tests.domains.hub.hub_controller import Controller, member
+from tests.domains.hub.hub_controller import Controller, build_member
 from tests.domains.hub.hub_server import HubServer
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "fleet-hub"
@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "fleet-hub"
 def main() -> int:
     server = HubServer()
     for name in ("ams1", "fra1", "lon1", "par1"):
-        server.put(member(name, env="prod"), "join")
+        server.put(build_member(name, env="prod"), "join")
     server.controller = Controller()
     with tempfile.TemporaryDirectory() as directory:
         here = Path(directory) / "fleet-hub"

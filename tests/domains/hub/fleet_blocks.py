@@ -1,4 +1,4 @@
-"""Blocks of a configuration: objects of a namespace on a hub, and their placement."""
+"""Configuration blocks: objects of a namespace on a hub, and their placement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A controller beside the hub server that decides as it is told: which clusters, and how far each gets."""
+"""A configurable controller for the hub server: the picked clusters, and their progress."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.domains.hub.hub_front import Body, Front
-from tests.domains.hub.hub_runs import carry_out
+from tests.domains.hub.hub_runs import execute_run
 
 _FLEET = "kubernetes-fleet.io"
 _API = f"placement.{_FLEET}/v1beta1"
 _PARENT = f"{_FLEET}/parent-CRP"
 _LATEST = f"{_FLEET}/is-latest-snapshot"
 _OVERRIDE = f"{_FLEET}/parent-resource-override"
-_HASH = "bm9uZQ=="  # what snapshots must have, and nobody here reads
+_HASH = "bm9uZQ=="  # Required fields of snapshots, not read by tests
 
 
-def member(name: str, **labels: str) -> Body:
-    """A member that has joined and beats."""
+def build_member(name: str, **labels: str) -> Body:
+    """Return a joined member with heartbeats."""
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     conditions = [
         {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": at}
@@ -37,13 +37,11 @@ def member(name: str, **labels: str) -> Body:
 
 
 class Controller:
-    """`evicts`: it deletes the bindings that evictions name. `picks`: placement to clusters (default: the
-    last members by name). `stuck`: clusters that apply
-    nothing. `asleep`: it does nothing at all. `holding`: clusters that give nothing back. `overrides_wait`:
-    it looks at no override. `late`: at so many more requests it still picks as before. `holds_back`: the
-    rollouts bring no override and no new content to bindings that stand. `sees_nothing`: it has not heard of
-    any object that a placement may select.
-    """
+    """`evicts`: it deletes the bindings named by evictions. `picks`: placement to clusters (default: the last
+    members by name). `stuck`: clusters without progress. `asleep`: it does nothing at all. `holding`: clusters that
+    keep removed resources. `overrides_wait`: it ignores overrides. `late`: for this many further requests it picks
+    as before. `holds_back`: rollouts apply no override and no new content to existing bindings. `sees_nothing`: it
+    does not know any selectable object."""
 
     def __init__(self) -> None:
         self.picks: dict[str, list[str]] = {}
@@ -61,7 +59,7 @@ class Controller:
             return
         if not self.overrides_wait:
             for kind in ("ClusterResourceOverride", "ResourceOverride"):
-                self._snapshots_of_overrides(server, kind)
+                self._write_override_snapshots(server, kind)
         self.late -= self.late > 0
         for placement in server.all("ClusterResourcePlacement"):
             self._place(server, placement)
@@ -73,59 +71,59 @@ class Controller:
                 self._evict(server, eviction)
 
     def _evict(self, server: Front, eviction: Body) -> None:
-        """Judge an eviction by the budget of its placement, and delete the binding that it names."""
+        """Check an eviction against the budget of its placement, and delete the binding named by it."""
         name, cluster = (eviction["spec"][each] for each in ("placementName", "clusterName"))
-        bindings = {each["spec"]["targetCluster"]: each for each in self._bindings(server, name)}
+        bindings = {each["spec"]["targetCluster"]: each for each in self._list_bindings(server, name)}
         budget = server.get("ClusterResourcePlacementDisruptionBudget", name)
         least = budget["spec"].get("minAvailable", 0) if budget is not None else 0
         valid, executed = cluster in bindings, len(bindings) > least
         told = {"Valid": str(valid)} | ({"Executed": str(executed)} if valid else {})
-        server.put({**_names(eviction), "status": _status(1, **told)})
+        server.put({**_build_reference(eviction), "status": _build_status(1, **told)})
         if valid and executed and self.evicts:
-            self._let_go(server, bindings[cluster])
+            self._release_binding(server, bindings[cluster])
 
     def _place(self, server: Front, placement: Body) -> None:
         name, spec = placement["metadata"]["name"], placement["spec"]
-        if not (spec.get("strategy") or {}).get("type"):  # by an update of its own
-            server.put({**_names(placement), "spec": {"strategy": {"type": "RollingUpdate"}}})
+        if not (spec.get("strategy") or {}).get("type"):  # This is a separate update.
+            server.put({**_build_reference(placement), "spec": {"strategy": {"type": "RollingUpdate"}}})
             return
         external = spec["strategy"]["type"] == "External"
         policy = spec.get("policy") or {}
         members = sorted((each["metadata"]["name"] for each in server.all("MemberCluster")), reverse=True)
         clusters = self.picks.get(name, members[: policy.get("numberOfClusters", len(members))])
         if self.late:
-            clusters = [b["spec"]["targetCluster"] for b in self._bindings(server, name)] or clusters
+            clusters = [b["spec"]["targetCluster"] for b in self._list_bindings(server, name)] or clusters
         generation = placement["metadata"]["generation"]
-        self._policy_snapshot(server, name, policy, generation)
+        self._write_policy_snapshot(server, name, policy, generation)
         index = None if external else self._content(server, name, spec)
-        there = {each["spec"]["targetCluster"] for each in self._bindings(server, name)} if external else set()
+        there = {each["spec"]["targetCluster"] for each in self._list_bindings(server, name)} if external else set()
         for cluster in clusters:
-            if cluster not in there:  # what is left to runs is theirs
+            if cluster not in there:  # External bindings are left to staged runs.
                 self._bind(server, name, cluster, index)
-        for binding in self._bindings(server, name):
+        for binding in self._list_bindings(server, name):
             if binding["spec"]["targetCluster"] not in clusters:
-                self._let_go(server, binding)
+                self._release_binding(server, binding)
         self._report(server, placement, clusters, external=external)
 
     def _carry_out(self, server: Front, run: Body) -> None:
-        """Let a staged run bring what its placement selects."""
+        """Let a staged run apply the content selected by its placement."""
         name = run["spec"]["placementName"]
         placement = server.get("ClusterResourcePlacement", name)
         if placement is None:
             return
-        clusters = sorted(each["spec"]["targetCluster"] for each in self._bindings(server, name))
+        clusters = sorted(each["spec"]["targetCluster"] for each in self._list_bindings(server, name))
 
         used = (run.get("status") or {}).get("resourceSnapshotIndexUsed") or run["spec"].get("resourceSnapshotIndex")
         index = int(used) if used else self._content(server, name, placement["spec"])
 
-        def update(cluster: str) -> bool:
+        def update_cluster(cluster: str) -> bool:
             self._bind(server, name, cluster, index)
             return cluster not in self.stuck
 
-        carry_out(server, run, clusters, index, update)
+        execute_run(server, run, clusters, index, update_cluster)
 
     def _report(self, server: Front, placement: Body, clusters: list[str], *, external: bool) -> None:
-        """The status of a placement in the words of a hub, once all is there; before, what was decided."""
+        """Write the status of a placement with the messages of a hub when it is complete; before, the decision."""
         generation, number = placement["metadata"]["generation"], len(clusters)
         labels = [each["metadata"]["labels"] for each in server.all("ClusterResourceSnapshot")]
         name = placement["metadata"]["name"]
@@ -137,24 +135,24 @@ class Controller:
             {
                 "clusterName": cluster,
                 "observedResourceIndex": index,
-                "conditions": _conditions(generation, _OF_CLUSTER[: 1 if stopped else 6], cluster),
+                "conditions": _build_conditions(generation, _OF_CLUSTER[: 1 if stopped else 6], cluster),
             }
             for cluster in clusters
         ]
-        conditions = _conditions(generation, words, number)
+        conditions = _build_conditions(generation, words, number)
         if external:
-            conditions.append({**_conditions(generation, [_LEFT_TO_RUNS], "")[0], "status": "Unknown"})
+            conditions.append({**_build_conditions(generation, [_LEFT_TO_RUNS], "")[0], "status": "Unknown"})
             for each in of_clusters:
-                each["conditions"].append({**_conditions(generation, [_NOT_BEGUN], "")[0], "status": "Unknown"})
+                each["conditions"].append({**_build_conditions(generation, [_NOT_BEGUN], "")[0], "status": "Unknown"})
         status = {
             "conditions": conditions,
             "observedResourceIndex": index,
             "placementStatuses": of_clusters,
-            "selectedResources": self._selected(server, name, index),
+            "selectedResources": self._list_selected(server, name, index),
         }
-        server.put({**_names(placement), "status": status})
+        server.put({**_build_reference(placement), "status": status})
 
-    def _selected(self, server: Front, name: str, index: str) -> list[Body]:
+    def _list_selected(self, server: Front, name: str, index: str) -> list[Body]:
         snapshot = server.get("ClusterResourceSnapshot", f"{name}-{index}-snapshot") or {"spec": {}}
         return [
             {
@@ -165,15 +163,15 @@ class Controller:
             for each in snapshot["spec"].get("selectedResources") or ()
         ]
 
-    def _policy_snapshot(self, server: Front, name: str, policy: Body, generation: int) -> None:
-        """The snapshot of a policy: another one whenever more of it changes than how many clusters."""
-        before, number = self._latest_policy(server, name), policy.get("numberOfClusters")
+    def _write_policy_snapshot(self, server: Front, name: str, policy: Body, generation: int) -> None:
+        """Write the snapshot of a policy: a new one for every change except the number of clusters."""
+        before, number = self._find_latest_policy(server, name), policy.get("numberOfClusters")
         index = 0 if before is None else int(before["metadata"]["labels"][f"{_FLEET}/policy-index"])
-        is_new = before is None or _without_number(before["spec"]["policy"]) != _without_number(policy)
+        is_new = before is None or _remove_number(before["spec"]["policy"]) != _remove_number(policy)
         if before is not None and is_new:
             index += 1
-            metadata = {**_names(before)["metadata"], "labels": {_LATEST: "false"}}
-            server.put({**_names(before), "metadata": metadata})
+            metadata = {**_build_reference(before)["metadata"], "labels": {_LATEST: "false"}}
+            server.put({**_build_reference(before), "metadata": metadata})
         body: Body = {
             "apiVersion": _API,
             "kind": "ClusterSchedulingPolicySnapshot",
@@ -188,7 +186,7 @@ class Controller:
             body["spec"] = {"policy": policy, "policyHash": _HASH}
         server.put(body)
 
-    def _latest_policy(self, server: Front, name: str) -> Body | None:
+    def _find_latest_policy(self, server: Front, name: str) -> Body | None:
         for each in server.all("ClusterSchedulingPolicySnapshot"):
             labels = each["metadata"]["labels"]
             if labels[_PARENT] == name and labels[_LATEST] == "true":
@@ -196,14 +194,14 @@ class Controller:
         return None
 
     def _content(self, server: Front, name: str, spec: Body) -> int:
-        """The number of the snapshot that holds what is selected now."""
+        """Return the index of the snapshot with the currently selected content."""
         names = {each["name"] for each in spec["resourceSelectors"] if each["kind"] == "Namespace"}
-        objects = [_bare(each) for each in server.all("Namespace") if each["metadata"]["name"] in names]
+        objects = [_remove_server_fields(each) for each in server.all("Namespace") if each["metadata"]["name"] in names]
         kinds = ("ConfigMap", "Secret", "Deployment")
         inside = [
             each for kind in kinds for each in sorted(server.all(kind), key=lambda each: each["metadata"]["name"])
         ]
-        objects += [_bare(each) for each in inside if each["metadata"]["namespace"] in names]
+        objects += [_remove_server_fields(each) for each in inside if each["metadata"]["namespace"] in names]
         objects = [] if self.sees_nothing else objects
         digest = hashlib.sha256(json.dumps(objects, sort_keys=True).encode()).hexdigest()
         known = [each for each in server.all("ClusterResourceSnapshot") if each["metadata"]["labels"][_PARENT] == name]
@@ -211,8 +209,8 @@ class Controller:
             if each["metadata"]["labels"][_LATEST] == "true":
                 if each["metadata"]["annotations"]["digest"] == digest:
                     return int(each["metadata"]["labels"][f"{_FLEET}/resource-index"])
-                metadata = {**_names(each)["metadata"], "labels": {_LATEST: "false"}}
-                server.put({**_names(each), "metadata": metadata})
+                metadata = {**_build_reference(each)["metadata"], "labels": {_LATEST: "false"}}
+                server.put({**_build_reference(each), "metadata": metadata})
         index = len(known)
         server.put(
             {
@@ -228,12 +226,12 @@ class Controller:
         )
         return index
 
-    def _snapshots_of_overrides(self, server: Front, kind: str) -> None:
-        """A snapshot of each override as it is written, and none of those that are gone."""
-        standing = {_name(each): each for each in server.all(kind)}
+    def _write_override_snapshots(self, server: Front, kind: str) -> None:
+        """Write a snapshot of each current override, and remove those of deleted ones."""
+        standing = {_get_name(each): each for each in server.all(kind)}
         latest: dict[tuple[str, str], Body] = {}
         for snapshot in server.all(f"{kind}Snapshot"):
-            of = (_name(snapshot)[0], snapshot["metadata"]["labels"][_OVERRIDE])
+            of = (_get_name(snapshot)[0], snapshot["metadata"]["labels"][_OVERRIDE])
             if of not in standing:
                 server.remove(snapshot)
             elif snapshot["metadata"]["labels"][_LATEST] == "true":
@@ -245,19 +243,19 @@ class Controller:
             index = 0
             if before is not None:
                 index = int(before["metadata"]["name"].rpartition("-")[2]) + 1
-                metadata = {**_names(before)["metadata"], "labels": {_LATEST: "false"}}
-                server.put({**_names(before), "metadata": metadata})
+                metadata = {**_build_reference(before)["metadata"], "labels": {_LATEST: "false"}}
+                server.put({**_build_reference(before), "metadata": metadata})
             metadata = {"name": f"{name}-{index}", "labels": {_LATEST: "true", _OVERRIDE: name}}
             metadata |= {"namespace": namespace} if namespace else {}
             spec = {"overrideSpec": json.loads(json.dumps(override["spec"])), "overrideHash": _HASH}
             server.put({"apiVersion": _API, "kind": f"{kind}Snapshot", "metadata": metadata, "spec": spec})
 
-    def _overrides_of(self, server: Front, name: str) -> Body:
-        """The overrides that name a placement, as its bindings list them; all clusters get all."""
+    def _list_overrides(self, server: Front, name: str) -> Body:
+        """Return the overrides of a placement as in its bindings; all clusters get all of them."""
         lists: Body = {}
         for key, kind in (("cluster", "ClusterResource"), ("", "Resource")):
             listed = [
-                _names(each)["metadata"]
+                _build_reference(each)["metadata"]
                 for each in server.all(f"{kind}OverrideSnapshot")
                 if each["metadata"]["labels"][_LATEST] == "true"
                 and (each["spec"]["overrideSpec"].get("placement") or {}).get("name") == name
@@ -267,16 +265,16 @@ class Controller:
             )
         return lists
 
-    def _bindings(self, server: Front, name: str) -> list[Body]:
+    def _list_bindings(self, server: Front, name: str) -> list[Body]:
         every = server.all("ClusterResourceBinding")
         return [each for each in every if each["metadata"]["labels"][_PARENT] == name]
 
     def _bind(self, server: Front, name: str, cluster: str, index: int | None) -> None:
         state = "Scheduled" if index is None else "Bound"
         snapshot = "" if index is None else f"{name}-{index}-snapshot"
-        overrides = self._overrides_of(server, name)
+        overrides = self._list_overrides(server, name)
         before = server.get("ClusterResourceBinding", f"{name}-{cluster}-0")
-        policy = self._latest_policy(server, name)
+        policy = self._find_latest_policy(server, name)
         assert policy is not None
         if self.holds_back and before is not None:
             overrides = {each: before["spec"].get(each) for each in overrides}
@@ -305,54 +303,54 @@ class Controller:
         }
         written = server.put(body)
         generation = written["metadata"]["generation"]
-        conditions = [] if index is None else _conditions(generation, _OF_CLUSTER[1:], cluster)
+        conditions = [] if index is None else _build_conditions(generation, _OF_CLUSTER[1:], cluster)
         for each in conditions[-2:] if cluster in self.stuck else ():
             each.update(status="False", reason="NotAllWorkHaveBeenApplied", message="Work has failed to apply")
-        server.put({**_names(written), "status": {"conditions": conditions}})
+        server.put({**_build_reference(written), "status": {"conditions": conditions}})
 
-    def _let_go(self, server: Front, binding: Body) -> None:
+    def _release_binding(self, server: Front, binding: Body) -> None:
         if binding["spec"]["targetCluster"] in self.holding:
             server.hold(binding)
         else:
             server.remove(binding)
 
     def _clean(self, server: Front) -> None:
-        """Bindings of placements that are gone."""
+        """Remove the bindings of deleted placements."""
         names = {each["metadata"]["name"] for each in server.all("ClusterResourcePlacement")}
         for binding in server.all("ClusterResourceBinding"):
             if binding["metadata"]["labels"][_PARENT] not in names:
-                self._let_go(server, binding)
+                self._release_binding(server, binding)
 
 
-def _without_number(policy: Body) -> Body:
+def _remove_number(policy: Body) -> Body:
     return {name: each for name, each in policy.items() if name != "numberOfClusters"}
 
 
-def _name(body: Body) -> tuple[str, str]:
+def _get_name(body: Body) -> tuple[str, str]:
     return body["metadata"].get("namespace", ""), body["metadata"]["name"]
 
 
-def _names(body: Body) -> Body:
+def _build_reference(body: Body) -> Body:
     metadata = {name: body["metadata"][name] for name in ("name", "namespace") if name in body["metadata"]}
     return {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": metadata}
 
 
-def _bare(body: Body) -> Body:
+def _remove_server_fields(body: Body) -> Body:
     rest: Body = {name: value for name, value in body.items() if name not in ("metadata", "status")}
     metadata = body["metadata"]
     kept = {name: metadata[name] for name in ("name", "namespace", "labels") if name in metadata}
     return {**rest, "metadata": kept}
 
 
-def _status(generation: int, **statuses: str) -> Body:
+def _build_status(generation: int, **statuses: str) -> Body:
     told = [(kind, "AsTold", "") for kind in statuses]
-    conditions = _conditions(generation, told, "")
+    conditions = _build_conditions(generation, told, "")
     for each in conditions:
         each["status"] = statuses[each["type"]]
     return {"conditions": conditions}
 
 
-def _conditions(generation: int, told: Sequence[tuple[str, str, str]], about: Any) -> list[Body]:
+def _build_conditions(generation: int, told: Sequence[tuple[str, str, str]], about: Any) -> list[Body]:
     return [
         {
             "type": kind,
@@ -371,7 +369,7 @@ _SCHEDULED = (
     "picked by scheduling policy"
 )
 _NO_OVERRIDE = "No override rules are configured for the selected resources"
-# As a running hub says it.
+# The messages are those of a running hub.
 _OF_PLACEMENT = [
     (f"ClusterResourcePlacement{kind}", reason, message)
     for kind, reason, message in (

@@ -1,6 +1,5 @@
-"""What stands before every hub of the tests, be it of our own or a real API server: HTTP as a hub speaks it,
-a log of what was asked, faults that are told, and a controller that acts between requests.
-"""
+"""Front end of every hub of the tests, our own or a real API server: HTTP in the format of a hub, a request log,
+configured faults, and a controller between requests."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ from tests.crowded_server import Server
 
 Body = dict[str, Any]
 WEBHOOK = "owner.acme.example"
-# who asks, the object before (None: it is new), the object as it would be; raises Refuse
+# User, object before (None: new), object after; raises RequestRejection
 Rule = Callable[[str, Body | None, Body], None]
 _CORE = {"namespaces": ("Namespace", False), "configmaps": ("ConfigMap", True), "secrets": ("Secret", True)}
 _CORE["pods"] = ("Pod", True)
 _CORE["services"] = ("Service", True)
-# group and plural -> kind, and whether it stands in namespaces
+# Group and plural to kind and scope (True: namespaced)
 PLURALS = {
     **{(kind.group, kind.plural): (kind.kind, kind.is_namespaced) for kind in (*READ_KINDS, WORK)},
     **{("", plural): said for plural, said in _CORE.items()},
@@ -36,7 +35,7 @@ PATH = re.compile(
 _REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 422: "Invalid"}
 
 
-class Refuse(Exception):
+class RequestRejection(Exception):
     def __init__(self, status: int, message: str, causes: list[Body] | None = None) -> None:
         super().__init__(message)
         self.status = status
@@ -48,15 +47,14 @@ class Refuse(Exception):
 
 
 class Front:
-    """`faults` are asked before each request: what they return is answered in its place; None for nothing.
-    `carried_out` is told of each request that was carried out, before its answer is sent. `log` has every
-    request: method, path, whether dry, the status.
-    """
+    """`faults` are called before each request: a returned status is the answer; None for no fault. `carried_out` is
+    called with each executed request, before its answer is sent. `log` has every request: method, path, whether it
+    is a dry run, the status."""
 
     def __init__(self) -> None:
         self.may_watch = True
-        self.watches: list[tuple[str, int]] = []  # path and status
-        self.expired: list[str] = []  # paths of lists and watches whose version was too old
+        self.watches: list[tuple[str, int]] = []  # Path and status
+        self.expired: list[str] = []  # Paths of lists and watches with a version that was too old
         self.closed = False
         self.lock = threading.RLock()
         self.log: list[tuple[str, str, bool, int]] = []
@@ -64,7 +62,7 @@ class Front:
         self.carried_out: Callable[[str, str], None] = lambda _method, _target: None
         self.tokens = {"admin-token", "bob-token"}
         self.controller: Callable[[Front], None] = lambda _hub: None
-        self._http = Server(("127.0.0.1", 0), _handler(self))
+        self._http = Server(("127.0.0.1", 0), _build_handler(self))
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
 
@@ -84,50 +82,50 @@ class Front:
         path.write_text(json.dumps(document))
         return path
 
-    # --- what each hub does in its own way -------------------------------------------------------
+    # --- implemented by each hub -------------------------------------------------------------------
 
     def all(self, kind: str, namespace: str = "") -> list[Body]:
-        """All objects of a kind."""
+        """Return all objects of a kind."""
         raise NotImplementedError
 
     def get(self, kind: str, name: str, namespace: str = "") -> Body | None:
-        """One of them."""
+        """Return an object."""
         raise NotImplementedError
 
     def put(self, body: Body, manager: str = "hubagent") -> Body:
-        """Write an object as some manager does that is no apply: the fields become its own."""
+        """Write an object as a manager without server-side apply: the fields become its own."""
         raise NotImplementedError
 
     def remove(self, body: Body) -> None:
-        """Let it be gone, whatever holds it."""
+        """Remove an object regardless of finalizers."""
         raise NotImplementedError
 
     def hold(self, body: Body) -> None:
-        """Let it be deleted as far as its finalizers allow."""
+        """Delete an object as far as its finalizers allow."""
         raise NotImplementedError
 
     def act(self) -> None:
-        """Let the controller do what is to be done."""
+        """Let the controller do its pending work."""
         raise NotImplementedError
 
     def judge(self, deny: Callable[[Body], str] | None) -> None:
-        """Let the webhook WEBHOOK deny a write of a fleet's objects for a reason; None: let it not answer."""
+        """Let the webhook WEBHOOK deny writes of a fleet's objects with a reason; None: let it not answer."""
         raise NotImplementedError
 
     def admit(self, rule: Rule, fill_in: Callable[[Body], None]) -> None:
-        """Let webhooks fill in what an object lacks, and judge it."""
+        """Let webhooks fill in missing fields of an object, and validate it."""
         raise NotImplementedError
 
     def forget(self) -> None:
-        """Let every version be too old from now on when it is asked for."""
+        """Let every version be too old from now on."""
         raise NotImplementedError
 
     def respond(self, method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
-        """The answer to a request. Raises Refuse."""
+        """Return the answer to a request. Raises RequestRejection."""
         raise NotImplementedError
 
     def events(self, path: str, query: dict[str, str], token: str) -> Iterable[Body]:
-        """The events of a watch. Raises Refuse."""
+        """Yield the events of a watch. Raises RequestRejection."""
         raise NotImplementedError
 
     # --- requests --------------------------------------------------------------------------------
@@ -137,12 +135,12 @@ class Front:
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         with self.lock:
             try:
-                self._fail_as_told(method, parts.path, token)
+                self._raise_configured_fault(method, parts.path, token)
                 self.act()
                 status, body = self.respond(method, parts.path, query, token, content)
                 if method != "GET" and "dryRun" not in query and status < 400:
                     self.act()
-            except Refuse as refused:
+            except RequestRejection as refused:
                 status, body = refused.status, refused.body
             self.log.append((method, parts.path, "dryRun" in query, status))
             self.expired += [parts.path] * (status == 410)
@@ -150,35 +148,35 @@ class Front:
         return status, body
 
     def watch(self, target: str, token: str) -> tuple[int, Any]:
-        """The status of a watch, and its events or why there are none."""
+        """Return the status of a watch, and its events or the error."""
         parts = urlsplit(target)
         match = PATH.fullmatch(parts.path)
         assert match is not None
         status, answer = 200, {}
         try:
-            self._fail_as_told("GET", parts.path, token)
+            self._raise_configured_fault("GET", parts.path, token)
             if not self.may_watch:
-                raise forbidden("WATCH", match["group"] or "", match["plural"], match["namespace"] or "", "")
-            answer = self._noted(parts.path, self.events(parts.path, dict(parse_qsl(parts.query)), token))
-        except Refuse as refused:
+                raise build_forbidden("WATCH", match["group"] or "", match["plural"], match["namespace"] or "", "")
+            answer = self._record_expiry(parts.path, self.events(parts.path, dict(parse_qsl(parts.query)), token))
+        except RequestRejection as refused:
             status, answer = refused.status, refused.body
         self.watches.append((parts.path, status))
         return status, answer
 
-    def _noted(self, path: str, events: Iterable[Body]) -> Iterator[Body]:
+    def _record_expiry(self, path: str, events: Iterable[Body]) -> Iterator[Body]:
         for event in events:
             self.expired += [path] * (event["type"] == "ERROR" and event["object"].get("code") == 410)
             yield event
 
-    def _fail_as_told(self, method: str, path: str, token: str) -> None:
+    def _raise_configured_fault(self, method: str, path: str, token: str) -> None:
         if token not in self.tokens:
-            raise Refuse(401, "Unauthorized")
+            raise RequestRejection(401, "Unauthorized")
         fault = self.faults(method, path)
         if fault:
-            raise Refuse(fault, "told to fail")
+            raise RequestRejection(fault, "told to fail")
 
 
-def _handler(server: Front) -> type[BaseHTTPRequestHandler]:
+def _build_handler(server: Front) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -199,12 +197,12 @@ def _handler(server: Front) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.close_connection = True
             for event in events:
-                self.wfile.write(json.dumps(shown(event)).encode() + b"\n")
+                self.wfile.write(json.dumps(format_object(event)).encode() + b"\n")
                 self.wfile.flush()
             return None
 
         def _send(self, status: int, body: Any) -> None:
-            text = body if isinstance(body, str) else json.dumps(shown(body))
+            text = body if isinstance(body, str) else json.dumps(format_object(body))
             self.send_response(status)
             self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
             data = text.encode()
@@ -220,46 +218,46 @@ def _handler(server: Front) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def forbidden(method: str, group: str, plural: str, namespace: str, name: str) -> Refuse:
+def build_forbidden(method: str, group: str, plural: str, namespace: str, name: str) -> RequestRejection:
     verb = {"PATCH": "patch", "DELETE": "delete", "POST": "create", "PUT": "update", "WATCH": "watch"}[method]
     where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
     resource = f"{plural}.{group}" if group else plural
     words = f'User "bob" cannot {verb} resource "{plural}" in API group "{group}" {where}'
-    return Refuse(403, f'{resource} "{name}" is forbidden: {words}')
+    return RequestRejection(403, f'{resource} "{name}" is forbidden: {words}')
 
 
-def group_of(kind: str) -> str:
+def get_group(kind: str) -> str:
     return next(group for (group, _), (served, _) in PLURALS.items() if served == kind)
 
 
-def version_of_kind(kind: str) -> str:
-    """The version in which every kind is served, with its group."""
-    group = group_of(kind)
+def get_api_version(kind: str) -> str:
+    """Return the API version of a kind, with its group."""
+    group = get_group(kind)
     return f"{group}/v1beta1" if group.endswith("fleet.io") else f"{group}/v1".lstrip("/")
 
 
-def path_of_kind(kind: str, namespace: str = "") -> str:
-    """Where the objects of a kind are served, of all namespaces or of one."""
-    group = group_of(kind)
+def get_collection_path(kind: str, namespace: str = "") -> str:
+    """Return the path of a kind's objects, in all namespaces or in one."""
+    group = get_group(kind)
     plural = next(each for (of, each), (served, _) in PLURALS.items() if (of, served) == (group, kind))
-    root = f"/apis/{version_of_kind(kind)}" if group else f"/api/{version_of_kind(kind)}"
+    root = f"/apis/{get_api_version(kind)}" if group else f"/api/{get_api_version(kind)}"
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 
 
-def merged(before: Any, sent: Any) -> Any:
-    """What a merge patch makes of a value, which it changes."""
+def merge_patch(before: Any, sent: Any) -> Any:
+    """Apply a merge patch to a value in place, and return it."""
     if isinstance(before, dict) and isinstance(sent, dict):
         for name, value in sent.items():
             if value is None:
                 before.pop(name, None)
             else:
-                before[name] = merged(before.get(name), value)
+                before[name] = merge_patch(before.get(name), value)
         return before
     return json.loads(json.dumps(sent))
 
 
-def shown(value: Any) -> Any:
-    """An object with its owners as an API server writes them."""
+def format_object(value: Any) -> Any:
+    """Return an object with its managed fields in the format of an API server."""
     if isinstance(value, dict):
         if "#paths" in value:
             fields: Body = {}
@@ -269,20 +267,20 @@ def shown(value: Any) -> Any:
                     here = here.setdefault(f"f:{step}", {})
             rest = {name: each for name, each in value.items() if name != "#paths"}
             return {**rest, "fieldsType": "FieldsV1", "fieldsV1": fields}
-        return {name: shown(each) for name, each in value.items()}
-    return [shown(each) for each in value] if isinstance(value, list) else value
+        return {name: format_object(each) for name, each in value.items()}
+    return [format_object(each) for each in value] if isinstance(value, list) else value
 
 
-def fields_of(body: Body, manager: str) -> set[str]:
-    """The paths of the fields that a manager owns, with dots."""
-    entries = shown(body["metadata"].get("managedFields") or [])
+def list_managed_fields(body: Body, manager: str) -> set[str]:
+    """Return the paths of the fields of a manager, with dots."""
+    entries = format_object(body["metadata"].get("managedFields") or [])
     owned = [each["fieldsV1"] for each in entries if each["manager"] == manager]
-    return {path for fields in owned for path in _paths(fields, "")}
+    return {path for fields in owned for path in _list_paths(fields, "")}
 
 
-def _paths(fields: Body, above: str) -> Iterable[str]:
+def _list_paths(fields: Body, above: str) -> Iterable[str]:
     for name, below in fields.items():
         if name != ".":
             path = f"{above}.{name.removeprefix('f:')}"
             yield path
-            yield from _paths(below, path)
+            yield from _list_paths(below, path)

@@ -1,4 +1,4 @@
-"""Staged runs as the controller of the tests carries them out: up to where somebody has to approve."""
+"""Staged runs executed by the controller of the tests, up to a required approval."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tests.domains.hub.hub_front import Body, Front
 
 _FLEET = "kubernetes-fleet.io"
 _AT = "2026-11-21T02:08:25Z"
-# brings a cluster what a run brings; whether it works there
+# Updates a cluster with the content of a run; returns whether it succeeds there.
 Update = Callable[[str], bool]
 
 
-def carry_out(hub: Front, run: Body, clusters: list[str], index: int, update: Update) -> None:
-    """Go as far with a run as it goes: `clusters` are those of its placement, `index` is its snapshot."""
-    if run["spec"].get("state") != "Run" or _is(run.get("status") or {}, "Succeeded"):
+def execute_run(hub: Front, run: Body, clusters: list[str], index: int, update: Update) -> None:
+    """Advance a run as far as possible: `clusters` are those of its placement, `index` is its snapshot."""
+    if run["spec"].get("state") != "Run" or _has_condition(run.get("status") or {}, "Succeeded"):
         return
     strategy = hub.get("ClusterStagedUpdateStrategy", run["spec"]["stagedRolloutStrategyName"])
     assert strategy is not None
-    stages = list(_stages(hub, run, strategy["spec"]["stages"], clusters, update))
-    done = len(stages) == len(strategy["spec"]["stages"]) and all(_is(each, "Succeeded") for each in stages)
+    stages = list(_run_stages(hub, run, strategy["spec"]["stages"], clusters, update))
+    done = len(stages) == len(strategy["spec"]["stages"]) and all(_has_condition(each, "Succeeded") for each in stages)
     told = [("Initialized", "True", "UpdateRunInitializedSuccessfully")]
     told.append(("Progressing", "False" if done else "True", "UpdateRunSucceeded" if done else "Progressing"))
     told += [("Succeeded", "True", "UpdateRunSucceeded")] if done else []
@@ -31,42 +31,42 @@ def carry_out(hub: Front, run: Body, clusters: list[str], index: int, update: Up
         "stagesStatus": stages,
         "stagedUpdateStrategySnapshot": strategy["spec"],
         "deletionStageStatus": {"stageName": f"{_FLEET}/deleteStage", "clusters": []},
-        "conditions": _conditions(told, run["metadata"]["generation"]),
+        "conditions": _build_conditions(told, run["metadata"]["generation"]),
     }
-    hub.put({**_names(run), "status": status})
+    hub.put({**_build_reference(run), "status": status})
 
 
-def _stages(hub: Front, run: Body, stages: list[Body], clusters: list[str], update: Update) -> Iterator[Body]:
-    """The status of each stage that was come to."""
+def _run_stages(hub: Front, run: Body, stages: list[Body], clusters: list[str], update: Update) -> Iterator[Body]:
+    """Yield the status of each reached stage."""
     for stage in stages:
-        selected = [name for name in clusters if _matches(hub, name, stage)]
+        selected = [name for name in clusters if _is_cluster_in_stage(hub, name, stage)]
         works = {name: update(name) for name in selected}
-        requests = [_request(hub, run, stage) for task in stage.get("afterStageTasks") or () if task]
-        ends = all(works.values()) and all(_is(each.get("status") or {}, "Approved") for each in requests)
+        requests = [_ensure_approval_request(hub, run, stage) for task in stage.get("afterStageTasks") or () if task]
+        ends = all(works.values()) and all(_has_condition(each.get("status") or {}, "Approved") for each in requests)
         yield {
             "stageName": stage["name"],
-            "clusters": [_cluster(name, works=works[name]) for name in selected],
-            "conditions": _conditions([("Succeeded", "True", "StageUpdatingSucceeded")] if ends else []),
+            "clusters": [_build_cluster_status(name, works=works[name]) for name in selected],
+            "conditions": _build_conditions([("Succeeded", "True", "StageUpdatingSucceeded")] if ends else []),
         }
         if not ends:
             return
 
 
-def _matches(hub: Front, cluster: str, stage: Body) -> bool:
+def _is_cluster_in_stage(hub: Front, cluster: str, stage: Body) -> bool:
     wanted = (stage.get("labelSelector") or {}).get("matchLabels") or {}
     member = hub.get("MemberCluster", cluster) or {"metadata": {}}
     labels = member["metadata"].get("labels") or {}
     return bool(wanted.items() <= labels.items())
 
 
-def _cluster(name: str, *, works: bool) -> Body:
+def _build_cluster_status(name: str, *, works: bool) -> Body:
     told = [("Started", "True", "ClusterUpdatingStarted")]
     told += [("Succeeded", "True", "ClusterUpdatingSucceeded")] if works else []
-    return {"clusterName": name, "conditions": _conditions(told)}
+    return {"clusterName": name, "conditions": _build_conditions(told)}
 
 
-def _request(hub: Front, run: Body, stage: Body) -> Body:
-    """The approval request of a stage, which is made when its clusters are done."""
+def _ensure_approval_request(hub: Front, run: Body, stage: Body) -> Body:
+    """Return the approval request of a stage; create it after its clusters are updated."""
     name = f"{run['metadata']['name']}-after-{stage['name']}"
     there = hub.get("ClusterApprovalRequest", name)
     labels = {
@@ -84,16 +84,16 @@ def _request(hub: Front, run: Body, stage: Body) -> Body:
     )
 
 
-def _names(body: Body) -> Body:
+def _build_reference(body: Body) -> Body:
     kept = {name: body[name] for name in ("apiVersion", "kind")}
     return {**kept, "metadata": {"name": body["metadata"]["name"]}}
 
 
-def _is(status: Body, kind: str) -> bool:
+def _has_condition(status: Body, kind: str) -> bool:
     return any(c["type"] == kind and c["status"] == "True" for c in status.get("conditions") or ())
 
 
-def _conditions(told: list[tuple[str, str, str]], generation: int = 1) -> list[dict[str, Any]]:
+def _build_conditions(told: list[tuple[str, str, str]], generation: int = 1) -> list[dict[str, Any]]:
     return [
         {
             "type": kind,

@@ -1,6 +1,5 @@
-"""A hub's API server of our own: objects with versions, owners of fields, dry runs, finalizers and pages; and
-a controller beside it that decides as it is told. It is judged by what a real one was recorded to answer.
-"""
+"""Our own API server of a hub: objects with versions, field owners, dry runs, finalizers and pages; and a
+configurable controller. Its reference is the recorded answers of a real one."""
 
 from __future__ import annotations
 
@@ -13,17 +12,28 @@ from typing import Any
 
 from nexusform.documents.field_validation import FieldKind
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, FieldShape
-from tests.domains.hub.hub_front import PATH, PLURALS, WEBHOOK, Body, Front, Refuse, Rule, forbidden, group_of, merged
-from tests.domains.hub.hub_watches import Happened, selects, watched
+from tests.domains.hub.hub_front import (
+    PATH,
+    PLURALS,
+    WEBHOOK,
+    Body,
+    Front,
+    RequestRejection,
+    Rule,
+    build_forbidden,
+    get_group,
+    merge_patch,
+)
+from tests.domains.hub.hub_watches import EventLog, is_selected, watch_events
 
 
 class HubServer(Front):
-    """The server. `happened` is what watches tell."""
+    """The server. `happened` is the source of watch events."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str, str], Body] = {}
         self.version = 1
-        self.happened = Happened()
+        self.happened = EventLog()
         self._rule: Rule = lambda *_: None
         self._fill_in: Callable[[Body], None] = lambda _: None
         self.powerless = {"bob-token"}
@@ -31,34 +41,34 @@ class HubServer(Front):
         self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}, "setup")
         self.log.clear()
 
-    # --- what tests and the controller do --------------------------------------------------------
+    # --- for tests and the controller --------------------------------------------------------------
 
     def all(self, kind: str, namespace: str = "") -> list[Body]:
-        group = group_of(kind)
+        group = get_group(kind)
         found = [b for (g, k, ns, _), b in sorted(self.objects.items()) if (g, k) == (group, kind)]
         return [b for b in found if not namespace or b["metadata"].get("namespace") == namespace]
 
     def get(self, kind: str, name: str, namespace: str = "") -> Body | None:
-        group = group_of(kind)
+        group = get_group(kind)
         return self.objects.get((group, kind, namespace, name))
 
     def put(self, body: Body, manager: str = "hubagent") -> Body:
-        key = _key(body)
+        key = _get_key(body)
         with self.lock:
             before = self.objects.get(key)
-            after = merged(copy.deepcopy(before), body) if before else copy.deepcopy(body)
-            for path in _leaves(body):
-                _own(after, manager, "Update", path)
+            after = merge_patch(copy.deepcopy(before), body) if before else copy.deepcopy(body)
+            for path in _list_owned_paths(body):
+                _add_owner(after, manager, "Update", path)
             return self._store(key, before, after)
 
     def remove(self, body: Body) -> None:
         with self.lock:
-            if self.objects.pop(_key(body), None) is not None:
+            if self.objects.pop(_get_key(body), None) is not None:
                 self.version += 1
                 self.happened.note(self.version, "DELETED", body)
 
     def act(self) -> None:
-        """Let the controller do what is to be done."""
+        """Let the controller do its pending work."""
         with self.lock:
             for _ in range(6):
                 version = self.version
@@ -72,9 +82,9 @@ class HubServer(Front):
             metadata.setdefault("uid", str(uuid.uuid4()))
             metadata["generation"] = 1
             metadata["creationTimestamp"] = "2026-11-21T02:11:18Z"
-        elif _without_versions(before) == _without_versions(after):
+        elif _remove_versions(before) == _remove_versions(after):
             return before
-        elif before.get("spec") != after.get("spec") or _begins_to_go(before, after):
+        elif before.get("spec") != after.get("spec") or _is_deletion_start(before, after):
             metadata["generation"] = before["metadata"]["generation"] + 1
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
@@ -95,7 +105,7 @@ class HubServer(Front):
 
     def respond(self, method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
         sent = json.loads(content) if content else {}
-        body = _served(path) or self._answer(method, path, query, token, sent)
+        body = _find_served_resources(path) or self._answer(method, path, query, token, sent)
         return 201 if body.pop("#new", False) else 200, body
 
     def events(self, path: str, query: dict[str, str], token: str) -> Iterator[Body]:
@@ -103,24 +113,24 @@ class HubServer(Front):
         match = PATH.fullmatch(path)
         assert match is not None
         group = match["group"] or ""
-        return watched(self, group, PLURALS[group, match["plural"]][0], match["namespace"] or "", query)
+        return watch_events(self, group, PLURALS[group, match["plural"]][0], match["namespace"] or "", query)
 
     def _answer(self, method: str, path: str, query: Mapping[str, str], token: str, sent: Body) -> Any:
         match = PATH.fullmatch(path)
         if match is None or (match["group"] or "", match["plural"]) not in PLURALS:
-            raise _no_page()
+            raise _build_page_not_found()
         group, plural, name = match["group"] or "", match["plural"], match["name"] or ""
         kind, namespaced = PLURALS[group, plural]
         namespace = match["namespace"] or ""
         resource = f"{plural}.{group}" if group else plural
         if token in self.powerless and method != "GET":
-            raise forbidden(method, group, plural, namespace, name)
+            raise build_forbidden(method, group, plural, namespace, name)
         if not name:
             return self._list(group, kind, namespace, query)
         key = (group, kind, namespace, name)
         before = self.objects.get(key)
         if before is None and method in ("GET", "DELETE"):
-            raise Refuse(404, f'{resource} "{name}" not found')
+            raise RequestRejection(404, f'{resource} "{name}" not found')
         if method == "GET":
             assert before is not None
             return copy.deepcopy(before)
@@ -128,10 +138,10 @@ class HubServer(Front):
             assert before is not None
             return self._delete(key, before, query, sent, resource)
         if namespaced and ("", "Namespace", "", namespace) not in self.objects:
-            raise Refuse(404, f'namespaces "{namespace}" not found')
+            raise RequestRejection(404, f'namespaces "{namespace}" not found')
         after = self._changed(before, sent, query, (resource, name, match["sub"] or ""))
-        _defaults(kind, after)
-        _rules(kind, resource, before, after)
+        _set_defaults(kind, after)
+        _validate(kind, resource, before, after)
         self._fill_in(after)
         self._rule(token.removesuffix("-token"), before, after)
         if "dryRun" not in query:
@@ -140,12 +150,12 @@ class HubServer(Front):
 
     def judge(self, deny: Callable[[Body], str] | None) -> None:
         def rule(_user: str, _before: Body | None, after: Body) -> None:
-            of_fleet = group_of(after["kind"]).endswith("kubernetes-fleet.io")
+            of_fleet = get_group(after["kind"]).endswith("kubernetes-fleet.io")
             if deny is None and of_fleet:
-                raise Refuse(500, f'Internal error occurred: failed calling webhook "{WEBHOOK}": refused')
+                raise RequestRejection(500, f'Internal error occurred: failed calling webhook "{WEBHOOK}": refused')
             denied = deny(after) if deny is not None and of_fleet else ""
             if denied:
-                raise Refuse(403, f'admission webhook "{WEBHOOK}" denied the request: {denied}')
+                raise RequestRejection(403, f'admission webhook "{WEBHOOK}" denied the request: {denied}')
 
         self._rule = rule
 
@@ -157,7 +167,7 @@ class HubServer(Front):
         self.happened.oldest += 10**6
 
     def _changed(self, before: Body | None, sent: Body, query: Mapping[str, str], named: tuple[str, str, str]) -> Body:
-        """What a patch makes of an object."""
+        """Return an object after a patch."""
         resource, name, sub = named
         sent.setdefault("metadata", {})
         after = copy.deepcopy(before or {})
@@ -167,20 +177,20 @@ class HubServer(Front):
         if "apply" in query.get("#type", ""):
             return self._apply(before, sent, query, name)
         if before is None:
-            raise Refuse(404, f'{resource} "{name}" not found')
-        after = merged(after, sent)
-        for path in _leaves(sent):
-            _own(after, query.get("fieldManager", "unknown"), "Update", path)
+            raise RequestRejection(404, f'{resource} "{name}" not found')
+        after = merge_patch(after, sent)
+        for path in _list_owned_paths(sent):
+            _add_owner(after, query.get("fieldManager", "unknown"), "Update", path)
         return after
 
     def _list(self, group: str, kind: str, namespace: str, query: Mapping[str, str]) -> Body:
         if not query.get("continue", "0").isdecimal():
-            raise Refuse(410, "The provided continue parameter is too old to display a consistent list.")
+            raise RequestRejection(410, "The provided continue parameter is too old to display a consistent list.")
         wanted = [each for each in query.get("labelSelector", "").split(",") if each]
         items = [
             {name: value for name, value in body.items() if name not in ("apiVersion", "kind")}
             for (g, k, ns, _), body in sorted(self._objects_at(query).items())
-            if (g, k) == (group, kind) and (not namespace or ns == namespace) and selects(wanted, body)
+            if (g, k) == (group, kind) and (not namespace or ns == namespace) and is_selected(wanted, body)
         ]
         begin, limit = int(query.get("continue", "0")), int(query.get("limit", "500"))
         metadata = {"resourceVersion": query.get("resourceVersion") or str(self.version)}
@@ -191,25 +201,25 @@ class HubServer(Front):
         return {"apiVersion": version, "kind": f"{kind}List", "metadata": metadata, "items": page}
 
     def _objects_at(self, query: Mapping[str, str]) -> dict[tuple[str, str, str, str], Body]:
-        """All objects, or as they were at the version that a list asks for exactly."""
+        """Return all current objects, or those at the exact version requested by a list."""
         if query.get("resourceVersionMatch") != "Exact":
             return self.objects
         version = int(query["resourceVersion"])
         if version < self.happened.oldest:
-            raise Refuse(410, "The resourceVersion for the provided list is too old.")
-        return {_key(body): body for body in self.happened.standing_at(version)}
+            raise RequestRejection(410, "The resourceVersion for the provided list is too old.")
+        return {_get_key(body): body for body in self.happened.list_objects_at(version)}
 
     def _delete(
         self, key: tuple[str, str, str, str], before: Body, query: Mapping[str, str], sent: Body, resource: str
     ) -> Body:
         uid = (sent.get("preconditions") or {}).get("uid")
         if uid and uid != before["metadata"]["uid"]:
-            raise Refuse(
+            raise RequestRejection(
                 409,
                 f'Operation cannot be fulfilled on {resource} "{key[3]}": Precondition failed: UID in '
                 f"precondition: {uid}, UID in object meta: {before['metadata']['uid']}",
             )
-        # As in a real API server: options in the body win, and the query is not read.
+        # As in a real API server, options in the body take precedence, and the query is ignored.
         if not (sent.get("dryRun") if sent else "dryRun" in query):
             after = copy.deepcopy(before)
             after["metadata"]["deletionTimestamp"] = "2026-11-21T02:12:00Z"
@@ -218,20 +228,20 @@ class HubServer(Front):
 
     def _apply(self, before: Body | None, sent: Body, query: Mapping[str, str], name: str) -> Body:
         manager, force = query["fieldManager"], query.get("force") == "true"
-        _typed(sent, name)
+        _validate_schema(sent, name)
         after = copy.deepcopy(before) if before else {"apiVersion": sent["apiVersion"], "kind": sent["kind"]}
-        owners = _owners(after)
-        ours = set(_leaves(sent))
+        owners = _get_owners(after)
+        ours = set(_list_owned_paths(sent))
         if not force:
-            _refuse_conflicts(after, sent, manager)
+            _reject_conflicts(after, sent, manager)
         for path in owners.get((manager, "Apply"), set()) - ours:
             if not any(path in paths for who, paths in owners.items() if who != (manager, "Apply")):
-                _take_out(after, path)
-        after = merged(after, sent)
-        entries = [e for e in _entries(after) if (e["manager"], e["operation"]) != (manager, "Apply")]
+                _remove_path(after, path)
+        after = merge_patch(after, sent)
+        entries = [e for e in _get_managed_fields(after) if (e["manager"], e["operation"]) != (manager, "Apply")]
         after["metadata"]["managedFields"] = entries
         for path in ours:
-            _own(after, manager, "Apply", path)
+            _add_owner(after, manager, "Apply", path)
         if force:
             for entry in after["metadata"]["managedFields"]:
                 if entry["manager"] != manager:
@@ -239,102 +249,102 @@ class HubServer(Front):
         return after
 
 
-def _no_page() -> Refuse:
-    refused = Refuse(404, "")
+def _build_page_not_found() -> RequestRejection:
+    refused = RequestRejection(404, "")
     refused.body = "404 page not found\n"
     return refused
 
 
-def _served(path: str) -> Body | None:
-    """What a group serves, where a path asks for that."""
+def _find_served_resources(path: str) -> Body | None:
+    """Return the resources of an API group if the path requests them."""
     served = re.fullmatch(r"/(?:api|apis/([^/]+))/([^/]+)", path)
-    return _resources(served[1] or "") if served is not None else None
+    return _list_resources(served[1] or "") if served is not None else None
 
 
-def _resources(group: str) -> Body:
+def _list_resources(group: str) -> Body:
     listed = [
         {"name": plural, "kind": kind, "namespaced": namespaced}
         for (of_group, plural), (kind, namespaced) in PLURALS.items()
         if of_group == group
     ]
     if not listed:
-        raise _no_page()
+        raise _build_page_not_found()
     return {"kind": "APIResourceList", "resources": listed}
 
 
-def _key(body: Mapping[str, Any]) -> tuple[str, str, str, str]:
+def _get_key(body: Mapping[str, Any]) -> tuple[str, str, str, str]:
     group = str(body["apiVersion"]).rpartition("/")[0]
     metadata = body["metadata"]
     return group, str(body["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"])
 
 
-# --- owners of fields ----------------------------------------------------------------------------
+# --- field owners --------------------------------------------------------------------------------
 
 
-def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The paths of values that have owners of their own: lists are one, and so are label selectors."""
+def _list_owned_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of values with owners of their own: a list counts as one value, and so does a label selector."""
     if isinstance(value, dict) and value and path[-1:] != ("labelSelector",):
         for name, each in value.items():
             skipped = not path and name in ("apiVersion", "kind", "status")
             if skipped or (path == ("metadata",) and name not in ("labels", "annotations")):
                 continue
-            yield from _leaves(each, (*path, name))
+            yield from _list_owned_paths(each, (*path, name))
     elif path:
         yield path
 
 
-def _entries(body: Body) -> list[Body]:
+def _get_managed_fields(body: Body) -> list[Body]:
     return body.setdefault("metadata", {}).setdefault("managedFields", [])
 
 
-def _owners(body: Body) -> dict[tuple[str, str], set[tuple[str, ...]]]:
-    return {(e["manager"], e["operation"]): {tuple(p) for p in e["#paths"]} for e in _entries(body)}
+def _get_owners(body: Body) -> dict[tuple[str, str], set[tuple[str, ...]]]:
+    return {(e["manager"], e["operation"]): {tuple(p) for p in e["#paths"]} for e in _get_managed_fields(body)}
 
 
-def _own(body: Body, manager: str, operation: str, path: tuple[str, ...]) -> None:
-    for entry in _entries(body):
+def _add_owner(body: Body, manager: str, operation: str, path: tuple[str, ...]) -> None:
+    for entry in _get_managed_fields(body):
         if (entry["manager"], entry["operation"]) == (manager, operation):
             if list(path) not in entry["#paths"]:
                 entry["#paths"].append(list(path))
             return
-    _entries(body).append({"manager": manager, "operation": operation, "#paths": [list(path)]})
+    _get_managed_fields(body).append({"manager": manager, "operation": operation, "#paths": [list(path)]})
 
 
-def _refuse_conflicts(after: Body, sent: Body, manager: str) -> None:
+def _reject_conflicts(after: Body, sent: Body, manager: str) -> None:
     causes: list[Body] = []
-    for (other, operation), paths in _owners(after).items():
+    for (other, operation), paths in _get_owners(after).items():
         if (other, operation) == (manager, "Apply"):
             continue
-        for path in sorted(set(_leaves(sent)) & paths):
-            if _at(after, path) != _at(sent, path):
+        for path in sorted(set(_list_owned_paths(sent)) & paths):
+            if _get_value(after, path) != _get_value(sent, path):
                 field = "." + ".".join(path)
                 words = f'conflict with "{other}"'
                 causes.append({"reason": "FieldManagerConflict", "message": words, "field": field})
     if causes:
-        raise Refuse(409, f"Apply failed with {len(causes)} conflict(s)", causes)
+        raise RequestRejection(409, f"Apply failed with {len(causes)} conflict(s)", causes)
 
 
-def _at(body: Any, path: tuple[str, ...]) -> Any:
+def _get_value(body: Any, path: tuple[str, ...]) -> Any:
     for step in path:
         body = body.get(step) if isinstance(body, dict) else None
     return body
 
 
-def _take_out(body: Body, path: tuple[str, ...]) -> None:
+def _remove_path(body: Body, path: tuple[str, ...]) -> None:
     *above, last = path
-    holder = _at(body, tuple(above))
+    holder = _get_value(body, tuple(above))
     if isinstance(holder, dict):
         holder.pop(last, None)
         if not holder and above:
-            _take_out(body, tuple(above))
+            _remove_path(body, tuple(above))
 
 
-def _begins_to_go(before: Body, after: Body) -> bool:
-    """Whether an object is being deleted from now on, held by its finalizers."""
+def _is_deletion_start(before: Body, after: Body) -> bool:
+    """Return whether the deletion of an object starts now, held by its finalizers."""
     return "deletionTimestamp" not in before["metadata"] and "deletionTimestamp" in after["metadata"]
 
 
-def _without_versions(body: Body) -> Body:
+def _remove_versions(body: Body) -> Body:
     rest = copy.deepcopy(body)
     for name in ("resourceVersion", "generation"):
         rest.get("metadata", {}).pop(name, None)
@@ -344,32 +354,32 @@ def _without_versions(body: Body) -> Body:
 # --- schema, defaults, rules ---------------------------------------------------------------------
 
 
-def _typed(sent: Body, name: str) -> None:
-    """What an apply is refused for before anything else is looked at."""
+def _validate_schema(sent: Body, name: str) -> None:
+    """Reject an apply for its schema, before any other check."""
     api = API_KINDS.get(str(sent.get("kind")))
     if api is None or not isinstance(sent.get("spec"), dict):
         return
-    wrong = next(_misfits(api.spec, sent["spec"], ".spec"), "")
+    wrong = next(_find_schema_errors(api.spec, sent["spec"], ".spec"), "")
     if wrong:
         title = f"/{name}; {sent['apiVersion']}, Kind={sent['kind']}"
-        raise Refuse(500, f"failed to create typed patch object ({title}): {wrong}")
+        raise RequestRejection(500, f"failed to create typed patch object ({title}): {wrong}")
 
 
-def _misfits(shape: FieldShape, value: Any, path: str) -> Iterator[str]:
+def _find_schema_errors(shape: FieldShape, value: Any, path: str) -> Iterator[str]:
     if shape.kind is FieldKind.OBJECT and isinstance(value, dict) and shape.fields:
         for name, each in value.items():
             if name not in shape.fields:
                 yield f"{path}.{name}: field not declared in schema"
             else:
-                yield from _misfits(shape.fields[name], each, f"{path}.{name}")
+                yield from _find_schema_errors(shape.fields[name], each, f"{path}.{name}")
     elif shape.kind is FieldKind.LIST and shape.items is not None and isinstance(value, list):
         for number, each in enumerate(value):
-            yield from _misfits(shape.items, each, f"{path}[{number}]")
+            yield from _find_schema_errors(shape.items, each, f"{path}[{number}]")
     elif shape.kind is FieldKind.WHOLE and isinstance(value, str):
         yield f"{path}: expected numeric (int or float), got string"
 
 
-def _defaults(kind: str, body: Body) -> None:
+def _set_defaults(kind: str, body: Body) -> None:
     spec = body.get("spec")
     if kind not in ("ClusterResourcePlacement", "ResourcePlacement") or not isinstance(spec, dict):
         return
@@ -382,34 +392,36 @@ def _defaults(kind: str, body: Body) -> None:
         spec["policy"].setdefault("placementType", "PickAll")
 
 
-def _rules(kind: str, resource: str, before: Body | None, after: Body) -> None:
+def _validate(kind: str, resource: str, before: Body | None, after: Body) -> None:
     name, spec = after["metadata"]["name"], after.get("spec") or {}
     title = f'{kind}.{resource.partition(".")[2]} "{name}" is invalid'
 
-    def invalid(field: str, words: str, reason: str = "FieldValueInvalid") -> Refuse:
-        return Refuse(422, f"{title}: {field}: {words}", [{"reason": reason, "message": words, "field": field}])
+    def build_invalid(field: str, words: str, reason: str = "FieldValueInvalid") -> RequestRejection:
+        return RequestRejection(
+            422, f"{title}: {field}: {words}", [{"reason": reason, "message": words, "field": field}]
+        )
 
     if kind == "MemberCluster" and not spec:
-        raise invalid("spec", "Required value", "FieldValueRequired")
+        raise build_invalid("spec", "Required value", "FieldValueRequired")
     if kind not in ("ClusterResourcePlacement", "ResourcePlacement"):
         return
     if not spec.get("resourceSelectors"):
-        raise invalid("spec.resourceSelectors", "Required value", "FieldValueRequired")
+        raise build_invalid("spec.resourceSelectors", "Required value", "FieldValueRequired")
     for number, selector in enumerate(spec["resourceSelectors"]):
         if "group" not in selector:
-            raise invalid(f"spec.resourceSelectors[{number}].group", "Required value", "FieldValueRequired")
-    _patterns(spec, invalid)
+            raise build_invalid(f"spec.resourceSelectors[{number}].group", "Required value", "FieldValueRequired")
+    _validate_patterns(spec, build_invalid)
     policy = spec.get("policy") or {}
     if policy.get("placementType") not in (None, "PickAll", "PickN", "PickFixed"):
         words = f'Unsupported value: "{policy["placementType"]}"'
-        raise invalid("spec.policy.placementType", words, "FieldValueNotSupported")
+        raise build_invalid("spec.policy.placementType", words, "FieldValueNotSupported")
     if policy.get("placementType") == "PickAll" and "numberOfClusters" in policy:
-        raise invalid("spec.policy", "numberOfClusters cannot be set when placement type is PickAll")
+        raise build_invalid("spec.policy", "numberOfClusters cannot be set when placement type is PickAll")
     if before is not None:
-        _immutable(before.get("spec") or {}, spec, invalid)
+        _validate_immutable_fields(before.get("spec") or {}, spec, build_invalid)
 
 
-def _patterns(spec: Body, invalid: Callable[..., Refuse]) -> None:
+def _validate_patterns(spec: Body, invalid: Callable[..., RequestRejection]) -> None:
     policy = spec.get("policy") or {}
     if any(not each.get("key") and each.get("operator") == "Equal" for each in policy.get("tolerations") or ()):
         raise invalid("spec.policy.tolerations", "operator must be Exists when key is empty")
@@ -418,8 +430,8 @@ def _patterns(spec: Body, invalid: Callable[..., Refuse]) -> None:
         raise invalid("spec.strategy.rollingUpdate.maxUnavailable", f'Invalid value: "{share}"')
 
 
-def _immutable(earlier: Body, spec: Body, invalid: Callable[..., Refuse]) -> None:
-    """What may not be changed of a placement."""
+def _validate_immutable_fields(earlier: Body, spec: Body, invalid: Callable[..., RequestRejection]) -> None:
+    """Reject changes of immutable fields of a placement."""
     policy = spec.get("policy") or {}
     if earlier.get("policy") and not policy:
         raise invalid("spec", 'Invalid value: "object": policy cannot be removed once set')

@@ -1,4 +1,4 @@
-"""Watches of the hub server of the tests: what happened since a version, and what happens from now on."""
+"""Watches of the hub server of the tests: events since a version, and new events."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ if TYPE_CHECKING:
 
 Body = dict[str, Any]
 _LOOK = 0.05
-_ACTS = 0.5  # seconds; the controller acts at every request besides
+_ACTS = 0.5  # Seconds; the controller also acts on every request.
 
 
-class Happened:
-    """What happened on a hub, in order. Versions before `oldest` are forgotten: who asks for them has to list
-    again.
-    """
+class EventLog:
+    """Events of a hub, in order. Versions before `oldest` are forgotten: their readers have to list again."""
 
     def __init__(self) -> None:
         self.oldest = 0
@@ -28,15 +26,15 @@ class Happened:
         self._events.append((version, kind, body))
 
     def forget(self) -> None:
-        """What an API server does with versions that grew old."""
+        """Forget old versions as an API server does."""
         self.oldest = self._events[-1][0] if self._events else 0
         self._events.clear()
 
     def since(self, version: int) -> list[tuple[int, str, Body]]:
         return [event for event in self._events if event[0] > version]
 
-    def standing_at(self, version: int) -> list[Body]:
-        """The objects that stood at a version."""
+    def list_objects_at(self, version: int) -> list[Body]:
+        """Return the objects that existed at a version."""
         standing: dict[tuple[str, str, str], Body] = {}
         for at, kind, body in self._events:
             name = body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"]
@@ -47,8 +45,8 @@ class Happened:
         return list(standing.values())
 
 
-def watched(server: HubServer, group: str, kind: str, namespace: str, query: dict[str, str]) -> Iterator[Body]:
-    """The events of a watch, until its time is over."""
+def watch_events(server: HubServer, group: str, kind: str, namespace: str, query: dict[str, str]) -> Iterator[Body]:
+    """Yield the events of a watch until its timeout."""
     version, until = (int(query["resourceVersion"]), time.monotonic() + float(query.get("timeoutSeconds", "60")))
     acted = time.monotonic()
     while time.monotonic() < until and not server.closed:
@@ -72,7 +70,7 @@ def watched(server: HubServer, group: str, kind: str, namespace: str, query: dic
         time.sleep(_LOOK)
 
 
-def selects(wanted: list[str], body: Body) -> bool:
+def is_selected(wanted: list[str], body: Body) -> bool:
     labels = body["metadata"].get("labels") or {}
     for each in wanted:
         if each.startswith("!"):

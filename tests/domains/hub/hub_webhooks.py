@@ -1,4 +1,4 @@
-"""The webhooks of a hub, as far as one was recorded to use them: what they fill in, and what they deny."""
+"""The webhooks of a hub, as far as recorded: filled-in defaults and denials."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from tests.domains.hub.hub_front import Body, Front, Refuse
+from tests.domains.hub.hub_front import Body, Front, RequestRejection
 
 _PLACEMENT = "fleet.clusterresourceplacementv1beta1.validating"
 _INVALID = "deny create/update v1beta1 CRP has invalid fields"
 _LONGEST = 63
 _SERVED = {"Namespace", "ConfigMap", "Secret", "Deployment", "ClusterRole"}
-# the server, who asks, the object before (None: it is new), the object as it would be -> (webhook, words)
+# Server, user, object before (None: new), object after -> (webhook, message)
 Rule = Callable[[Front, str, Body | None, Body], Iterator[tuple[str, str]]]
 
 
 def turn_on(server: Front) -> None:
-    """Let a server's webhooks look at every write."""
-    server.admit(partial(_admit, server), _fill_in)
+    """Let a server's webhooks check every write."""
+    server.admit(partial(_validate_write, server), _set_defaults)
 
 
-def _admit(server: Front, user: str, before: Body | None, after: Body) -> None:
+def _validate_write(server: Front, user: str, before: Body | None, after: Body) -> None:
     kind = after["kind"]
-    for rule in (*_RULES.get(kind, ()), _guard_rail):
+    for rule in (*_RULES.get(kind, ()), _reject_foreign_users):
         for webhook, words in rule(server, user, before, after):
-            raise Refuse(403, f'admission webhook "{webhook}" denied the request: {words}')
+            raise RequestRejection(403, f'admission webhook "{webhook}" denied the request: {words}')
 
 
-def _fill_in(after: Body) -> None:
-    """What belongs to nobody afterwards."""
+def _set_defaults(after: Body) -> None:
+    """Set defaults without an owner."""
     if after["kind"] != "ClusterResourcePlacement":
         return
     spec = after["spec"]
@@ -43,7 +43,7 @@ def _fill_in(after: Body) -> None:
             rolling.setdefault(name, value)
 
 
-def _placement(_: Front, _user: str, before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _validate_placement(_: Front, _user: str, before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
     policy, strategy = after["spec"]["policy"], after["spec"]["strategy"]
     names = policy.get("clusterNames") or []
     field = f"{_INVALID} the placement policy field is invalid:"
@@ -70,7 +70,7 @@ def _placement(_: Front, _user: str, before: Body | None, after: Body) -> Iterat
         yield _PLACEMENT, words
 
 
-def _member(_: Front, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _validate_member(_: Front, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
     seen: list[Any] = []
     for taint in after["spec"].get("taints") or ():
         if taint in seen:
@@ -80,31 +80,31 @@ def _member(_: Front, _user: str, _before: Body | None, after: Body) -> Iterator
         seen.append(taint)
 
 
-def _pod(_: Front, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _reject_pod(_: Front, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
     names = f"{after['metadata']['namespace']}/{after['metadata']['name']}"
     yield "fleet.pod.validating", f"Pod {names} creation is disallowed in the fleet hub cluster"
 
 
-def _policy_of(server: Front, name: str) -> str:
+def _get_placement_type(server: Front, name: str) -> str:
     placement = server.get("ClusterResourcePlacement", name)
     return "" if placement is None else str(placement["spec"]["policy"]["placementType"])
 
 
-def _eviction(server: Front, _user: str, _: Body | None, after: Body) -> Iterator[tuple[str, str]]:
-    if _policy_of(server, after["spec"]["placementName"]) == "PickFixed":
+def _validate_eviction(server: Front, _user: str, _: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+    if _get_placement_type(server, after["spec"]["placementName"]) == "PickFixed":
         webhook = "fleet.clusterresourceplacementeviction.validating"
         yield webhook, "cluster resource placement policy type PickFixed is not supported"
 
 
-def _budget(server: Front, _user: str, _: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _validate_budget(server: Front, _user: str, _: Body | None, after: Body) -> Iterator[tuple[str, str]]:
     most = after["spec"].get("maxUnavailable")
-    if most is not None and _policy_of(server, after["metadata"]["name"]) == "PickAll":
+    if most is not None and _get_placement_type(server, after["metadata"]["name"]) == "PickAll":
         webhook = "fleet.clusterresourceplacementdisruptionbudget.validating"
         words = "cluster resource placement policy type PickAll is not supported with any specified"
         yield webhook, f"{words} max unavailable {most}"
 
 
-def _override(_: Front, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _validate_override(_: Front, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
     for rule in after["spec"]["policy"]["overrideRules"]:
         for patch in rule.get("jsonPatchOverrides") or ():
             parts = patch["path"].split("/")
@@ -114,8 +114,8 @@ def _override(_: Front, _user: str, _before: Body | None, after: Body) -> Iterat
                 yield "fleet.clusterresourceoverride.validating", words
 
 
-def _guard_rail(_: Front, user: str, before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
-    """What belongs to the hub is for its own people."""
+def _reject_foreign_users(_: Front, user: str, before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+    """Reject writes of other users to objects of the hub."""
     metadata, verb = after["metadata"], "UPDATE" if before else "CREATE"
     namespace = metadata.get("namespace") or ""
     who = f"user: '{user}' in 'groups: [readers system:authenticated]' is not allowed to {verb} resource"
@@ -127,10 +127,10 @@ def _guard_rail(_: Front, user: str, before: Body | None, after: Body) -> Iterat
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {
-    "ClusterResourcePlacement": (_placement,),
-    "MemberCluster": (_member,),
-    "Pod": (_pod,),
-    "ClusterResourcePlacementEviction": (_eviction,),
-    "ClusterResourcePlacementDisruptionBudget": (_budget,),
-    "ClusterResourceOverride": (_override,),
+    "ClusterResourcePlacement": (_validate_placement,),
+    "MemberCluster": (_validate_member,),
+    "Pod": (_reject_pod,),
+    "ClusterResourcePlacementEviction": (_validate_eviction,),
+    "ClusterResourcePlacementDisruptionBudget": (_validate_budget,),
+    "ClusterResourceOverride": (_validate_override,),
 }

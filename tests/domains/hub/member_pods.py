@@ -1,6 +1,5 @@
-"""Pods of members: one API server with kube-scheduler and controllers runs those of all members, each on nodes and in
-namespaces of its own.
-"""
+"""Pods of members: one API server with kube-scheduler and controllers runs the pods of all members, each on its own
+nodes and in its own namespaces."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ _LABEL = "member"
 
 
 class MemberPods:
-    """Runtime of members in a live cluster."""
+    """Member runtime in a live cluster."""
 
     def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""A real hub: an API server and KubeFleet's hub agent, and members that are played beside it."""
+"""A real hub: an API server, KubeFleet's hub agent, and simulated members."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, Protocol
 
 from tests.domains.hub.api_programs import MERGE, ApiPrograms, free_port, object_of
 
-_HEARTBEAT_SECONDS = 30  # a hub takes a member as lost after five minutes
+_HEARTBEAT_SECONDS = 30  # A hub considers a member lost after five minutes.
 _FINALIZER = "kubernetes-fleet.io/work-cleanup"
 _CLUSTER = "/apis/cluster.kubernetes-fleet.io/v1beta1"
 _PLACEMENT = "/apis/placement.kubernetes-fleet.io/v1beta1"
 
 
 class MemberRuntime(Protocol):
-    """Runs what is applied to members."""
+    """Runs the objects applied to members."""
 
     def apply(self, member: str, work: Mapping[str, Any]) -> bool:
         """Apply a Work; return whether its objects are available."""
@@ -29,12 +29,12 @@ class MemberRuntime(Protocol):
 
 
 class RealHub(ApiPrograms):
-    """Starts all of it in a directory; `close` ends it. Without a `runtime`, all Works are available at once."""
+    """Start all programs in a directory; `close` ends them. Without a `runtime`, all Works are available at once."""
 
     def __init__(self, programs: Path, crds: Path, where: Path) -> None:
         super().__init__(programs, crds, where)
         self._ended = threading.Event()
-        self._names: set[str] = set()  # of members that ever joined
+        self._names: set[str] = set()  # All members that ever joined
         self.runtime: MemberRuntime | None = None
         try:
             self._start_controllers()
@@ -72,19 +72,19 @@ class RealHub(ApiPrograms):
     # --- members ---------------------------------------------------------------------------------
 
     def join(self, members: Mapping[str, Mapping[str, str]]) -> None:
-        """Let members join, and play their agents from now on."""
+        """Let members join, and simulate their agents from now on."""
         identity = {"kind": "User", "name": "member", "apiGroup": "rbac.authorization.k8s.io"}
         for name, labels in members.items():
             body = object_of("cluster.kubernetes-fleet.io/v1beta1", "MemberCluster", name)
             body["metadata"]["labels"] = dict(labels)
             self.apply(f"{_CLUSTER}/memberclusters/{name}", {**body, "spec": {"identity": identity}}, "join")
         if not self._names:
-            threading.Thread(target=self._play, daemon=True).start()
+            threading.Thread(target=self._simulate_agents, daemon=True).start()
         self._names |= members.keys()
         self._until(lambda: all(self._has_joined(name) for name in members))
 
     def leave(self, name: str) -> None:
-        """Let a member leave, and wait until the hub has no namespace of it."""
+        """Let a member leave, and wait for the deletion of its namespace."""
         self.call("DELETE", f"{_CLUSTER}/memberclusters/{name}")
         paths = (f"{_CLUSTER}/memberclusters/{name}", f"/api/v1/namespaces/fleet-member-{name}")
         self._until(lambda: all(self.call("GET", path).get("error") == 404 for path in paths))
@@ -94,32 +94,32 @@ class RealHub(ApiPrograms):
         conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
         return conditions.get("Joined") == "True" and bool(status.get("agentStatus"))
 
-    def _play(self) -> None:
+    def _simulate_agents(self) -> None:
         done: dict[str, int] = {}
         next_beat = 0.0
         while not self._ended.wait(0.3):
             is_due = time.monotonic() > next_beat
             next_beat = time.monotonic() + _HEARTBEAT_SECONDS if is_due else next_beat
             for name in sorted(self._names):
-                self._beat(name, is_due=is_due)
+                self._send_heartbeat(name, is_due=is_due)
             for work in self.call("GET", f"{_PLACEMENT}/works").get("items") or ():
                 self._apply_work(work, done)
 
-    def _beat(self, name: str, *, is_due: bool) -> None:
+    def _send_heartbeat(self, name: str, *, is_due: bool) -> None:
         path = f"{_CLUSTER}/namespaces/fleet-member-{name}/internalmemberclusters/{name}"
         own = self.call("GET", path)
         if "error" in own:
             return
         if (own.get("spec") or {}).get("state") == "Leave":
-            conditions = _conditions(own["metadata"]["generation"], Joined="Left")
+            conditions = _build_conditions(own["metadata"]["generation"], Joined="Left")
             conditions[0]["status"] = "False"
-            agent = {"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": _now()}
+            agent = {"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": _format_time()}
             self.call("PATCH", f"{path}/status", {"status": {"agentStatus": [agent]}}, MERGE)
             return
         if (own.get("status") or {}).get("agentStatus") and not is_due:
             return
-        conditions = _conditions(own["metadata"]["generation"], Joined="Joined", Healthy="Healthy")
-        agent = {"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": _now()}
+        conditions = _build_conditions(own["metadata"]["generation"], Joined="Joined", Healthy="Healthy")
+        agent = {"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": _format_time()}
         self.call("PATCH", f"{path}/status", {"status": {"agentStatus": [agent]}}, MERGE)
 
     def _apply_work(self, work: Mapping[str, Any], done: dict[str, int]) -> None:
@@ -134,9 +134,9 @@ class RealHub(ApiPrograms):
         generation = metadata["generation"]
         if done.get(metadata["uid"]) == generation:
             return
-        if self.runtime is not None and not metadata.get("finalizers"):  # as a member's agent does
+        if self.runtime is not None and not metadata.get("finalizers"):  # A member's agent does the same.
             self.call("PATCH", path, {"metadata": {"finalizers": [_FINALIZER]}}, MERGE)
-        conditions = _conditions(generation, Applied="WorkAppliedSuccess", Available="WorkAvailable")
+        conditions = _build_conditions(generation, Applied="WorkAppliedSuccess", Available="WorkAvailable")
         is_available = self.runtime is None or self.runtime.apply(member, work)
         if not is_available:
             conditions[1] |= {"status": "False", "reason": "WorkNotAvailableYet"}
@@ -145,7 +145,7 @@ class RealHub(ApiPrograms):
             done[metadata["uid"]] = generation
 
 
-def _conditions(generation: int, **reasons: str) -> list[dict[str, Any]]:
+def _build_conditions(generation: int, **reasons: str) -> list[dict[str, Any]]:
     return [
         {
             "type": kind,
@@ -153,11 +153,11 @@ def _conditions(generation: int, **reasons: str) -> list[dict[str, Any]]:
             "reason": reason,
             "message": "",
             "observedGeneration": generation,
-            "lastTransitionTime": _now(),
+            "lastTransitionTime": _format_time(),
         }
         for kind, reason in reasons.items()
     ]
 
 
-def _now() -> str:
+def _format_time() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

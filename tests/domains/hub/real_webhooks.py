@@ -1,6 +1,5 @@
-"""Webhooks of a real API server: a server on this machine that judges and fills in as it is told, with TLS
-and an authority of its own, and its registration.
-"""
+"""Webhooks of a real API server: a local server with configurable validation and defaults, its own TLS authority,
+and its registration."""
 
 from __future__ import annotations
 
@@ -17,11 +16,11 @@ from typing import Any
 
 from tests.certificates import certify
 from tests.crowded_server import Server
-from tests.domains.hub.hub_front import WEBHOOK, Body, Refuse, Rule, path_of_kind
+from tests.domains.hub.hub_front import WEBHOOK, Body, RequestRejection, Rule, get_collection_path
 
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
 _GROUPS = ["placement.kubernetes-fleet.io", "cluster.kubernetes-fleet.io"]
-_PATIENCE = 60  # seconds until an API server heeds what was registered, or is no more
+_PATIENCE = 60  # Seconds until an API server honours a registration or its removal.
 _PROBE = {
     "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
     "kind": "ClusterResourcePlacement",
@@ -33,9 +32,8 @@ Ask = Callable[..., Any]
 
 
 class Webhooks:
-    """`deny` is asked for a reason against a write: who asks, the object before, and as it would be; `change`
-    fills in what the object lacks. `is_silent`: nobody listens where they are said to be.
-    """
+    """`deny` returns the reason against a write: user, object before, and object after; `change` fills in missing
+    fields. `is_silent`: no server listens at their address."""
 
     def __init__(
         self,
@@ -51,12 +49,12 @@ class Webhooks:
         folder = where / "webhooks"
         folder.mkdir(exist_ok=True)
         certificate, key = certify(folder)
-        self._http = Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"webhooks": self}))
+        self._http = Server(("127.0.0.1", 0), type("Handler", (_RequestHandler,), {"webhooks": self}))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         self._http.socket = context.wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
-        # Nobody listens at port 9.
+        # Port 9 has no listener.
         self._address = f"https://127.0.0.1:{9 if is_silent else self._http.server_address[1]}"
         self._authority = base64.b64encode(certificate.read_bytes()).decode()
         self._register("Validating")
@@ -65,22 +63,22 @@ class Webhooks:
         self._until(lambda status: status == 500 if is_silent else self._heard.is_set())
 
     def close(self) -> None:
-        """Let the API server know them no more."""
+        """Remove the registration from the API server."""
         for kind in ("validating", "mutating"):
             self._ask("DELETE", f"{_CONFIGURATIONS}/{kind}webhookconfigurations/{WEBHOOK}")
 
-        def is_gone(status: int) -> bool:
+        def is_unregistered(status: int) -> bool:
             was_heard = self._heard.is_set()
             self._heard.clear()
             return status < 300 and not was_heard
 
         self._heard.set()
-        self._until(is_gone)
+        self._until(is_unregistered)
         self._http.shutdown()
         self._http.server_close()
 
     def answer(self, path: str, review: Body) -> Body:
-        """What the API server is told of a write."""
+        """Return the answer to an admission review."""
         self._heard.set()
         request = review["request"]
         after, response = request["object"], {"uid": request["uid"], "allowed": True}
@@ -115,15 +113,15 @@ class Webhooks:
         assert answer.is_success, answer.text
 
     def _until(self, holds: Callable[[int], bool]) -> None:
-        """Until a dry run goes as it should."""
+        """Wait until a dry run has the expected result."""
         end = time.monotonic() + _PATIENCE
-        path = path_of_kind("ClusterResourcePlacement")
+        path = get_collection_path("ClusterResourcePlacement")
         while not holds(self._ask("POST", path, {"dryRun": "All"}, _PROBE).status_code):
             assert time.monotonic() < end, "the API server does not heed its webhooks"
             time.sleep(0.1)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _RequestHandler(BaseHTTPRequestHandler):
     webhooks: Webhooks
     protocol_version = "HTTP/1.1"
 
@@ -140,13 +138,13 @@ class _Handler(BaseHTTPRequestHandler):
         return
 
 
-def words_of(rule: Rule) -> Callable[[str, Body | None, Body], str]:
-    """Why a rule refuses a write."""
+def build_denial(rule: Rule) -> Callable[[str, Body | None, Body], str]:
+    """Return a function with the reason of a rule against a write."""
 
     def deny(user: str, before: Body | None, after: Body) -> str:
         try:
             rule(user, before, after)
-        except Refuse as refused:
+        except RequestRejection as refused:
             return str(refused).partition("denied the request: ")[2]
         return ""
 

@@ -1,4 +1,4 @@
-"""A running hub behind a proxy: requests are logged, delayed and failed as told; the hub agent decides."""
+"""A running hub behind a proxy: requests are logged, delayed and failed as configured; the hub agent decides."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RunningHub(ApiServer):
         self.hub = hub
 
     def all(self, kind: str, namespace: str = "") -> list[Body]:
-        self._listed.clear()  # the hub agent writes at any time
+        self._listed.clear()  # The hub agent writes at any time.
         return super().all(kind, namespace)
 
     def act(self) -> None:

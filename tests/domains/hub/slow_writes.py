@@ -1,4 +1,4 @@
-"""A slow write: the steps that must follow it would overtake it."""
+"""A slow write: dependent steps would overtake it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from tests.domains.hub.hub_front import Front
 
 
 class SlowWrite:
-    """Delays the first write of a path until one of its followers arrives, or `seconds` are over. `arrivals` are
-    all writes in order, with "done" after the delayed one.
-    """
+    """Delays the first write of a path until the arrival of one of its followers, or for `seconds`. `arrivals` are
+    all writes in order, with "done" after the delayed one."""
 
     def __init__(self, hub: Front, path: str, *followers: str, seconds: float = 0.5) -> None:
         self.arrivals: list[str] = []
@@ -20,7 +19,7 @@ class SlowWrite:
         hub.answer = self._delay  # type: ignore[method-assign]
 
     def end(self) -> None:
-        """Delay nothing any more."""
+        """Stop delaying writes."""
         self._hub.answer = self._answer  # type: ignore[method-assign]
 
     def _delay(self, method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:

@@ -1,4 +1,4 @@
-"""A server that does not come up leaves no process running."""
+"""A server that fails to start leaves no process running."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.domains.hub.api_programs import ApiPrograms
 _PROGRAM = '#!/bin/sh\necho $$ > "$(dirname "$0")/$(basename "$0").pid"\nexec sleep 600\n'
 
 
-def test_a_server_that_does_not_come_up_ends_its_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_server_start_ends_its_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("etcd", "kube-apiserver"):
         program = tmp_path / name
         program.write_text(_PROGRAM)
@@ -21,11 +21,11 @@ def test_a_server_that_does_not_come_up_ends_its_processes(tmp_path: Path, monke
     files = [tmp_path / f"{name}.pid" for name in ("etcd", "kube-apiserver")]
     begin = ApiPrograms._until
 
-    def give_up(programs: ApiPrograms, _holds: Any, _seconds: float = 0) -> None:
+    def abort_start(programs: ApiPrograms, _holds: Any, _seconds: float = 0) -> None:
         begin(programs, lambda: all(file.exists() and file.read_text() for file in files), 20)
         raise AssertionError("the hub does not come up")
 
-    monkeypatch.setattr(ApiPrograms, "_until", give_up)
+    monkeypatch.setattr(ApiPrograms, "_until", abort_start)
     with pytest.raises(AssertionError, match="does not come up"):
         ApiPrograms(tmp_path, tmp_path, tmp_path)
     for file in files:

@@ -1,7 +1,7 @@
-"""An apply through provider fleet that is killed at any request, before the hub acts on it or after, or at any
-durable call of its disk, or whose disk fails: the next one goes on, and the hub ends as if nothing had happened.
+"""Tests of an apply through provider fleet, killed at any request before or after its execution, or at any durable
+call of its disk, or with a failing disk: the next apply continues, and the hub ends as after an undisturbed one.
 
-Every run tries some points of each change; NEXUSFORM_CRASH_POINTS=all tries every one.
+Every run tests some points of each change; NEXUSFORM_CRASH_POINTS=all tests every point.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from msgspec import Struct
 pytest.importorskip("lightkube")
 from nexusform.backends.local_file import LocalBackend
 from tests.contracts.crash_runner import DIED, LOCAL_KINDS, Runner
-from tests.domains.hub.hub_controller import Controller, member
+from tests.domains.hub.hub_controller import Controller, build_member
 from tests.domains.hub.hub_server import HubServer
 from tests.domains.hub.test_fleet_provider import MANY, WEB
 from tests.kill_points import select_points
 
 pytestmark = pytest.mark.slow
-MAXIMUM = 2  # points of each change and kind in one run
+MAXIMUM = 2  # Points of each change and kind per run
 CREATED = WEB.format(number=2, content="1", timeout="30m", more="")
 CHANGED = WEB.format(number=3, content="2", timeout="30m", more="") + MANY.format(number=1)
 EMPTY = 'provider "fleet" {}\n'
 KINDS = ("Namespace", "ConfigMap", "ClusterResourcePlacement", "ClusterResourceBinding")
 
 
-def beat(hub: HubServer) -> None:
-    """Let all members be heard of now: a member that was silent for minutes is picked by no placement."""
+def send_heartbeats(hub: HubServer) -> None:
+    """Send heartbeats for all members: placements do not pick a member without heartbeats for minutes."""
     for name in ("ams1", "fra1", "lon1", "par1"):
-        hub.put(member(name, env="prod"), "join")
+        hub.put(build_member(name, env="prod"), "join")
 
 
 class Change(Struct, frozen=True):
-    """What an apply begins with, and what it leads to; "" is a hub without any of its objects."""
+    """The start and the result of an apply; "" is a hub without any of its objects."""
 
     before: str
     after: str
@@ -51,7 +51,7 @@ CHANGES = {"create": Change("", CREATED), "change": Change(CREATED, CHANGED), "d
 
 
 class Kill:
-    """Ends the command at one request: before the hub acts on it, or before it answers."""
+    """Kills the command at one request: before its execution, or before its answer."""
 
     def __init__(self, said: Path, hub: HubServer, point: tuple[int, str]) -> None:
         self.said = said
@@ -76,8 +76,8 @@ class Kill:
         raise ConnectionAbortedError
 
 
-class Story:
-    """One change of a hub, to be tried from its beginning many times."""
+class CrashScenario:
+    """One change of a hub, repeated many times from its start."""
 
     def __init__(self, folder: Path, hub: HubServer, change: Change) -> None:
         self.folder = folder
@@ -105,18 +105,18 @@ class Story:
         return told
 
     def begin(self, name: str) -> Path:
-        """Return a work directory of its own, with the hub as it was."""
+        """Return a separate work directory, with the hub in its initial state."""
         where = self.folder / name / "work"
         shutil.copytree(self.template, where)
         with self.hub.lock:
             memory = copy.deepcopy((self.objects, self.version, self.events))
             self.hub.objects, self.hub.version, self.hub.happened = memory
-        beat(self.hub)
+        send_heartbeats(self.hub)
         self.hub.log.clear()
         return where
 
     def read_hub(self) -> list[tuple[Any, ...]]:
-        """Return all objects of the fleet with their content, and how often each one was changed."""
+        """Return all objects of the fleet with their content, and the number of changes of each."""
         found = []
         for kind in KINDS:
             for body in self.hub.all(kind):
@@ -126,7 +126,7 @@ class Story:
         return found
 
     def kill(self, point: tuple[int, str]) -> None:
-        """Kill an apply at a request, and go on."""
+        """Kill an apply at a request, and resume."""
         where = self.begin(f"{point[1]}-{point[0]}")
         kill = Kill(where.parent / "said", self.hub, point)
         code, told = self.runner.run(where, "apply", "-auto-approve", "-parallelism=1")
@@ -135,7 +135,7 @@ class Story:
         self.finish(where, point)
 
     def break_disk(self, point: tuple[str, int]) -> None:
-        """Kill an apply at a durable call or let the call fail, and go on."""
+        """Kill an apply at a durable call or let the call fail, and resume."""
         where = self.begin(f"disk-{point[0]}-{point[1]}")
         words = ("apply", "-auto-approve", "-parallelism=1")
         code, told = self.runner.run(where, *words, kind=point[0], call=point[1], places=("disk",))
@@ -148,41 +148,41 @@ class Story:
         self.hub.carried_out = lambda _method, _target: None
 
     def finish(self, where: Path, point: tuple[Any, ...]) -> None:
-        """Go on as a person would: the hub ends as after an apply in one go, and nothing is left to do."""
+        """Resume as an operator would: the hub ends as after an undisturbed apply, and no changes are left."""
         if (where / "errored.nfstate").exists():
             self.good(where, "state", "push", "errored.nfstate")
         code, told = self.runner.run(where, "apply", "-resume")
         if code and "Nothing to resume" in told:
             code, told = self.runner.run(where, "apply", "-auto-approve")
         assert code == 0, (point, told)
-        end = time.monotonic() + 10  # the hub deletes in its own time
+        end = time.monotonic() + 10  # The hub deletes objects asynchronously.
         while self.read_hub() != self.result and time.monotonic() < end:
             time.sleep(0.05)
         assert self.read_hub() == self.result, point
-        # The file of an apply that broke off while it was removed may be left: it holds no pending record.
+        # The file of an apply may remain after a crash during its removal: it has no pending record.
         assert LocalBackend(str(where / "state" / "nexusform.nfstate")).read_journal() == [], point
         self.good(where, "plan", "-detailed-exitcode")
 
 
 @pytest.fixture(scope="module", params=list(CHANGES))
-def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def crash_scenario(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrashScenario]:
     hub = HubServer()
     hub.controller = Controller()
-    beat(hub)
-    story = Story(tmp_path_factory.mktemp(request.param), hub, CHANGES[request.param])
-    yield story
-    story.runner.end()
+    send_heartbeats(hub)
+    crash_scenario = CrashScenario(tmp_path_factory.mktemp(request.param), hub, CHANGES[request.param])
+    yield crash_scenario
+    crash_scenario.runner.end()
     hub.close()
 
 
-def test_an_apply_that_is_killed_at_any_request_goes_on(story: Story) -> None:
-    points = [(number, moment) for number in range(1, story.requests + 1) for moment in ("before", "after")]
+def test_apply_killed_at_any_request_is_resumed(crash_scenario: CrashScenario) -> None:
+    points = [(number, moment) for number in range(1, crash_scenario.requests + 1) for moment in ("before", "after")]
     for point in select_points(points, MAXIMUM):
-        story.kill(point)
+        crash_scenario.kill(point)
 
 
-def test_an_apply_that_breaks_off_at_any_durable_call_goes_on(story: Story) -> None:
-    where = story.begin("disk-counted")
-    calls = story.runner.calls(where, ("disk",), "apply", "-auto-approve", "-parallelism=1")
+def test_apply_interrupted_at_any_durable_call_is_resumed(crash_scenario: CrashScenario) -> None:
+    where = crash_scenario.begin("disk-counted")
+    calls = crash_scenario.runner.calls(where, ("disk",), "apply", "-auto-approve", "-parallelism=1")
     for point in select_points([(kind, call) for call in range(1, calls + 1) for kind in LOCAL_KINDS], MAXIMUM):
-        story.break_disk(point)
+        crash_scenario.break_disk(point)

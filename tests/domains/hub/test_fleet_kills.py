@@ -1,4 +1,4 @@
-"""An apply that is ended by SIGKILL, or whose connection is cut, while the hub carries a request out."""
+"""Tests of an apply ended by SIGKILL, or with a cut connection, while the hub executes a request."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_front import Front
-from tests.domains.hub.test_fleet_provider import write, written
+from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
 
 pytestmark = pytest.mark.slow
 PLACEMENT = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceplacements/web"
 
 
 def once(hub: Front, act: Callable[[], object], path: str = PLACEMENT) -> None:
-    """Do something once, after the hub carried out a request that writes, and before it answers."""
+    """Call a function once, after the hub executed a write and before its answer."""
 
     def look(method: str, target: str) -> None:
         if target.partition("?")[0] == path and method != "GET" and "dryRun" not in target:
@@ -29,8 +29,8 @@ def once(hub: Front, act: Callable[[], object], path: str = PLACEMENT) -> None:
 
 
 @pytest.mark.parametrize("command", ["apply", "destroy"])
-def test_an_apply_that_was_killed_is_gone_on_with(hub: Front, told: Told, command: str) -> None:
-    write()
+def test_killed_apply_is_resumed(hub: Front, told: Told, command: str) -> None:
+    write_configuration()
     if command == "destroy":
         told("apply", "-auto-approve")
     hub.log.clear()
@@ -40,23 +40,23 @@ def test_an_apply_that_was_killed_is_gone_on_with(hub: Front, told: Told, comman
         assert process.wait() == -9
     code, said = told(command, "-auto-approve")
     assert code == 0, said
-    made = [path for method, path in written(hub) if (method, path) == ("PATCH", PLACEMENT)]
+    made = [path for method, path in list_writes(hub) if (method, path) == ("PATCH", PLACEMENT)]
     stands = command == "apply"
     assert bool(hub.all("ClusterResourcePlacement")) is stands
     assert bool(hub.all("ClusterResourceBinding")) is stands
-    assert len(made) == stands  # once, or not at all
+    assert len(made) == stands  # Once or not at all
     assert told("plan", "-detailed-exitcode")[0] == (0 if stands else 2)
 
 
-def test_a_namespace_that_a_killed_apply_made_is_gone_on_with(hub: Front, told: Told) -> None:
-    write()
+def test_namespace_of_killed_apply_is_kept_on_resume(hub: Front, told: Told) -> None:
+    write_configuration()
     words = [sys.executable, "-m", "nexusform", "apply", "-auto-approve"]
     with subprocess.Popen(words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         once(hub, process.kill, "/api/v1/namespaces/web")
         assert process.wait() == -9
     code, said = told("apply", "-resume")
     assert code == 0, said
-    assert [path.rpartition("/")[2] for _, path in written(hub)] == ["web", "settings", "web"]
+    assert [path.rpartition("/")[2] for _, path in list_writes(hub)] == ["web", "settings", "web"]
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
@@ -67,10 +67,10 @@ def test_a_namespace_that_a_killed_apply_made_is_gone_on_with(hub: Front, told: 
         ("ClusterResourcePlacement", "", "web", PLACEMENT),
     ],
 )
-def test_what_a_killed_apply_made_again_is_ours(
+def test_object_recreated_by_killed_apply_is_managed(
     hub: Front, told: Told, kind: str, namespace: str, name: str, path: str
 ) -> None:
-    write()
+    write_configuration()
     told("apply", "-auto-approve")
     hub.remove(hub.get(kind, name, namespace) or {})
     hub.act()
@@ -83,8 +83,8 @@ def test_what_a_killed_apply_made_again_is_ours(
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_an_answer_that_was_cut_off_is_asked_for_again(hub: Front, told: Told) -> None:
-    write()
+def test_request_with_cut_answer_is_retried(hub: Front, told: Told) -> None:
+    write_configuration()
 
     def cut() -> None:
         raise ConnectionAbortedError

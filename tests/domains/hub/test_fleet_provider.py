@@ -1,4 +1,4 @@
-"""A plan of a fleet is judged by a hub, carried out there, waited for and compared."""
+"""Tests of fleet plans on a hub: server-side dry run, apply, wait and comparison."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from tests.domains.hub import hub_webhooks
 from tests.domains.hub.conftest import Told
-from tests.domains.hub.hub_controller import Controller, member
-from tests.domains.hub.hub_front import WEBHOOK, Front, fields_of
+from tests.domains.hub.hub_controller import Controller, build_member
+from tests.domains.hub.hub_front import WEBHOOK, Front, list_managed_fields
 
 WEB = """
 provider "fleet" {{ timeout = "{timeout}" }}
@@ -64,17 +64,17 @@ resource "fleet_cluster_resource_placement" "more-{number}" {{
 """
 
 
-def write(*, number: int = 2, content: str = "1", timeout: str = "30m", more: str = "") -> None:
+def write_configuration(*, number: int = 2, content: str = "1", timeout: str = "30m", more: str = "") -> None:
     Path("main.nf.hcl").write_text(WEB.format(number=number, content=content, timeout=timeout, more=more))
 
 
-def written(hub: Front) -> list[tuple[str, str]]:
-    """What was sent that was to stay."""
+def list_writes(hub: Front) -> list[tuple[str, str]]:
+    """Return the requests with a permanent effect."""
     return [(method, path) for method, path, dry, _ in hub.log if method != "GET" and not dry]
 
 
-def test_a_plan_becomes_what_it_said_and_nothing_is_sent_twice(hub: Front, told: Told) -> None:
-    write()
+def test_apply_matches_plan_without_duplicate_requests(hub: Front, told: Told) -> None:
+    write_configuration()
     code, said = told("apply", "-auto-approve")
     assert code == 0
     assert "+ 2 clusters -> lon1, par1" in said
@@ -83,7 +83,7 @@ def test_a_plan_becomes_what_it_said_and_nothing_is_sent_twice(hub: Front, told:
     assert "not-checked" not in said
     assert "Resources: 2 added" in said
     assert "2 of 2 predictions correct" in said
-    assert [path.rpartition("/")[2] for _, path in written(hub)] == ["web", "settings", "web"]
+    assert [path.rpartition("/")[2] for _, path in list_writes(hub)] == ["web", "settings", "web"]
     hub.log.clear()
     code, said = told("plan", "-detailed-exitcode")
     assert code == 0, said
@@ -91,8 +91,8 @@ def test_a_plan_becomes_what_it_said_and_nothing_is_sent_twice(hub: Front, told:
     assert [entry for entry in hub.log if entry[0] != "GET"] == []
 
 
-def test_words_of_a_hub_are_its_own_and_no_change(hub: Front, controller: Controller, told: Told) -> None:
-    write()
+def test_changed_hub_messages_are_no_change(hub: Front, controller: Controller, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     controller.asleep = True
     placement = hub.get("ClusterResourcePlacement", "web")
@@ -108,8 +108,8 @@ def test_words_of_a_hub_are_its_own_and_no_change(hub: Front, controller: Contro
     assert "~ fleet_cluster_resource_placement.web conditions 3 removed" in said
 
 
-def test_what_stands_of_many_placements_is_listed_once(hub: Front, told: Told) -> None:
-    write()
+def test_objects_of_many_placements_are_listed_once(hub: Front, told: Told) -> None:
+    write_configuration()
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.writelines(MANY.format(number=number) for number in range(5))
     assert told("apply", "-auto-approve")[0] == 0
@@ -118,13 +118,13 @@ def test_what_stands_of_many_placements_is_listed_once(hub: Front, told: Told) -
     assert (code, "No changes." in said) == (0, True), said
     asked = [path for method, path, _, _ in hub.log if method == "GET"]
     made = ("clusterresourcebindings", "clusterschedulingpolicysnapshots", "clusterresourcesnapshots")
-    for plural in made:  # once for data "fleet_hub", once for what stands
+    for plural in made:  # Once for data "fleet_hub", once for the current objects
         assert sum(path.endswith(f"/{plural}") for path in asked) == 2
     assert not any("clusterresourceplacements/" in path for path in asked)
 
 
-def test_what_stands_of_many_manifests_is_listed_once(hub: Front, told: Told) -> None:
-    write()
+def test_objects_of_many_manifests_are_listed_once(hub: Front, told: Told) -> None:
+    write_configuration()
     with Path("main.nf.hcl").open("a") as configuration:
         for number in range(6):
             yaml = f'"{{apiVersion: v1, kind: Namespace, metadata: {{name: more-{number}}}}}"'
@@ -136,13 +136,13 @@ def test_what_stands_of_many_manifests_is_listed_once(hub: Front, told: Told) ->
     assert code == 0, said
     asked = [path for method, path, _, _ in hub.log if "/namespaces" in path]
     assert asked.count("/api/v1/namespaces") == 1
-    assert sum("/more-" in path for path in asked) == 1  # of the identity of the hub
+    assert sum("/more-" in path for path in asked) == 1  # The request reads the identity of the hub.
 
 
-def test_scaling_and_new_content_are_waited_for(hub: Front, told: Told) -> None:
-    write()
+def test_apply_waits_for_scaling_and_new_content(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
-    write(number=3, content="2")
+    write_configuration(number=3, content="2")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     snapshots = {b["spec"]["resourceSnapshotName"] for b in hub.all("ClusterResourceBinding")}
@@ -150,14 +150,14 @@ def test_scaling_and_new_content_are_waited_for(hub: Front, told: Told) -> None:
     assert "No changes." in told("plan")[1]
 
 
-def test_what_others_write_into_an_object_is_content_and_stays(hub: Front, told: Told) -> None:
-    write()
+def test_foreign_fields_in_an_object_are_kept(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     names = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "web"}}
     hub.put({**names, "data": {"b": "theirs"}}, "kubectl")
     hub.act()
     assert "No changes." in told("plan")[1]
-    write(content="2")
+    write_configuration(content="2")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert "2 of 2 predictions correct" in said
@@ -167,12 +167,10 @@ def test_what_others_write_into_an_object_is_content_and_stays(hub: Front, told:
     assert "No changes." in told("plan")[1]
 
 
-def test_what_was_sure_and_the_hub_decides_otherwise_is_an_alarm(
-    hub: Front, controller: Controller, told: Told
-) -> None:
+def test_wrong_certain_prediction_is_an_alarm(hub: Front, controller: Controller, told: Told) -> None:
     controller.picks["web"] = ["ams1", "par1"]
     hub.act()
-    write()
+    write_configuration()
     code, said = told("apply", "-auto-approve")
     assert code == 2
     assert "Apply complete!" in said
@@ -181,31 +179,29 @@ def test_what_was_sure_and_the_hub_decides_otherwise_is_an_alarm(
     assert "lon1 was predicted as picked, but is not picked: no figure changed" in said
     assert "web: lon1 was sure to be picked, and is not picked" in said
     assert "No changes." in told("plan")[1]
-    write(number=3)
+    write_configuration(number=3)
     said = told("plan")[1]
     assert "2 of 4 verified predictions correct" in said
 
 
-def test_a_hub_that_selects_nothing_is_waited_for_and_told(
+def test_empty_selection_by_hub_is_awaited_and_reported(
     hub: Front, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nexusform.domains.hub.providers.hub_wait._SNAPSHOT_TIMEOUT", 1.0)
     controller.sees_nothing = True
-    write()
+    write_configuration()
     code, said = told("apply", "-auto-approve")
     assert "the hub selects no objects; predicted: 2" in said, (code, said)
     controller.sees_nothing = False
     hub.act()
-    write(content="2")
+    write_configuration(content="2")
     code, said = told("apply", "-auto-approve")
     assert (code, "selects nothing" in said) == (0, False), said
 
 
-def test_a_rollout_that_is_not_through_is_no_match_for_reconcile(
-    hub: Front, controller: Controller, told: Told
-) -> None:
+def test_unfinished_rollout_fails_reconcile(hub: Front, controller: Controller, told: Told) -> None:
     controller.stuck.add("lon1")
-    write(timeout="1s")
+    write_configuration(timeout="1s")
     assert told("apply", "-auto-approve")[0] == 1
     code, said = told("reconcile", "-from=hub")
     assert (code, "the hub is not done with 1 placement" in said) == (2, True), said
@@ -215,12 +211,12 @@ def test_a_rollout_that_is_not_through_is_no_match_for_reconcile(
     assert told("reconcile", "-from=hub")[0] == 0
 
 
-def test_figures_that_changed_between_plan_and_apply_are_why_and_no_alarm(
+def test_figures_changed_after_plan_explain_result_without_alarm(
     hub: Front, controller: Controller, told: Told
 ) -> None:
-    write()
+    write_configuration()
     assert told("plan", "-out=x.nfplan")[0] == 0
-    moved = member("lon1", env="canary")
+    moved = build_member("lon1", env="canary")
     hub.put(moved, "somebody")
     controller.picks["web"] = ["ams1", "par1"]
     code, said = told("apply", "x.nfplan")
@@ -229,12 +225,12 @@ def test_figures_that_changed_between_plan_and_apply_are_why_and_no_alarm(
 
 
 @pytest.mark.parametrize("health", ["Unhealthy", "NoHeartbeat"])
-def test_a_member_that_fell_ill_between_plan_and_apply_is_why_and_no_alarm(
+def test_member_unhealthy_after_plan_explains_result_without_alarm(
     hub: Front, controller: Controller, told: Told, health: str
 ) -> None:
-    write()
+    write_configuration()
     assert told("plan", "-out=x.nfplan")[0] == 0
-    ill = member("lon1", env="prod")
+    ill = build_member("lon1", env="prod")
     agent = ill["status"]["agentStatus"][0]
     long_ago = "2026-01-31T10:00:00Z"
     if health == "NoHeartbeat":
@@ -246,16 +242,16 @@ def test_a_member_that_fell_ill_between_plan_and_apply_is_why_and_no_alarm(
     code, said = told("apply", "x.nfplan")
     assert code == 0, said
     assert f"figures changed since the plan: lon1: health Healthy -> {health}" in said
-    told("apply", "-refresh-only", "-auto-approve")  # what was read then goes beside it
+    told("apply", "-refresh-only", "-auto-approve")  # The values just read are recorded next to it.
     state = json.loads(told("state", "pull")[1])
     (placement,) = (one for one in state["resources"] if one["type"] == "fleet_cluster_resource_placement")
     noted = placement["instances"][0]["private"]["hub"]["misses"]
     assert [(miss["cluster"], miss["kind"]) for miss in noted] == [("ams1", "figures"), ("lon1", "figures")]
 
 
-def test_state_is_reconciled_with_a_hub(hub: Front, controller: Controller, told: Told) -> None:
+def test_state_is_reconciled_with_hub(hub: Front, controller: Controller, told: Told) -> None:
     assert told("reconcile", "-from=hub")[0] == 1
-    write()
+    write_configuration()
     told("apply", "-auto-approve")
     code, said = told("reconcile", "-from=hub")
     assert code == 0, said
@@ -276,8 +272,8 @@ def test_state_is_reconciled_with_a_hub(hub: Front, controller: Controller, told
     assert told("reconcile", "-from=hub")[0] == 0
 
 
-def test_what_came_true_counts_in_the_score(hub: Front, told: Told) -> None:
-    write()
+def test_correct_predictions_count_in_score(hub: Front, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     told("plan", "-out=x.nfplan")
     document = json.loads(told("show", "-json", "x.nfplan")[1])
@@ -285,14 +281,14 @@ def test_what_came_true_counts_in_the_score(hub: Front, told: Told) -> None:
     assert score["site"] == "web"
     assert hub.get("ClusterResourcePlacement", "web") is not None
     assert (score["claims"]["verified"], score["claims"]["correct"]) == (4, 4)
-    write(number=3)
+    write_configuration(number=3)
     assert told("plan", "-report=markdown:plan.md", "-report=html:plan.html")[0] == 0
     assert "4 of 4 verified predictions correct" in " ".join(Path("plan.md").read_text().split())
     assert "4 of 4 verified predictions correct" in Path("plan.html").read_text()
 
 
-def test_a_plan_that_the_hub_refuses_says_who_and_why(hub: Front, told: Told) -> None:
-    write()
+def test_rejection_by_hub_has_webhook_and_reason(hub: Front, told: Told) -> None:
+    write_configuration()
     hub.judge(lambda body: "no placements on Fridays" if body["kind"].endswith("Placement") else "")
     code, said = told("plan")
     assert code == 1
@@ -300,11 +296,11 @@ def test_a_plan_that_the_hub_refuses_says_who_and_why(hub: Front, told: Told) ->
     assert "main.nf.hcl line 19" in said
 
 
-def test_a_webhook_that_does_not_answer_is_told_soon_and_once_for_all(
+def test_unresponsive_webhook_is_reported_once_and_quickly(
     hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nexusform.domains.hub.api.hub_client._WEBHOOK_RETRY_SECONDS", 0.6)
-    write()
+    write_configuration()
     more = "".join(MANY.format(number=number) for number in range(8))
     Path("more.nf.hcl").write_text(more)
     hub.judge(None)
@@ -313,11 +309,11 @@ def test_a_webhook_that_does_not_answer_is_told_soon_and_once_for_all(
     assert f'web: the hub cannot take it (500), its webhook "{WEBHOOK}" does not answer (' in said
     dry = [path for _, path, dry, _ in hub.log if dry and "clusterresourceplacements/" in path]
     assert len(set(dry)) == 9
-    assert len(dry) <= 2 * 9  # those that were under way are asked once more, the others are not
+    assert len(dry) <= 2 * 9  # Only requests in progress are retried.
 
 
-def test_fields_of_others_are_named_with_their_manager(hub: Front, told: Told) -> None:
-    write()
+def test_conflicting_fields_are_named_with_their_manager(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
@@ -328,10 +324,10 @@ def test_fields_of_others_are_named_with_their_manager(hub: Front, told: Told) -
     assert ".spec.policy.numberOfClusters belongs to kubectl" in said
 
 
-def test_without_the_right_to_write_a_plan_is_not_judged(
+def test_plan_without_write_permission_is_not_validated(
     hub: Front, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write()
+    write_configuration()
     monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(hub.kubeconfig(tmp_path, "bob")))
     code, said = told("plan")
     assert code == 0
@@ -344,8 +340,8 @@ def test_without_the_right_to_write_a_plan_is_not_judged(
     assert told("plan")[0] == 1
 
 
-def test_an_object_that_stands_is_taken_over_by_an_import(hub: Front, told: Told) -> None:
-    write()
+def test_existing_object_is_imported(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     hub.log.clear()
     code, said = told("state", "rm", "fleet_cluster_resource_placement.web")
@@ -360,9 +356,9 @@ def test_an_object_that_stands_is_taken_over_by_an_import(hub: Front, told: Told
     assert "Resources: 1 imported, 0 added, 0 changed, 0 destroyed" in said
 
 
-def test_an_apply_that_reaches_its_timeout_waits_and_is_resumed(hub: Front, controller: Controller, told: Told) -> None:
+def test_apply_after_timeout_is_resumed(hub: Front, controller: Controller, told: Told) -> None:
     controller.stuck.add("lon1")
-    write(timeout="1s")
+    write_configuration(timeout="1s")
     code, said = told("apply", "-auto-approve")
     assert code == 1
     assert "lon1: Applied False" in said
@@ -371,12 +367,12 @@ def test_an_apply_that_reaches_its_timeout_waits_and_is_resumed(hub: Front, cont
     hub.log.clear()
     code, said = told("apply", "-resume")
     assert code == 0, said
-    assert written(hub) == []  # it stands as it was sent
+    assert list_writes(hub) == []  # The object exists as it was sent.
     assert "No changes." in told("plan")[1]
 
 
-def test_destroying_waits_until_nothing_is_left(hub: Front, controller: Controller, told: Told) -> None:
-    write(timeout="1s")
+def test_destroy_waits_for_complete_deletion(hub: Front, controller: Controller, told: Told) -> None:
+    write_configuration(timeout="1s")
     told("apply", "-auto-approve")
     controller.holding.add("lon1")
     code, said = told("destroy", "-auto-approve")
@@ -390,8 +386,8 @@ def test_destroying_waits_until_nothing_is_left(hub: Front, controller: Controll
     assert hub.all("ConfigMap", "web") == []
 
 
-def test_a_saved_plan_of_a_hub_applies(hub: Front, told: Told) -> None:
-    write()
+def test_saved_plan_of_a_hub_is_applied(hub: Front, told: Told) -> None:
+    write_configuration()
     assert told("plan", "-out=x.nfplan")[0] == 0
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}})
     code, said = told("apply", "x.nfplan")
@@ -399,8 +395,8 @@ def test_a_saved_plan_of_a_hub_applies(hub: Front, told: Told) -> None:
     assert "Resources: 2 added" in said
 
 
-def test_what_was_simulated_is_taken_over_or_made(hub: Front, told: Told) -> None:
-    write()
+def test_simulated_object_is_imported_or_created(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     told("state", "rm", "fleet_cluster_resource_placement.web")
     text = Path("main.nf.hcl").read_text()
@@ -417,7 +413,7 @@ def test_what_was_simulated_is_taken_over_or_made(hub: Front, told: Told) -> Non
     hub.remove(hub.get("ClusterResourcePlacement", "web") or {})
 
 
-def test_what_was_simulated_and_stands_is_taken_over_by_a_saved_plan(hub: Front, told: Told) -> None:
+def test_existing_simulated_object_is_imported_by_saved_plan(hub: Front, told: Told) -> None:
     simulated = """
 resource "fleet_hub_manifest" "web" {
   yaml_body = <<-Y
@@ -439,8 +435,8 @@ resource "fleet_hub_manifest" "web" {
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_a_confined_run_reads_no_kubeconfig_of_the_configuration_and_is_not_judged(hub: Front, told: Told) -> None:
-    write()
+def test_sandboxed_run_ignores_configured_kubeconfig_and_dry_runs(hub: Front, told: Told) -> None:
+    write_configuration()
     code, said = told("plan", "-confine")
     assert code == 0, said
     assert "a sandboxed run contacts it only if -allow-remote names it" in said
@@ -456,7 +452,7 @@ def test_a_confined_run_reads_no_kubeconfig_of_the_configuration_and_is_not_judg
     assert "a kubeconfig may run programs" in said
 
 
-def test_a_member_that_the_hub_lacks_is_an_error_and_labels_are_given_back(hub: Front, told: Told) -> None:
+def test_missing_member_is_an_error_and_labels_are_released(hub: Front, told: Told) -> None:
     arguments = 'provider = fleet\n  name = "{}"\n  labels = {{ tier = "gold" }}'
     block = f'resource "fleet_member_cluster" "m" {{{{\n  {arguments}\n}}}}\n'
     head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
@@ -477,7 +473,7 @@ def test_a_member_that_the_hub_lacks_is_an_error_and_labels_are_given_back(hub: 
     assert member["metadata"]["labels"] == {"env": "prod"}
 
 
-def test_the_block_of_a_member_that_left_is_taken_out(hub: Front, told: Told) -> None:
+def test_block_of_former_member_can_be_removed(hub: Front, told: Told) -> None:
     arguments = 'provider = fleet\n  name = "ams1"\n  labels = { tier = "gold" }'
     head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
     Path("main.nf.hcl").write_text(head + f'resource "fleet_member_cluster" "m" {{\n  {arguments}\n}}\n')
@@ -494,24 +490,24 @@ def test_the_block_of_a_member_that_left_is_taken_out(hub: Front, told: Told) ->
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_server_that_is_busy_is_asked_again(hub: Front, told: Told, status: int) -> None:
-    write()
+def test_busy_server_is_retried(hub: Front, told: Told, status: int) -> None:
+    write_configuration()
     failed: set[tuple[str, str]] = set()
 
-    def once(method: str, path: str) -> int | None:
+    def fail_once(method: str, path: str) -> int | None:
         if (method, path) in failed:
             return None
         failed.add((method, path))
         return status if path.endswith(("/web", "/memberclusters")) else None
 
-    hub.faults = once
+    hub.faults = fail_once
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert "Resources: 2 added" in said
 
 
-def test_a_hub_is_taken_over_as_a_whole(hub: Front, told: Told) -> None:
-    write()
+def test_whole_hub_is_imported(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     Path("main.nf.hcl").unlink()
     told("state", "rm", "fleet_cluster_resource_placement.web")
@@ -527,38 +523,38 @@ def test_a_hub_is_taken_over_as_a_whole(hub: Front, told: Told) -> None:
     assert not Path("more.nf.hcl").exists()
 
 
-def test_a_field_that_an_autoscaler_owns_is_left_to_it(hub: Front, told: Told) -> None:
+def test_field_owned_by_autoscaler_is_ignored(hub: Front, told: Told) -> None:
     ignoring = "lifecycle {\n    ignore_changes = [policy.number_of_clusters]\n  }"
-    write(more=ignoring)
+    write_configuration(more=ignoring)
     told("apply", "-auto-approve")
     names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
     scaled = {**names, "metadata": {"name": "web"}, "spec": {"policy": {"numberOfClusters": 3}}}
     hub.put(scaled, "autoscaler")
     hub.act()
     assert "No changes." in told("plan")[1]
-    write(more=f"revision_history_limit = 5\n  {ignoring}")
+    write_configuration(more=f"revision_history_limit = 5\n  {ignoring}")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
     assert placement["spec"]["policy"]["numberOfClusters"] == 3
     assert placement["spec"]["revisionHistoryLimit"] == 5
-    ours = fields_of(placement, "nexusform")
+    ours = list_managed_fields(placement, "nexusform")
     assert ".spec.revisionHistoryLimit" in ours
     assert ".spec.policy.numberOfClusters" not in ours
 
 
-def test_a_hub_that_is_not_there_is_said_soon(hub: Front, told: Told) -> None:
-    write()
+def test_unreachable_hub_is_reported_quickly(hub: Front, told: Told) -> None:
+    write_configuration()
     hub.close()
     code, said = told("plan")
     assert code == 1
     assert f"{hub.url} cannot be reached" in said
-    assert "no-member-cluster" not in said  # nobody knows which members it has
+    assert "no-member-cluster" not in said  # The members of the hub are unknown.
 
 
-def test_many_new_placements_take_few_requests(hub: Front, told: Told) -> None:
-    write()
+def test_many_new_placements_need_few_requests(hub: Front, told: Told) -> None:
+    write_configuration()
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.writelines(MANY.format(number=number) for number in range(9))
     assert told("plan", "-out=x.nfplan")[0] == 0
@@ -568,17 +564,17 @@ def test_many_new_placements_take_few_requests(hub: Front, told: Told) -> None:
     code, said = told("apply", "x.nfplan")
     assert code == 0, said
     asked = [path for _, path, _, _ in hub.log if "placement.kubernetes-fleet.io" in path]
-    # Is it there, write it, look at it, and at its bindings; not at its snapshots.
+    # Check for existence, write, read it and its bindings, but not its snapshots.
     assert len(asked) <= 10 * 5
     assert not any("snapshots" in path for path in asked)
 
 
-def test_a_hub_with_webhooks_takes_what_is_planned_and_says_what_it_denies(hub: Front, told: Told) -> None:
+def test_hub_with_webhooks_accepts_plan_and_reports_denials(hub: Front, told: Told) -> None:
     hub_webhooks.turn_on(hub)
-    write()
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
-    write(more='strategy {\n    type = "External"\n  }')
-    code, said = told("apply", "-auto-approve")  # what a webhook filled in belongs to nobody, and is in the way
+    write_configuration(more='strategy {\n    type = "External"\n  }')
+    code, said = told("apply", "-auto-approve")  # Defaults set by a webhook have no owner, and would conflict.
     assert code == 0, said
     assert told("plan", "-detailed-exitcode")[0] == 0
     more = MANY.format(number=1).replace('"PickN"\n    number_of_clusters = 2', '"PickFixed"\n    cluster_names  = []')

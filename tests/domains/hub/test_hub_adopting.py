@@ -1,4 +1,4 @@
-"""What people wrote on a hub is taken over, and the plan after it has nothing to do."""
+"""Import objects written by users on a hub; the next plan has no changes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
-from tests.domains.hub.test_fleet_provider import write, written
-from tests.domains.hub.test_hub_runs import EVICTION, add
+from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
+from tests.domains.hub.test_hub_runs import EVICTION, append_configuration
 
 THEIRS = {
     "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
@@ -49,8 +49,8 @@ resource "fleet_cluster_resource_placement" "staged" {
 """
 
 
-def test_a_placement_that_awaits_its_first_run_is_taken_over(hub: Front, told: Told) -> None:
-    write()
+def test_placement_awaiting_first_run_is_imported(hub: Front, told: Told) -> None:
+    write_configuration()
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.write(STAGED)
     assert told("apply", "-auto-approve")[0] == 0
@@ -66,10 +66,10 @@ def test_a_placement_that_awaits_its_first_run_is_taken_over(hub: Front, told: T
     assert all(dry for method, _, dry, _ in hub.log if method == "PATCH")
 
 
-def test_one_of_another_kind_that_stands_is_to_be_imported_and_not_replaced(hub: Front, told: Told) -> None:
+def test_existing_object_of_another_type_needs_import_not_replace(hub: Front, told: Told) -> None:
     hub.put(THEIRS, "kubectl")
     hub.act()
-    write()
+    write_configuration()
     code, said = told("plan")
     assert code == 1
     assert "Placement type is immutable. The placement exists on the hub but not in state" in said
@@ -77,10 +77,10 @@ def test_one_of_another_kind_that_stands_is_to_be_imported_and_not_replaced(hub:
     assert "-replace" not in said
 
 
-def test_a_judgement_that_is_required_and_cannot_be_had_is_an_error_at_its_block(
+def test_failed_required_dry_run_is_an_error_at_its_block(
     hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write()
+    write_configuration()
     text = Path("main.nf.hcl").read_text().replace('data "fleet_hub" "hub" {}', "")
     required = '{\n  dry_run = "require"\n}'
     Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', required))
@@ -95,7 +95,7 @@ def test_a_judgement_that_is_required_and_cannot_be_had_is_an_error_at_its_block
 MEMBER = 'resource "fleet_member_cluster" "{0}" {{\n  provider = fleet\n  name     = "{0}"\n}}\n'
 
 
-def test_two_that_are_imported_one_by_one_stand_in_state_side_by_side(hub: Front, told: Told) -> None:
+def test_objects_imported_one_by_one_are_all_in_state(hub: Front, told: Told) -> None:
     members = [each["metadata"]["name"] for each in hub.all("MemberCluster")][:2]
     head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
     Path("main.nf.hcl").write_text(head + "".join(map(MEMBER.format, members)))
@@ -106,22 +106,22 @@ def test_two_that_are_imported_one_by_one_stand_in_state_side_by_side(hub: Front
     assert code == 0, said
 
 
-def lose_state(hub: Front, told: Told) -> None:
-    write()
+def apply_and_lose_state(hub: Front, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     shutil.rmtree("state")
     hub.log.clear()
 
 
-def is_taken_back(hub: Front, told: Told) -> None:
-    """The plan has no changes, and nothing was written to the hub."""
+def check_import_without_writes(hub: Front, told: Told) -> None:
+    """Check the plan for no changes, and the log for no writes to the hub."""
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
     assert all(dry for method, _, dry, _ in hub.log if method != "GET")
 
 
-def test_lost_objects_of_a_manifest_are_taken_back_by_blocks(hub: Front, told: Told) -> None:
-    lose_state(hub, told)
+def test_lost_manifest_objects_are_imported_by_blocks(hub: Front, told: Told) -> None:
+    apply_and_lose_state(hub, told)
     said = " ".join(told("plan")[1].split())
     start = said.index('import { to = fleet_hub_manifest.web, id = "')
     object_id = said[start:].split('"')[1]
@@ -130,27 +130,27 @@ def test_lost_objects_of_a_manifest_are_taken_back_by_blocks(hub: Front, told: T
         configuration.writelines(f'import {{\n  to = {address}\n  id = "{each}"\n}}\n' for address, each in blocks)
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
-    is_taken_back(hub, told)
+    check_import_without_writes(hub, told)
 
 
-def test_lost_objects_of_a_manifest_are_taken_back_by_the_command(hub: Front, told: Told) -> None:
-    lose_state(hub, told)
+def test_lost_manifest_objects_are_imported_by_command(hub: Front, told: Told) -> None:
+    apply_and_lose_state(hub, told)
     assert told("import", "fleet_hub_manifest.web", "web")[0] == 0
     assert told("import", "fleet_cluster_resource_placement.web", "web")[0] == 0
-    is_taken_back(hub, told)
+    check_import_without_writes(hub, told)
 
 
 def test_lost_objects_are_imported_into_existing_blocks(hub: Front, told: Told) -> None:
-    lose_state(hub, told)
+    apply_and_lose_state(hub, told)
     code, said = told("import", "-from=hub", "-generate-config-out=hub.nf.hcl")
     assert code == 0, said
     assert 'fleet_cluster_resource_placement" "web"' not in Path("hub.nf.hcl").read_text()
-    is_taken_back(hub, told)
+    check_import_without_writes(hub, told)
 
 
 def test_objects_of_another_manager_are_not_imported(hub: Front, told: Told) -> None:
-    lose_state(hub, told)
-    write(content="2")
+    apply_and_lose_state(hub, told)
+    write_configuration(content="2")
     settings = hub.get("ConfigMap", "settings", "web")
     assert settings is not None
     hub.remove(settings)
@@ -168,10 +168,10 @@ def test_lost_records_and_members_are_imported_into_their_blocks(
     hub: Front, controller: Controller, told: Told
 ) -> None:
     controller.evicts = True
-    write(number=3)
-    add(_MEMBER)
+    write_configuration(number=3)
+    append_configuration(_MEMBER)
     assert told("apply", "-auto-approve")[0] == 0
-    add(EVICTION)
+    append_configuration(EVICTION)
     assert told("apply", "-auto-approve")[0] == 0
     addresses = told("state", "list")[1]
     shutil.rmtree("state")
@@ -180,4 +180,4 @@ def test_lost_records_and_members_are_imported_into_their_blocks(
     assert code == 0, said
     assert told("state", "list")[1] == addresses
     assert told("plan", "-detailed-exitcode")[0] == 0
-    assert written(hub) == []
+    assert list_writes(hub) == []

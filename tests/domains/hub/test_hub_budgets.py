@@ -1,4 +1,4 @@
-"""A disruption budget that somebody else wrote on a hub is in the forecast of an eviction."""
+"""Tests of disruption budgets of others on a hub: predictions of evictions respect them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_front import Front
-from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_fleet_provider import write_configuration
 
 EVICTION = """
 resource "fleet_placement_eviction" "lon1" {
@@ -30,7 +30,7 @@ PLACEMENT = "fleet_cluster_resource_placement.web"
 BLOCKED = "eviction-not-executed fleet_placement_eviction.lon1: Eviction is blocked by specified"
 
 
-def budget(**spec: Any) -> dict[str, Any]:
+def build_budget(**spec: Any) -> dict[str, Any]:
     return {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
         "kind": "ClusterResourcePlacementDisruptionBudget",
@@ -41,15 +41,15 @@ def budget(**spec: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def placed(hub: Front, told: Told) -> Front:
-    """A placement on two clusters."""
-    write()
+    """Return a hub with a placement on two clusters."""
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     return hub
 
 
 @pytest.mark.parametrize(("least", "blocked"), [(2, True), (1, False)])
-def test_it_decides_with_the_others(placed: Front, told: Told, least: int, *, blocked: bool) -> None:
-    placed.put(budget(minAvailable=least), "kubectl")
+def test_budget_of_another_manager_decides(placed: Front, told: Told, least: int, *, blocked: bool) -> None:
+    placed.put(build_budget(minAvailable=least), "kubectl")
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.write(EVICTION)
     code, said = told("plan")
@@ -59,13 +59,13 @@ def test_it_decides_with_the_others(placed: Front, told: Told, least: int, *, bl
 
 @pytest.mark.our_hub_alone("what is planned is the same")
 @pytest.mark.usefixtures("placed")
-def test_one_that_the_plan_changes_or_deletes_counts_as_it_will_be(told: Told) -> None:
+def test_budget_counts_as_planned_after_change_or_deletion(told: Told) -> None:
     text = Path("main.nf.hcl").read_text()
     Path("main.nf.hcl").write_text(text + OURS.format(2))
     assert told("apply", "-auto-approve")[0] == 0
     Path("main.nf.hcl").write_text(text + OURS.format(2) + EVICTION)
     assert BLOCKED in told("plan")[1]
-    # -target leaves the budget as it stands
+    # -target keeps the current budget.
     aimed = [f"-target={each}" for each in ("fleet_placement_eviction.lon1", PLACEMENT)]
     assert BLOCKED in told("plan", *aimed)[1]
     for after in (OURS.format(1), ""):

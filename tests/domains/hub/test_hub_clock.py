@@ -1,4 +1,4 @@
-"""The hub's clock counts, and objects in deletion are named before anything is sent."""
+"""Tests of hub time and deletions: the hub's clock counts, and objects in deletion are reported before any write."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from nexusform.domains.hub.providers.rollout_progress import check_run_progress
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
-from tests.domains.hub.hub_front import Body, Front, Refuse
-from tests.domains.hub.test_fleet_provider import write, written
+from tests.domains.hub.hub_front import Body, Front, RequestRejection
+from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
 
 pytestmark = pytest.mark.our_hub_alone
 
 
 def set_heartbeats(hub: Front, age: timedelta, later: timedelta) -> None:
-    """Give all members a heartbeat of this age, and par1 one that is older by `later`."""
+    """Set the heartbeats of all members to this age, and that of par1 to one older by `later`."""
     for each in hub.all("MemberCluster"):
         time = datetime.now(UTC) - age - later * (each["metadata"]["name"] == "par1")
         agent: Body = {**each["status"]["agentStatus"][0], "lastReceivedHeartbeat": f"{time:%Y-%m-%dT%H:%M:%SZ}"}
@@ -26,12 +26,12 @@ def set_heartbeats(hub: Front, age: timedelta, later: timedelta) -> None:
 
 
 @pytest.mark.parametrize(("minutes", "is_known"), [(1, True), (6, False), (-6, False)])
-def test_without_a_date_the_newest_heartbeat_is_the_clock(
+def test_newest_heartbeat_is_the_clock_without_a_date_header(
     hub: Front, told: Told, minutes: int, is_known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_heartbeats(hub, timedelta(minutes=minutes), timedelta(minutes=6))
     monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", lambda *_: "")
-    write()
+    write_configuration()
     code, said = told("plan", "-details")
     assert (code, "clock-skew" in said) == (0, False), said
     assert "+ 2 clusters -> fra1, lon1" in said or "+ 2 clusters -> ams1, lon1" in said, said
@@ -40,20 +40,20 @@ def test_without_a_date_the_newest_heartbeat_is_the_clock(
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize(("minutes", "code"), [(1, 2), (6, 0)])
-def test_without_the_age_of_heartbeats_no_wrong_prediction_was_certain(
+def test_unknown_heartbeat_age_makes_predictions_uncertain(
     hub: Front, controller: Controller, told: Told, minutes: int, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_heartbeats(hub, timedelta(minutes=minutes), timedelta())
     monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", lambda *_: "")
     controller.picks["web"] = ["ams1", "fra1"]
-    write()
+    write_configuration()
     got, said = told("apply", "-auto-approve")
     assert (got, "Wrong certain predictions" in said) == (code, code == 2), said
     assert ("health unknown, without the age of its heartbeat -> Healthy" in said) is (code == 0), said
 
 
 @pytest.mark.parametrize(("minutes", "words"), [(6, "s ahead of that of"), (-6, "s behind that of")])
-def test_heartbeats_are_compared_with_the_clock_of_the_hub(
+def test_heartbeats_are_compared_with_hub_clock(
     hub: Front, told: Told, minutes: int, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = datetime.now(UTC) - timedelta(minutes=minutes)
@@ -62,7 +62,7 @@ def test_heartbeats_are_compared_with_the_clock_of_the_hub(
         hub.put({**each, "status": {**each["status"], "agentStatus": [agent]}})
     date = format_datetime(there, usegmt=True)
     monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", lambda *_: date)
-    write()
+    write_configuration()
     code, said = told("plan", "-details")
     assert code == 0, said
     assert "+ 2 clusters -> lon1, par1" in said
@@ -72,10 +72,10 @@ def test_heartbeats_are_compared_with_the_clock_of_the_hub(
 @pytest.mark.parametrize(
     ("kind", "name", "namespace"), [("ConfigMap", "settings", "web"), ("ClusterResourcePlacement", "web", "")]
 )
-def test_an_object_in_deletion_is_named_and_nothing_is_sent(
+def test_object_in_deletion_is_named_without_any_write(
     hub: Front, told: Told, kind: str, name: str, namespace: str
 ) -> None:
-    write()
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     body = hub.get(kind, name, namespace)
     assert body is not None
@@ -86,15 +86,15 @@ def test_an_object_in_deletion_is_named_and_nothing_is_sent(
     said = told("plan", "-details")[1]
     title = f"{kind} {namespace and namespace + '/'}{name}"
     assert f"{title} is being deleted" in said
-    write(number=3, content="2")
+    write_configuration(number=3, content="2")
     hub.log.clear()
     code, said = told("apply", "-auto-approve")
     assert code == 1, said
     assert f"{title} is being deleted on the hub, held by example.com/held. Plan again once it is gone." in said
-    assert written(hub) == []
+    assert list_writes(hub) == []
 
 
-def test_a_list_of_another_kind_is_an_error(hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_of_another_kind_is_an_error(hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = hub.answer
 
     def answer_nodes(method: str, target: str, token: str, content: bytes) -> tuple[int, Body]:
@@ -102,14 +102,14 @@ def test_a_list_of_another_kind_is_an_error(hub: Front, told: Told, monkeypatch:
         return status, {**body, "kind": "NodeList"} if "/memberclusters" in target else body
 
     monkeypatch.setattr(hub, "answer", answer_nodes)
-    write()
+    write_configuration()
     code, said = told("plan")
     assert code == 1
     assert "/memberclusters with a list of Node, not of MemberCluster." in said
 
 
-def test_another_order_of_statuses_is_no_change(hub: Front, controller: Controller, told: Told) -> None:
-    write()
+def test_order_of_statuses_is_no_change(hub: Front, controller: Controller, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     controller.asleep = True
     placement = hub.get("ClusterResourcePlacement", "web")
@@ -120,17 +120,15 @@ def test_another_order_of_statuses_is_no_change(hub: Front, controller: Controll
     assert "placement_statuses" not in said, said
 
 
-def test_a_run_to_stop_names_the_cluster_that_it_waits_for() -> None:
+def test_stopping_run_names_the_awaited_cluster() -> None:
     stage = {"stageName": "rest", "clusters": [{"clusterName": "lon1"}]}
     run = {"metadata": {"generation": 1}, "spec": {"state": "Stop"}, "status": {"stagesStatus": [stage]}}
     assert check_run_progress(run, ()).message == "it is to stop; stage rest: 0 of 1 cluster done (lon1 to come)"
 
 
-def test_a_plan_says_how_many_changes_were_not_validated(
-    hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_counts_unvalidated_changes(hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nexusform.domains.hub.providers.hub_dry_run._MAX_DRY_RUNS", 2)
-    write()
+    write_configuration()
     code, said = told("plan", "-details")
     assert code == 0
     assert "Server-side dry run skipped for 1 change: a plan sends at most 500 dry runs." in said
@@ -145,14 +143,14 @@ def test_missing_permissions_to_list_are_reported_together(
 ) -> None:
     respond, kinds = hub.respond, ("memberclusters", "clusterresourcebindings")
 
-    def refuse(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Body]:
+    def reject_lists(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Body]:
         plural = path.rpartition("/")[2]
         if plural in kinds:
-            raise Refuse(403, f'{plural} is forbidden: User "bob" cannot list resource "{plural}"')
+            raise RequestRejection(403, f'{plural} is forbidden: User "bob" cannot list resource "{plural}"')
         return respond(method, path, query, token, content)
 
-    monkeypatch.setattr(hub, "respond", refuse)
-    write()
+    monkeypatch.setattr(hub, "respond", reject_lists)
+    write_configuration()
     code, said = told("plan")
     assert code == 1
     assert all(f"{kind} be listed:" in said for kind in kinds), said
@@ -172,16 +170,16 @@ def test_missing_permissions_to_list_are_reported_together(
     ],
 )
 def test_deletions_are_validated_by_dry_run(hub: Front, told: Told, message: str, code: int, finding: str) -> None:
-    write()
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     respond = hub.respond
 
-    def refuse(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Body]:
+    def reject_deletion(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Body]:
         if method == "DELETE" and path == "/api/v1/namespaces/web":
-            raise Refuse(403, message)
+            raise RequestRejection(403, message)
         return respond(method, path, query, token, content)
 
-    hub.respond = refuse  # type: ignore[method-assign]
+    hub.respond = reject_deletion  # type: ignore[method-assign]
     hub.log.clear()
     got, said = told("plan", "-destroy", "-details")
     assert (got, finding in said) == (code, True), said

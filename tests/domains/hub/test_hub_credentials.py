@@ -1,4 +1,4 @@
-"""Who asks a hub: kubeconfigs, tokens that are renewed, plug-ins."""
+"""Tests of hub credentials: kubeconfigs, renewed tokens, plug-ins."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_front import Front
-from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_fleet_provider import write_configuration
 
 
-def test_credentials_that_are_renewed_in_the_middle_are_read_anew(hub: Front, told: Told, tmp_path: Path) -> None:
-    write()
+def test_renewed_credentials_are_read_again(hub: Front, told: Told, tmp_path: Path) -> None:
+    write_configuration()
 
-    def renew(method: str, path: str) -> int | None:
+    def renew_token(method: str, path: str) -> int | None:
         if method == "PATCH" and path.endswith("/settings") and "renewed-token" not in hub.tokens:
             hub.tokens = {"renewed-token"}
             hub.kubeconfig(tmp_path)
@@ -24,7 +24,7 @@ def test_credentials_that_are_renewed_in_the_middle_are_read_anew(hub: Front, to
         return None
 
     told("plan")
-    hub.faults = renew
+    hub.faults = renew_token
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert hub.tokens == {"renewed-token"}
@@ -38,9 +38,7 @@ echo '{{"kind": "ExecCredential", "status": {{"token": "admin-token"}}}}'
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1"])
-def test_a_plug_in_of_any_version_signs_in_and_hears_how_it_is_asked(
-    hub: Front, told: Told, tmp_path: Path, version: str
-) -> None:
+def test_exec_plugin_of_any_version_gets_its_request(hub: Front, told: Told, tmp_path: Path, version: str) -> None:
     heard, plug_in = tmp_path / "heard", tmp_path / "plug-in"
     plug_in.write_text(PLUG_IN.format(heard=heard))
     plug_in.chmod(0o755)
@@ -49,29 +47,29 @@ def test_a_plug_in_of_any_version_signs_in_and_hears_how_it_is_asked(
     api = f"client.authentication.k8s.io/{version}"
     document["users"][0]["user"] = {"exec": {"apiVersion": api, "command": str(plug_in)}}
     kubeconfig.write_text(json.dumps(document))
-    write()
+    write_configuration()
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     asked = json.loads(heard.read_text())
     assert asked == {"kind": "ExecCredential", "apiVersion": api, "spec": {"interactive": False}}
 
 
-def test_a_token_that_expired_is_told(hub: Front, told: Told) -> None:
-    write()
+def test_expired_token_is_reported(hub: Front, told: Told) -> None:
+    write_configuration()
     hub.tokens.clear()
     code, said = told("plan")
     assert code == 1
     assert "rejected the credentials (401)" in said
 
 
-def test_kubeconfigs_that_are_named_and_not_there_are_not_replaced_by_the_one_at_home(
+def test_missing_kubeconfig_is_not_replaced_by_the_default(
     hub: Front, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".kube").mkdir()
     (tmp_path / ".kube" / "config").write_text(hub.kubeconfig(tmp_path).read_text())
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("NF_FLEET_KUBECONFIG")
-    write()
+    write_configuration()
     assert told("plan")[0] == 0
     monkeypatch.setenv("KUBECONFIG", "gone:gone-too")
     code, said = told("plan")
@@ -81,8 +79,8 @@ def test_kubeconfigs_that_are_named_and_not_there_are_not_replaced_by_the_one_at
     assert told("plan")[0] == 0
 
 
-def test_a_hub_with_sensitive_settings_judges_and_its_words_are_not_passed_on(hub: Front, told: Told) -> None:
-    write()
+def test_messages_of_hub_with_sensitive_settings_are_hidden(hub: Front, told: Told) -> None:
+    write_configuration()
     main = Path("main.nf.hcl")
     secret = 'variable "t" {\n  sensitive = true\n  default   = "30m"\n}\n'
     main.write_text(main.read_text().replace('"30m"', "var.t") + secret)

@@ -1,4 +1,4 @@
-"""Objects in deletion on a hub are named, and nothing is predicted or waited for."""
+"""Tests of objects in deletion on a hub: they are named, and neither predicted nor awaited."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ import pytest
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
-from tests.domains.hub.hub_front import Front, path_of_kind
-from tests.domains.hub.test_fleet_provider import write, written
-from tests.domains.hub.test_hub_order import BUDGET, EVICTION, add
+from tests.domains.hub.hub_front import Front, get_collection_path
+from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
+from tests.domains.hub.test_hub_order import BUDGET, EVICTION, append_configuration
 from tests.domains.hub.test_hub_runs import EXTERNAL, RUN
 
 _BLOCKED = "is being deleted, held by somebody/waits"
 
 
-def delete(hub: Front, kind: str, name: str, namespace: str = "") -> None:
-    """Delete an object that a finalizer keeps."""
+def delete_with_finalizer(hub: Front, kind: str, name: str, namespace: str = "") -> None:
+    """Delete an object with a finalizer."""
     body = hub.get(kind, name, namespace)
     assert body is not None
     metadata = {"name": name, "finalizers": ["somebody/waits"]} | ({"namespace": namespace} if namespace else {})
     hub.put({"apiVersion": body["apiVersion"], "kind": kind, "metadata": metadata}, "somebody")
-    path = f"/api/v1/namespaces/{namespace}/configmaps/{name}" if namespace else f"{path_of_kind(kind)}/{name}"
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{name}" if namespace else f"{get_collection_path(kind)}/{name}"
     assert hub.answer("DELETE", path, "admin-token", b"{}")[0] == 200
 
 
 @pytest.mark.our_hub_alone
-def test_a_later_object_of_a_manifest_is_named_and_not_predicted(
+def test_later_manifest_object_in_deletion_is_named_not_predicted(
     hub: Front, controller: Controller, told: Told
 ) -> None:
-    write()
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     controller.asleep = True
-    delete(hub, "ConfigMap", "settings", "web")
+    delete_with_finalizer(hub, "ConfigMap", "settings", "web")
     said = told("plan", "-out=x.nfplan")[1]
     assert f"object-being-deleted fleet_hub_manifest.web: ConfigMap web/settings {_BLOCKED}" in said
     document = json.loads(told("show", "-json", "x.nfplan")[1])
@@ -43,11 +43,11 @@ def test_a_later_object_of_a_manifest_is_named_and_not_predicted(
 
 
 @pytest.mark.our_hub_alone
-def test_a_namespace_in_deletion_is_not_missing(hub: Front, controller: Controller, told: Told) -> None:
-    write()
+def test_namespace_in_deletion_is_not_missing(hub: Front, controller: Controller, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     controller.asleep = True
-    delete(hub, "Namespace", "web")
+    delete_with_finalizer(hub, "Namespace", "web")
     said = told("plan")[1]
     assert "object-being-deleted fleet_hub_manifest.web: Namespace web" in said
     assert "missing-hub-namespace" not in said, said
@@ -55,31 +55,29 @@ def test_a_namespace_in_deletion_is_not_missing(hub: Front, controller: Controll
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("mode", ["auto", "off"])
-def test_a_changed_manifest_with_an_object_in_deletion_is_not_written(hub: Front, told: Told, mode: str) -> None:
-    write()
+def test_changed_manifest_with_object_in_deletion_is_not_written(hub: Front, told: Told, mode: str) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
-    delete(hub, "ConfigMap", "settings", "web")
-    write(content="2")
+    delete_with_finalizer(hub, "ConfigMap", "settings", "web")
+    write_configuration(content="2")
     Path("main.nf.hcl").write_text(
         Path("main.nf.hcl").read_text().replace('timeout = "30m"', f'\n  timeout = "30m"\n  dry_run = "{mode}"\n')
     )
     hub.log.clear()
     code, said = told("apply", "-auto-approve")
     assert (code, "ConfigMap web/settings is being deleted on the hub" in said) == (1, True), said
-    assert not [path for _, path in written(hub) if path.endswith("/settings")]
+    assert not [path for _, path in list_writes(hub) if path.endswith("/settings")]
 
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("refresh", ["true", "false"])
-def test_nothing_is_predicted_for_a_placement_in_deletion(
-    hub: Front, controller: Controller, told: Told, refresh: str
-) -> None:
-    write()
+def test_placement_in_deletion_has_no_prediction(hub: Front, controller: Controller, told: Told, refresh: str) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     controller.asleep = True
-    delete(hub, "ClusterResourcePlacement", "web")
+    delete_with_finalizer(hub, "ClusterResourcePlacement", "web")
     told("apply", "-refresh-only", "-auto-approve")
-    write(number=4)
+    write_configuration(number=4)
     code, said = told("plan", f"-refresh={refresh}")
     assert "clusters ->" not in said
     if refresh == "true":
@@ -87,37 +85,35 @@ def test_nothing_is_predicted_for_a_placement_in_deletion(
 
 
 @pytest.mark.our_hub_alone
-def test_a_run_of_a_placement_in_deletion_fails_at_once(hub: Front, controller: Controller, told: Told) -> None:
-    write(more=EXTERNAL)
+def test_run_of_placement_in_deletion_fails_immediately(hub: Front, controller: Controller, told: Told) -> None:
+    write_configuration(more=EXTERNAL)
     assert told("apply", "-auto-approve")[0] == 0
     controller.asleep = True
-    delete(hub, "ClusterResourcePlacement", "web")
-    add(RUN.format(more=""))
+    delete_with_finalizer(hub, "ClusterResourcePlacement", "web")
+    append_configuration(RUN.format(more=""))
     code, said = told("apply", "-auto-approve")
     assert (code, "ClusterResourcePlacement web is being deleted on the hub" in said) == (1, True), said
     assert hub.get("ClusterStagedUpdateRun", "first") is None
 
 
 @pytest.mark.our_hub_alone
-def test_an_eviction_of_a_placement_in_deletion_is_invalid(hub: Front, controller: Controller, told: Told) -> None:
-    write()
+def test_eviction_for_placement_in_deletion_is_invalid(hub: Front, controller: Controller, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     controller.asleep = True
-    delete(hub, "ClusterResourcePlacement", "web")
-    add(BUDGET + EVICTION)
+    delete_with_finalizer(hub, "ClusterResourcePlacement", "web")
+    append_configuration(BUDGET + EVICTION)
     code, said = told("apply", "-auto-approve")
     assert "is being deleted" in said
     assert (code, "ClusterResourcePlacement web is being deleted on the hub" in said) == (1, True), said
 
 
 @pytest.mark.our_hub_alone
-def test_a_placement_deleted_during_its_rollout_is_not_waited_for(
-    hub: Front, controller: Controller, told: Told
-) -> None:
-    write()
+def test_placement_deleted_during_rollout_is_not_awaited(hub: Front, controller: Controller, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     controller.stuck = {"lon1", "par1", "fra1", "ams1"}
-    write(number=3)
+    write_configuration(number=3)
     answer = hub.answer
 
     def answer_and_delete(method: str, target: str, token: str, content: bytes) -> tuple[int, object]:
@@ -125,7 +121,7 @@ def test_a_placement_deleted_during_its_rollout_is_not_waited_for(
         if method == "PATCH" and "clusterresourceplacements/web" in target and "dryRun" not in target:
             hub.answer = answer  # type: ignore[method-assign]
             controller.asleep = True
-            delete(hub, "ClusterResourcePlacement", "web")
+            delete_with_finalizer(hub, "ClusterResourcePlacement", "web")
         return response
 
     hub.answer = answer_and_delete  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Plans from a dump of a hub, and without a hub."""
+"""Tests of plans from a dump of a hub, and without a hub."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.object_access import list_in_namespaces
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
-from tests.domains.hub.hub_front import Refuse
+from tests.domains.hub.hub_front import RequestRejection
 from tests.domains.hub.hub_server import HubServer
-from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_fleet_provider import write_configuration
 
 PLACEMENT = """
 data "fleet_hub_export" "hub" { files = ["hub.json"] }
@@ -37,10 +37,10 @@ resource "fleet_cluster_resource_placement" "web" {
 
 
 @pytest.mark.our_hub_alone
-def test_a_dump_without_manifests_keeps_the_content_of_the_latest_snapshot(
+def test_dump_without_manifests_uses_latest_snapshot(
     hub: HubServer, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write()
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     bodies = [body for (group, *_), body in sorted(hub.objects.items()) if group]
     (tmp_path / "dump").mkdir()
@@ -58,13 +58,13 @@ def test_a_dump_without_manifests_keeps_the_content_of_the_latest_snapshot(
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("mode", ["auto", "require"])
-def test_without_a_hub_a_plan_starts_from_the_state(
+def test_plan_without_hub_starts_from_state(
     hub: HubServer, told: Told, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     monkeypatch.setattr("nexusform.domains.hub.api.hub_client._FIRST_RETRY_SECONDS", 0.0)
-    write()
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
-    write(content="2")
+    write_configuration(content="2")
     text = Path("main.nf.hcl").read_text()
     Path("main.nf.hcl").write_text(text.replace('timeout = "30m"', f'\n  dry_run = "{mode}"\n'))
     monkeypatch.delenv("NF_FLEET_KUBECONFIG")
@@ -94,8 +94,8 @@ def test_without_a_hub_a_plan_starts_from_the_state(
 
 
 @pytest.mark.our_hub_alone
-def test_a_cluster_moved_between_plans_is_an_observed_row(hub: HubServer, controller: Controller, told: Told) -> None:
-    write()
+def test_cluster_moved_between_plans_is_an_observed_row(hub: HubServer, controller: Controller, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     controller.picks["web"] = ["ams1", "lon1"]
     hub.act()
@@ -106,8 +106,8 @@ def test_a_cluster_moved_between_plans_is_an_observed_row(hub: HubServer, contro
 
 
 @pytest.mark.our_hub_alone
-def test_a_cluster_that_left_between_plans_is_an_observed_row(hub: HubServer, told: Told) -> None:
-    write(number=4)
+def test_cluster_removed_between_plans_is_an_observed_row(hub: HubServer, told: Told) -> None:
+    write_configuration(number=4)
     assert told("apply", "-auto-approve")[0] == 0
     hub.remove(hub.get("MemberCluster", "par1") or {})
     hub.act()
@@ -174,39 +174,41 @@ def test_selectors_of_manifests_and_expressions_are_read(hub: HubServer, told: T
     assert "/api/v1/namespaces/shop/configmaps" in [path for _, path, _, _ in hub.log]
 
 
-def forbid(hub: HubServer, is_forbidden: Callable[[str], bool]) -> None:
-    """Answer requests for these paths as an API server does without permission."""
+def forbid_paths(hub: HubServer, is_forbidden: Callable[[str], bool]) -> None:
+    """Answer requests for these paths like an API server without permission."""
     respond = hub.respond
 
-    def refuse(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
+    def reject_forbidden(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
         if is_forbidden(path):
             plural = path.rpartition("/")[2]
-            raise Refuse(403, f'{plural} is forbidden: User "bob" cannot list resource "{plural}" at the cluster scope')
+            raise RequestRejection(
+                403, f'{plural} is forbidden: User "bob" cannot list resource "{plural}" at the cluster scope'
+            )
         return respond(method, path, query, token, content)
 
-    hub.respond = refuse  # type: ignore[method-assign]
+    hub.respond = reject_forbidden  # type: ignore[method-assign]
 
 
 @pytest.mark.our_hub_alone
-def test_kinds_that_no_configured_object_needs_may_be_forbidden(hub: HubServer, told: Told) -> None:
+def test_unneeded_kinds_may_be_forbidden(hub: HubServer, told: Told) -> None:
     forbidden = ("/resourcebindings", "/stagedupdateruns", "/clusterresourceplacementdisruptionbudgets")
-    forbid(hub, lambda path: path.endswith(forbidden))
-    write()
+    forbid_paths(hub, lambda path: path.endswith(forbidden))
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     code, said = told("plan", "-details")
     assert code == 0, said
     assert "does not list resourcebindings, clusterresourceplacementdisruptionbudgets, stagedupdateruns" in said
     assert "conflicts with other placements are unknown" in said
-    forbid(hub, lambda path: path.endswith("/clusterresourcebindings"))
+    forbid_paths(hub, lambda path: path.endswith("/clusterresourcebindings"))
     assert told("plan")[0] == 1
 
 
 @pytest.mark.our_hub_alone
-def test_a_step_whose_result_may_not_be_read_is_gone_on_with(hub: HubServer, told: Told) -> None:
+def test_step_with_unreadable_result_is_resumed(hub: HubServer, told: Told) -> None:
     respond = hub.respond
-    write()
+    write_configuration()
     assert told("plan", "-out=x.nfplan")[0] == 0
-    forbid(hub, lambda path: path.endswith("/clusterresourcebindings"))
+    forbid_paths(hub, lambda path: path.endswith("/clusterresourcebindings"))
     code, said = told("apply", "x.nfplan")
     assert (code, "was written, but its result cannot be read (403)" in said) == (1, True), said
     hub.respond = respond  # type: ignore[method-assign]
@@ -216,20 +218,20 @@ def test_a_step_whose_result_may_not_be_read_is_gone_on_with(hub: HubServer, tol
 
 
 @pytest.mark.our_hub_alone
-def test_wrong_predictions_need_no_permission_for_members(hub: HubServer, controller: Controller, told: Told) -> None:
+def test_wrong_predictions_need_no_member_permission(hub: HubServer, controller: Controller, told: Told) -> None:
     controller.picks["web"] = ["ams1", "fra1"]
-    write()
+    write_configuration()
     assert told("plan", "-out=x.nfplan")[0] == 0
-    forbid(hub, lambda path: path.endswith("/memberclusters"))
+    forbid_paths(hub, lambda path: path.endswith("/memberclusters"))
     said = told("apply", "x.nfplan")[1]
     assert "Apply complete!" in said, said
 
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("namespaces", [["team"], ["other", "team"]])
-def test_a_tenant_lists_its_namespaces(hub: HubServer, tmp_path: Path, namespaces: list[str]) -> None:
-    forbid(hub, lambda path: path.endswith("beta1/resourcebindings"))
-    put_placement_of_tenant(hub)
+def test_tenant_lists_its_namespaces(hub: HubServer, tmp_path: Path, namespaces: list[str]) -> None:
+    forbid_paths(hub, lambda path: path.endswith("beta1/resourcebindings"))
+    put_tenant_placement(hub)
     hub.log.clear()
     client = HubClient(HubLocation(str(tmp_path / "kubeconfig.admin")))
     with closing(client):
@@ -240,7 +242,7 @@ def test_a_tenant_lists_its_namespaces(hub: HubServer, tmp_path: Path, namespace
 
 
 @pytest.mark.our_hub_alone
-def test_a_new_placement_selects_existing_objects_of_others(hub: HubServer, told: Told) -> None:
+def test_new_placement_selects_existing_objects_of_others(hub: HubServer, told: Told) -> None:
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "kubectl")
     for name, kind, data in (("settings", "ConfigMap", {"a": "1"}), ("password", "Secret", {"p": "c2VjcmV0"})):
         metadata = {"name": name, "namespace": "shop"}
@@ -283,7 +285,7 @@ resource "fleet_resource_placement" "api" {
 _API = "placement.kubernetes-fleet.io/v1beta1"
 
 
-def put_placement_of_tenant(hub: HubServer) -> None:
+def put_tenant_placement(hub: HubServer) -> None:
     content = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "team"}}
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}, "kubectl")
     hub.put({**content, "data": {"a": "1"}}, "kubectl")
@@ -315,9 +317,9 @@ def put_placement_of_tenant(hub: HubServer) -> None:
 
 
 @pytest.mark.our_hub_alone
-def test_a_tenant_plans_with_rights_in_one_namespace(hub: HubServer, told: Told) -> None:
-    put_placement_of_tenant(hub)
-    forbid(hub, lambda path: "/namespaces/team/" not in path and path.startswith("/apis/"))
+def test_tenant_plans_with_rights_in_one_namespace(hub: HubServer, told: Told) -> None:
+    put_tenant_placement(hub)
+    forbid_paths(hub, lambda path: "/namespaces/team/" not in path and path.startswith("/apis/"))
     Path("main.nf.hcl").write_text(_TENANT)
     code, said = told("plan")
     assert code == 0, said

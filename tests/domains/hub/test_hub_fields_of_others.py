@@ -1,4 +1,4 @@
-"""What others own of an object of ours is shown and obeyed, and not fought."""
+"""Tests of foreign fields in managed objects: they are reported and kept."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from urllib.parse import urlencode
 from nexusform.domains.hub.providers.foreign_fields import describe_foreign_fields
 from nexusform.domains.hub.providers.hub_bodies import HubObject
 from tests.domains.hub.conftest import Told
-from tests.domains.hub.hub_front import Front, path_of_kind, version_of_kind
-from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.hub_front import Front, get_api_version, get_collection_path
+from tests.domains.hub.test_fleet_provider import write_configuration
 
 THEIRS = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
 
 
-def applied_by(hub: Front, manager: str, spec: dict[str, Any], *, force: bool = False) -> None:
-    """Let somebody apply a part of the placement web."""
+def apply_as(hub: Front, manager: str, spec: dict[str, Any], *, force: bool = False) -> None:
+    """Apply a part of the placement web as another manager."""
     kind = "ClusterResourcePlacement"
-    body = {"apiVersion": version_of_kind(kind), "kind": kind, "metadata": {"name": "web"}, "spec": spec}
+    body = {"apiVersion": get_api_version(kind), "kind": kind, "metadata": {"name": "web"}, "spec": spec}
     query = {"fieldManager": manager, "#type": "apply", **({"force": "true"} if force else {})}
-    target = f"{path_of_kind(kind)}/web?{urlencode(query)}"
+    target = f"{get_collection_path(kind)}/web?{urlencode(query)}"
     status, answer = hub.answer("PATCH", target, "admin-token", json.dumps(body).encode())
     assert status == 200, answer
 
@@ -44,17 +44,17 @@ resource "fleet_member_cluster" "all" {
 """
 
 
-def ours(more: str = "") -> None:
-    """A configuration with a toleration of its own."""
-    write(more=more)
+def write_with_toleration(more: str = "") -> None:
+    """Write a configuration with its own toleration."""
+    write_configuration(more=more)
     text = Path("main.nf.hcl").read_text()
     Path("main.nf.hcl").write_text(text.replace("number_of_clusters = 2", f"number_of_clusters = 2{OURS}"))
 
 
-def test_what_others_set_beside_us_is_one_note_and_no_change(hub: Front, told: Told) -> None:
-    write()
+def test_foreign_fields_are_a_note_and_no_change(hub: Front, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
-    applied_by(hub, "ops", {"policy": {"tolerations": [THEIRS]}})
+    apply_as(hub, "ops", {"policy": {"tolerations": [THEIRS]}})
     code, said = told("plan", "-detailed-exitcode", "-out=x.nfplan", "-report=markdown:plan.md")
     assert (code, "No changes." in said) == (0, True), said
     words = "fleet_cluster_resource_placement.web: ops sets spec.policy.tolerations"
@@ -65,18 +65,18 @@ def test_what_others_set_beside_us_is_one_note_and_no_change(hub: Front, told: T
     assert "fields-owned-by-others" not in told("plan", "-destroy")[1]
 
 
-def test_a_change_of_ours_leaves_what_others_set_and_is_foretold_beside_it(hub: Front, told: Told) -> None:
-    write()
+def test_own_change_keeps_and_predicts_foreign_fields(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     rolling = {"maxUnavailable": 2, "maxSurge": 0}
     more = {"strategy": {"rollingUpdate": rolling}, "revisionHistoryLimit": 3}
-    applied_by(hub, "ops", {"policy": {"tolerations": [THEIRS]}, **more})
+    apply_as(hub, "ops", {"policy": {"tolerations": [THEIRS]}, **more})
     assert "No changes." in told("plan")[1]
-    write(content="2")
+    write_configuration(content="2")
     code, said = told("plan")
     assert code == 0, said
-    assert "start wave" not in said  # all at once, where a quarter would be one by one
-    write(number=3, content="2")
+    assert "start wave" not in said  # All clusters are updated at once; with a quarter it would be one after another.
+    write_configuration(number=3, content="2")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert "3 of 3 predictions correct" in said
@@ -87,25 +87,25 @@ def test_a_change_of_ours_leaves_what_others_set_and_is_foretold_beside_it(hub: 
     assert (code, "No changes." in said) == (0, True), said
 
 
-def test_without_the_data_block_fields_of_others_are_no_change_either(hub: Front, told: Told) -> None:
-    write()
+def test_foreign_fields_without_data_block_are_no_change(hub: Front, told: Told) -> None:
+    write_configuration()
     text = Path("main.nf.hcl").read_text()
     Path("main.nf.hcl").write_text(text.replace('data "fleet_hub" "hub" {}', MEMBERS))
     assert told("apply", "-auto-approve")[0] == 0
-    applied_by(hub, "ops", {"policy": {"tolerations": [THEIRS]}, "strategy": {"rollingUpdate": {"maxSurge": 1}}})
+    apply_as(hub, "ops", {"policy": {"tolerations": [THEIRS]}, "strategy": {"rollingUpdate": {"maxSurge": 1}}})
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
 
 
-def test_a_toleration_that_our_list_would_take_away_is_said_with_its_owner(hub: Front, told: Told) -> None:
-    ours()
+def test_removal_of_foreign_toleration_is_reported_with_owner(hub: Front, told: Told) -> None:
+    write_with_toleration()
     assert told("apply", "-auto-approve")[0] == 0
-    applied_by(hub, "ops", {"policy": {"tolerations": [EDGE, THEIRS]}}, force=True)
+    apply_as(hub, "ops", {"policy": {"tolerations": [EDGE, THEIRS]}}, force=True)
     code, said = told("plan")
     assert code == 1
     assert "ops set spec.policy.tolerations on the hub. gpu:NoSchedule is missing here" in said
     assert "Add it here, or leave the list to ops: lifecycle { ignore_changes = [pol" in said
-    ours("lifecycle {\n    ignore_changes = [policy.toleration]\n  }")
+    write_with_toleration("lifecycle {\n    ignore_changes = [policy.toleration]\n  }")
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
     placement = hub.get("ClusterResourcePlacement", "web")
@@ -113,8 +113,8 @@ def test_a_toleration_that_our_list_would_take_away_is_said_with_its_owner(hub: 
     assert placement["spec"]["policy"]["tolerations"] == [EDGE, THEIRS]
 
 
-def test_what_others_set_of_objects_is_said_by_object(hub: Front, told: Told) -> None:
-    write()
+def test_foreign_fields_are_reported_by_object(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     names = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "web"}}
     hub.put({**names, "data": {"b": "theirs"}}, "kubectl")
@@ -122,7 +122,7 @@ def test_what_others_set_of_objects_is_said_by_object(hub: Front, told: Told) ->
     assert "fleet_hub_manifest.web: kubectl sets ConfigMap web/settings data.b" in said
 
 
-def test_what_stood_before_owners_were_noted_is_nobodys() -> None:
+def test_fields_before_ownership_tracking_have_no_owner() -> None:
     head = {"apiVersion": "v1", "kind": "Namespace"}
     fields = {"f:spec": {"f:finalizers": {}}}
     entry = {"manager": "before-first-apply", "operation": "Update", "fieldsV1": fields}
@@ -134,8 +134,8 @@ def test_what_stood_before_owners_were_noted_is_nobodys() -> None:
     assert told == "ops sets Namespace web spec.finalizers"
 
 
-def test_defaults_and_labels_of_others_are_not_worth_a_word(hub: Front, told: Told) -> None:
-    write()
+def test_foreign_defaults_and_labels_are_not_reported(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None

@@ -1,4 +1,4 @@
-"""What is wrong with a plan by itself and what the hub makes of the rest is said at once."""
+"""Tests of plans with errors: errors of the plan and dry-run results of its valid part are reported together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_front import Front
-from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_fleet_provider import write_configuration
 
 BUDGET = """
 resource "fleet_placement_disruption_budget" "b" {{
@@ -28,9 +28,9 @@ resource "fleet_placement_eviction" "e" {
 OTHERS = ".spec.policy.numberOfClusters belongs to kubectl"
 
 
-def scaled_by_kubectl(hub: Front, told: Told) -> None:
-    """A placement whose number of clusters somebody else owns now."""
-    write()
+def scale_with_kubectl(hub: Front, told: Told) -> None:
+    """Apply a placement, and let kubectl own its number of clusters."""
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
@@ -38,14 +38,14 @@ def scaled_by_kubectl(hub: Front, told: Told) -> None:
     hub.put({**names, "spec": {"policy": {"numberOfClusters": 1}}}, "kubectl")
 
 
-def add(text: str) -> None:
+def append_configuration(text: str) -> None:
     with Path("main.nf.hcl").open("a") as file:
         file.write(text)
 
 
-def test_the_hub_judges_what_is_sound_beside_what_is_in_error(hub: Front, told: Told) -> None:
-    scaled_by_kubectl(hub, told)
-    add(BUDGET.format("many") + HANGS)
+def test_valid_part_of_plan_with_errors_is_validated(hub: Front, told: Told) -> None:
+    scale_with_kubectl(hub, told)
+    append_configuration(BUDGET.format("many") + HANGS)
     code, said = told("plan")
     assert code == 1
     assert '"many"' in said
@@ -67,18 +67,18 @@ def test_the_hub_judges_what_is_sound_beside_what_is_in_error(hub: Front, told: 
         'locals {\n  x = tonumber("many")\n}\noutput "x" {\n  value = local.x\n}\n',
     ],
 )
-def test_what_is_wrong_elsewhere_keeps_no_change_from_being_judged(hub: Front, told: Told, wrong: str) -> None:
-    scaled_by_kubectl(hub, told)
-    add(wrong)
+def test_unrelated_error_does_not_prevent_dry_run(hub: Front, told: Told, wrong: str) -> None:
+    scale_with_kubectl(hub, told)
+    append_configuration(wrong)
     code, said = told("plan")
     assert (code, OTHERS in said) == (1, True), said
     assert said.count("Error: ") == 2
 
 
-def test_what_nobody_can_attribute_keeps_the_hub_from_being_asked_and_is_said(hub: Front, told: Told) -> None:
-    scaled_by_kubectl(hub, told)
+def test_unattributable_error_prevents_dry_run_and_is_reported(hub: Front, told: Told) -> None:
+    scale_with_kubectl(hub, told)
     rule = 'condition = var.n > 1\n    error_message = "No."'
-    add(f'variable "n" {{\n  default = 1\n  validation {{\n    {rule}\n  }}\n}}\n')
+    append_configuration(f'variable "n" {{\n  default = 1\n  validation {{\n    {rule}\n  }}\n}}\n')
     code, said = told("plan")
     assert (code, OTHERS in said) == (1, False), said
     assert "web (the plan has an error (Invalid value for variable))" in told("plan", "-details")[1]
@@ -87,10 +87,8 @@ def test_what_nobody_can_attribute_keeps_the_hub_from_being_asked_and_is_said(hu
 @pytest.mark.parametrize(
     ("judge", "code", "severity"), [("auto", 0, "Warning"), ("require", 1, "Error"), ("off", 0, "")]
 )
-def test_a_plan_that_asks_no_provider_says_that_the_hub_did_not_judge_it(
-    hub: Front, told: Told, judge: str, code: int, severity: str
-) -> None:
-    write()
+def test_skipped_dry_run_is_reported(hub: Front, told: Told, judge: str, code: int, severity: str) -> None:
+    write_configuration()
     text = Path("main.nf.hcl").read_text()
     settings = f'{{\n  dry_run = "{judge}"\n  timeout = "30m"\n}}'
     Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', settings))
@@ -104,14 +102,14 @@ def test_a_plan_that_asks_no_provider_says_that_the_hub_did_not_judge_it(
     assert (ended, "Not checked" in said) == (0, False), said
 
 
-def test_placements_that_the_plan_leaves_out_and_that_bring_what_it_writes_are_named(hub: Front, told: Told) -> None:
-    write()
+def test_excluded_placements_of_written_objects_are_named(hub: Front, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
-    write(content="2")
+    write_configuration(content="2")
     words = "ConfigMap web/settings is selected by ClusterResourcePlacement web (lon1, par1)"
     assert "selected-by-other-placements" not in told("plan")[1]
     code, said = told("plan", "-target=fleet_hub_manifest.web", "-details")
     assert (code, said.count(words)) == (0, 1), said
-    write(content="1")
+    write_configuration(content="1")
     assert "selected-by-other-placements" not in told("plan", "-target=fleet_hub_manifest.web")[1]
     assert hub.all("ClusterResourceBinding")

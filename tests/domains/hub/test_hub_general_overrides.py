@@ -9,7 +9,7 @@ import pytest
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.slow_writes import SlowWrite
-from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_fleet_provider import write_configuration
 from tests.domains.hub.test_hub_order import NAMESPACED_OVERRIDE
 from tests.domains.hub.test_hub_order import OVERRIDE as CLUSTER_OVERRIDE
 
@@ -37,7 +37,7 @@ _PATHS = {_CLUSTER: "/clusterresourceoverrides/web", _NAMESPACED: "/namespaces/w
 
 def _write(content: str, more: str = "", *, number: int = 2) -> None:
     """Write a configuration in which only the table orders a placement and its content."""
-    write(content=content, number=number)
+    write_configuration(content=content, number=number)
     path = Path("main.nf.hcl")
     path.write_text(path.read_text().replace(_DEPENDENCY, "") + more)
 
@@ -57,7 +57,7 @@ def _apply_slowly(hub: Front, told: Told, path: str, *followers: str) -> None:
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("override", _PATHS)
 @pytest.mark.parametrize("change", ["created", "changed", "removed"])
-def test_content_waits_for_an_override_of_every_placement(hub: Front, told: Told, override: str, change: str) -> None:
+def test_content_waits_for_override_of_every_placement(hub: Front, told: Told, override: str, change: str) -> None:
     _write("1", "" if change == "created" else override)
     assert told("apply", "-auto-approve")[0] == 0
     changed = override.replace('"yes"', '"no"') if change == "changed" else override
@@ -67,7 +67,7 @@ def test_content_waits_for_an_override_of_every_placement(hub: Front, told: Told
 
 
 @pytest.mark.our_hub_alone
-def test_content_of_another_block_waits_for_an_override(hub: Front, told: Told) -> None:
+def test_content_of_another_block_waits_for_override(hub: Front, told: Told) -> None:
     _write("1")
     assert told("apply", "-auto-approve")[0] == 0
     _write("1", _MORE + _NAMESPACED)
@@ -76,13 +76,13 @@ def test_content_of_another_block_waits_for_an_override(hub: Front, told: Told) 
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("override", _PATHS)
-def test_a_placement_waits_for_an_override_in_a_namespace_of_its_plan(hub: Front, told: Told, override: str) -> None:
+def test_placement_waits_for_override_in_its_planned_namespace(hub: Front, told: Told, override: str) -> None:
     _write("1", override)
     _apply_slowly(hub, told, _PATHS[override], _PLACEMENT)
 
 
 @pytest.mark.our_hub_alone
-def test_a_changed_placement_and_a_named_override_wait_for_an_override(hub: Front, told: Told) -> None:
+def test_changed_placement_and_named_override_wait_for_override(hub: Front, told: Told) -> None:
     named = CLUSTER_OVERRIDE.replace('"web"', '"named"', 2).replace("labels/changed", "labels")
     named = named.replace('"yes"', '{changed = "yes"}')
     path = "/clusterresourceoverrides/named"
@@ -90,19 +90,19 @@ def test_a_changed_placement_and_a_named_override_wait_for_an_override(hub: Fron
     assert told("apply", "-auto-approve")[0] == 0
     _write("1", _NAMESPACED + named, number=3)
     _apply_slowly(hub, told, _PATHS[_NAMESPACED], _PLACEMENT, path)
-    _write("1", number=3)  # both are removed
+    _write("1", number=3)  # Both are removed.
     _apply_slowly(hub, told, _PATHS[_NAMESPACED], path)
 
 
 @pytest.mark.our_hub_alone
-def test_an_override_is_sent_after_its_namespace(hub: Front, told: Told) -> None:
+def test_override_is_sent_after_its_namespace(hub: Front, told: Told) -> None:
     _write("1", _NAMESPACED)
     _apply_slowly(hub, told, "/namespaces/web", _PATHS[_NAMESPACED])
 
 
 @pytest.mark.our_hub_alone
 @pytest.mark.usefixtures("hub")
-def test_an_override_that_depends_on_changed_content_is_an_error(told: Told) -> None:
+def test_override_depending_on_changed_content_is_an_error(told: Told) -> None:
     _write("1")
     assert told("apply", "-auto-approve")[0] == 0
     _write("2", _CLUSTER.replace("  policy {", "  depends_on = [fleet_hub_manifest.web]\n  policy {"))
@@ -115,7 +115,7 @@ def test_an_override_that_depends_on_changed_content_is_an_error(told: Told) -> 
 
 
 @pytest.mark.our_hub_alone
-def test_content_that_depended_on_a_removed_override_is_applied(hub: Front, told: Told) -> None:
+def test_content_depending_on_removed_override_is_applied(hub: Front, told: Told) -> None:
     _write("1", _CLUSTER)
     path = Path("main.nf.hcl")
     order = "depends_on = [fleet_cluster_resource_override.web]\n  yaml_body"
@@ -130,7 +130,7 @@ def test_content_that_depended_on_a_removed_override_is_applied(hub: Front, told
 @pytest.mark.our_hub_alone
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("is_split", [False, True])
-def test_an_override_after_a_rollout_of_its_new_namespace_is_named(told: Told, *, is_split: bool) -> None:
+def test_override_after_rollout_of_its_new_namespace_is_named(told: Told, *, is_split: bool) -> None:
     path = Path("main.nf.hcl")
     _write("1")
     text = path.read_text()

@@ -1,4 +1,4 @@
-"""An object that others deleted and made anew under the same name is not ours."""
+"""Tests of objects deleted and re-created by others under the same name: they are unmanaged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_front import Front
-from tests.domains.hub.test_fleet_provider import write, written
+from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
 
 ADDRESS = "fleet_cluster_resource_placement.web"
 IMPORT = f"""
@@ -19,8 +19,8 @@ import {{
 """
 
 
-def recreated(hub: Front) -> dict[str, Any]:
-    """The placement web, deleted and made anew by somebody else."""
+def recreate_placement(hub: Front) -> dict[str, Any]:
+    """Delete and re-create the placement web as another manager."""
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
     names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"], "metadata": {"name": "web"}}
@@ -31,11 +31,11 @@ def recreated(hub: Front) -> dict[str, Any]:
     return again
 
 
-def test_what_others_made_anew_is_not_written_over(hub: Front, told: Told) -> None:
-    write()
+def test_object_recreated_by_others_is_not_overwritten(hub: Front, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
-    again = recreated(hub)
-    write(number=3)
+    again = recreate_placement(hub)
+    write_configuration(number=3)
     code, said = told("plan")
     assert code == 1
     made_at = again["metadata"]["creationTimestamp"]
@@ -47,13 +47,13 @@ def test_what_others_made_anew_is_not_written_over(hub: Front, told: Told) -> No
     hub.log.clear()
     code, said = told("destroy", "-auto-approve", f"-target={ADDRESS}")
     assert (code, "object-recreated-by-others" in said) == (0, True), said
-    assert written(hub) == []
+    assert list_writes(hub) == []
 
 
-def test_what_others_made_anew_is_taken_over_as_the_plan_says(hub: Front, told: Told) -> None:
-    write()
+def test_object_recreated_by_others_is_imported_as_suggested(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
-    again = recreated(hub)
+    again = recreate_placement(hub)
     said = told("plan")[1]
     assert f"`nexusform state rm {ADDRESS}`" in said
     assert f'import {{ to = {ADDRESS}, id = "web" }}' in said
@@ -68,11 +68,11 @@ def test_what_others_made_anew_is_taken_over_as_the_plan_says(hub: Front, told: 
     assert placement["metadata"]["uid"] == again["metadata"]["uid"]
 
 
-def test_whoever_takes_ownership_writes_over_it(hub: Front, told: Told) -> None:
-    write()
+def test_take_ownership_overwrites_recreated_placement(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
-    again = recreated(hub)
-    write(number=3)
+    again = recreate_placement(hub)
+    write_configuration(number=3)
     code, said = told("apply", "-auto-approve", "-take-ownership")
     assert (code, "; it is imported" in said) == (0, True), said
     (placement,) = hub.all("ClusterResourcePlacement")
@@ -82,28 +82,28 @@ def test_whoever_takes_ownership_writes_over_it(hub: Front, told: Told) -> None:
     assert (code, "made-anew" in said) == (0, False), said
 
 
-def test_a_saved_plan_does_not_write_over_what_was_made_anew_since(hub: Front, told: Told) -> None:
-    write()
+def test_saved_plan_does_not_overwrite_recreated_placement(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
-    write(number=3)
+    write_configuration(number=3)
     assert told("plan", "-out=x.nfplan")[0] == 0
-    recreated(hub)
+    recreate_placement(hub)
     hub.log.clear()
     code, said = told("apply", "x.nfplan")
     assert (code, "was deleted and re-created by another manager since the plan" in said) == (1, True), said
-    assert written(hub) == []
+    assert list_writes(hub) == []
 
 
-def test_the_hub_says_of_what_it_holds_anew_that_it_is_otherwise(hub: Front, told: Told) -> None:
-    write()
+def test_reconcile_reports_recreated_placement(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
-    recreated(hub)
+    recreate_placement(hub)
     code, said = told("reconcile", "-from=hub")
     assert code == 2, said
 
 
-def settings_anew(hub: Front, value: str) -> dict[str, Any]:
-    """The ConfigMap of the manifest, deleted and made anew by somebody else."""
+def recreate_settings(hub: Front, value: str) -> dict[str, Any]:
+    """Delete and re-create the ConfigMap of the manifest as another manager."""
     settings = hub.get("ConfigMap", "settings", "web")
     assert settings is not None
     names = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "web"}}
@@ -112,13 +112,11 @@ def settings_anew(hub: Front, value: str) -> dict[str, Any]:
     return hub.put({**names, "data": {"a": value}}, "kubectl-create")
 
 
-def test_an_object_of_a_manifest_that_others_made_anew_is_neither_written_over_nor_deleted(
-    hub: Front, told: Told
-) -> None:
-    write()
+def test_recreated_manifest_object_is_not_overwritten_or_deleted(hub: Front, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     assert told("plan", "-detailed-exitcode")[0] == 0
-    again = settings_anew(hub, "1")
+    again = recreate_settings(hub, "1")
     code, said = told("plan")
     words = "the ConfigMap web/settings that nexusform made is gone; the one on the hub was made at"
     assert (code, said.count(words)) == (1, 1), said
@@ -126,15 +124,15 @@ def test_an_object_of_a_manifest_that_others_made_anew_is_neither_written_over_n
     hub.log.clear()
     code, said = told("destroy", "-auto-approve")
     assert (code, "fleet_hub_manifest.web: ConfigMap web/settings was re-created on the hub" in said) == (0, True)
-    assert [path for _, path in written(hub) if "configmaps" in path] == []
+    assert [path for _, path in list_writes(hub) if "configmaps" in path] == []
     settings = hub.get("ConfigMap", "settings", "web")
     assert settings is None or settings["metadata"]["uid"] == again["metadata"]["uid"]
 
 
-def test_whoever_takes_ownership_writes_over_an_object_of_a_manifest(hub: Front, told: Told) -> None:
-    write()
+def test_take_ownership_overwrites_recreated_manifest_object(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
-    again = settings_anew(hub, "2")
+    again = recreate_settings(hub, "2")
     code, said = told("apply", "-auto-approve", "-take-ownership")
     assert (code, "; it is imported" in said) == (0, True), said
     settings = hub.get("ConfigMap", "settings", "web")
@@ -144,14 +142,14 @@ def test_whoever_takes_ownership_writes_over_an_object_of_a_manifest(hub: Front,
     assert (code, "made-anew" in said) == (0, False), said
 
 
-def test_a_saved_plan_does_not_delete_what_was_made_anew_since(hub: Front, told: Told) -> None:
-    write()
+def test_saved_plan_does_not_delete_recreated_object(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     text = Path("main.nf.hcl").read_text()
     part = text[text.index("    ---\n") : text.index("  Y\n")]
     Path("main.nf.hcl").write_text(text.replace(part, ""))
     assert told("plan", "-out=x.nfplan")[0] == 0
-    again = settings_anew(hub, "1")
+    again = recreate_settings(hub, "1")
     code, said = told("apply", "x.nfplan")
     words = "ConfigMap web/settings was re-created by another manager since the plan, and is kept"
     assert (code, words in said) == (0, True), said
@@ -160,12 +158,12 @@ def test_a_saved_plan_does_not_delete_what_was_made_anew_since(hub: Front, told:
     assert settings["metadata"]["uid"] == again["metadata"]["uid"]
 
 
-def test_who_leaves_the_writing_to_others_has_theirs_whenever_it_was_made(hub: Front, told: Told) -> None:
-    write()
+def test_read_only_provider_accepts_recreated_objects(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     text = Path("main.nf.hcl").read_text()
     settings = '{\n  timeout = "30m"\n  read_only = true\n}'
     Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', settings))
-    settings_anew(hub, "1")
+    recreate_settings(hub, "1")
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "made-anew" in said) == (0, False), said

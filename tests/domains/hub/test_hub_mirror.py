@@ -1,4 +1,4 @@
-"""Many objects of a collection are followed by one list and one watch."""
+"""Tests of collections with many objects: one list and one watch are sufficient."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
-from tests.domains.hub.hub_front import Front, fields_of
+from tests.domains.hub.hub_front import Front, list_managed_fields
 
 PLACEMENTS = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceplacements"
 MANY = """
@@ -41,28 +41,28 @@ resource "fleet_cluster_resource_placement" "app" {{
 """
 
 
-def write(count: int = 12, number: int = 2) -> None:
+def write_configuration(count: int = 12, number: int = 2) -> None:
     Path("main.nf.hcl").write_text(MANY.format(count=count, number=number))
 
 
-def asked(hub: Front) -> Counter[str]:
-    """How often each path was asked for or written, dry runs aside."""
+def count_requests(hub: Front) -> Counter[str]:
+    """Return the number of reads and writes per path, without dry runs."""
     return Counter(path for _, path, dry, _ in hub.log if not dry)
 
 
-def test_many_placements_are_followed_by_one_list_and_one_watch(hub: Front, told: Told) -> None:
-    write()
+def test_many_placements_need_one_list_and_one_watch(hub: Front, told: Told) -> None:
+    write_configuration()
     assert told("plan", "-out=x.nfplan")[0] == 0
     hub.log.clear()
     code, said = told("apply", "x.nfplan")
     assert code == 0, said
     assert "24 of 24 predictions correct" in said
     assert (PLACEMENTS, 200) in hub.watches
-    of_one = [number for path, number in asked(hub).items() if path.startswith(f"{PLACEMENTS}/")]
-    # Each is written once; the first few are looked at one by one, until the list is there.
+    of_one = [number for path, number in count_requests(hub).items() if path.startswith(f"{PLACEMENTS}/")]
+    # Each is written once; the first few are read one by one until the list is complete.
     assert min(of_one) == 1
     assert len(of_one) == 12
-    write(number=1)
+    write_configuration(number=1)
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     code, said = told("plan", "-detailed-exitcode")
@@ -70,22 +70,22 @@ def test_many_placements_are_followed_by_one_list_and_one_watch(hub: Front, told
     assert len(hub.all("ClusterResourceBinding")) == 12
 
 
-def test_where_a_collection_may_not_be_watched_each_is_asked_for(hub: Front, told: Told) -> None:
+def test_each_object_is_read_if_watch_is_forbidden(hub: Front, told: Told) -> None:
     hub.may_watch = False
-    write(count=8)
+    write_configuration(count=8)
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert {status for _, status in hub.watches} == {403}
     assert "16 of 16 predictions correct" in said
 
 
-def test_a_watch_that_grew_too_old_begins_with_a_list(
+def test_expired_watch_is_restarted_with_a_list(
     hub: Front, controller: Controller, told: Told, forget: Callable[[], None]
 ) -> None:
-    write(count=8)
+    write_configuration(count=8)
     told("apply", "-auto-approve")
     forget()
-    write(count=8, number=1)
+    write_configuration(count=8, number=1)
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert len(hub.all("ClusterResourceBinding")) == 8
@@ -93,11 +93,11 @@ def test_a_watch_that_grew_too_old_begins_with_a_list(
     assert PLACEMENTS in hub.expired
 
 
-def test_a_hub_that_is_gone_after_it_was_written_to_is_waited_for_and_resumed(
+def test_unreachable_hub_after_write_is_awaited_and_resumed(
     hub: Front, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nexusform.domains.hub.api.hub_client._RETRY_SECONDS", 0.1)
-    write(count=2)
+    write_configuration(count=2)
     controller.asleep = True
     written: list[str] = []
 
@@ -117,11 +117,11 @@ def test_a_hub_that_is_gone_after_it_was_written_to_is_waited_for_and_resumed(
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_what_others_made_meanwhile_is_not_written_over(hub: Front, told: Told) -> None:
-    write()
+def test_object_created_meanwhile_by_others_is_not_overwritten(hub: Front, told: Told) -> None:
+    write_configuration()
     assert told("plan", "-out=x.nfplan")[0] == 0
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "app-11"}}, "kubectl")
     code, said = told("apply", "x.nfplan")
     assert code == 1
     assert "Namespace app-11 already exists on the hub" in said
-    assert fields_of(hub.get("Namespace", "app-11") or {}, "nexusform") == set()
+    assert list_managed_fields(hub.get("Namespace", "app-11") or {}, "nexusform") == set()

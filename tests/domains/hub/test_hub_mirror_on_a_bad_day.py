@@ -1,4 +1,4 @@
-"""What follows a collection answers only while it follows, whatever the hub says."""
+"""Tests of the collection cache under failures: it answers only during an active watch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ BODY = {"metadata": {"name": "a", "namespace": "", "resourceVersion": "2"}}
 Events = Callable[[], Iterator[tuple[str, Any]]]
 
 
-class Watched:
-    """A hub that lists one object, and whose watches say what they are told to."""
+class FakeHub:
+    """A hub with a list of one object and configurable watches."""
 
     def __init__(self, items: list[Any], events: Events) -> None:
         self._items = items
@@ -34,8 +34,8 @@ class Watched:
         return self._events()
 
 
-class Slept:
-    """A clock that counts pauses in place of sleeping."""
+class FakeClock:
+    """A clock that adds up pauses and does not sleep."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -44,7 +44,7 @@ class Slept:
         self.seconds += seconds
 
 
-def followed(hub: Watched, slept: Slept, ends: Callable[[CollectionCache], bool]) -> CollectionCache:
+def run_cache(hub: FakeHub, slept: FakeClock, ends: Callable[[CollectionCache], bool]) -> CollectionCache:
     mirror = CollectionCache(cast("HubClient", hub), "/things", ClientClock(sleep=slept.sleep))
     until = time.monotonic() + 120
     while not ends(mirror) and time.monotonic() < until:
@@ -54,25 +54,25 @@ def followed(hub: Watched, slept: Slept, ends: Callable[[CollectionCache], bool]
 
 @pytest.mark.parametrize("body", [{"metadata": "text"}, {"metadata": {"name": "a", "labels": ["x"]}}, ["x"]])
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-def test_an_event_that_is_no_object_ends_the_following(body: Any) -> None:
+def test_invalid_event_ends_the_watch(body: Any) -> None:
     def events() -> Iterator[tuple[str, Any]]:
         yield "MODIFIED", body
 
-    hub = Watched([BODY], events)
-    mirror = followed(hub, Slept(), lambda mirror: hub.watches > 0 and not mirror.is_active)
-    assert not mirror.is_active  # else all would wait for what it saw last
+    hub = FakeHub([BODY], events)
+    mirror = run_cache(hub, FakeClock(), lambda mirror: hub.watches > 0 and not mirror.is_active)
+    assert not mirror.is_active  # Otherwise, all readers would wait for its last content.
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_list_of_something_else_is_not_followed() -> None:
-    hub = Watched([{"metadata": ["x"]}], lambda: iter(()))
-    mirror = followed(hub, Slept(), lambda _mirror: True)
+def test_invalid_list_is_not_watched() -> None:
+    hub = FakeHub([{"metadata": ["x"]}], lambda: iter(()))
+    mirror = run_cache(hub, FakeClock(), lambda _mirror: True)
     time.sleep(0.2)
     assert not mirror.is_active
 
 
-def test_watches_that_end_at_once_are_begun_again_in_no_haste() -> None:
-    slept = Slept()
-    hub = Watched([BODY], lambda: iter(()))
-    followed(hub, slept, lambda _mirror: hub.is_closed)
+def test_immediately_ended_watches_are_restarted_with_pauses() -> None:
+    slept = FakeClock()
+    hub = FakeHub([BODY], lambda: iter(()))
+    run_cache(hub, slept, lambda _mirror: hub.is_closed)
     assert slept.seconds >= hub.watches - 2

@@ -1,4 +1,4 @@
-"""On a hub of Azure labels of members and some placements belong to Azure Resource Manager."""
+"""Tests of a hub in Azure: member labels and some placements are managed by Azure Resource Manager."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ resource "fleet_member_cluster" "lon1" {
 """
 
 
-def test_where_a_label_of_a_member_is_changed_is_said_with_the_denial(hub: Front, told: Told) -> None:
+def test_denied_label_change_names_the_az_command(hub: Front, told: Told) -> None:
     Path("main.nf.hcl").write_text(MEMBER)
     hub.judge(lambda body: "labels are managed by Azure" if body["kind"] == "MemberCluster" else "")
     code, said = told("plan")
@@ -27,7 +27,7 @@ def test_where_a_label_of_a_member_is_changed_is_said_with_the_denial(hub: Front
     assert f'{wanted} "tier=gold"' in said
 
 
-def test_what_a_managed_namespace_made_is_read_and_never_adopted(hub: Front, told: Told) -> None:
+def test_objects_of_managed_namespace_are_read_but_not_imported(hub: Front, told: Told) -> None:
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}, "arm")
     selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "team"}
     body = {

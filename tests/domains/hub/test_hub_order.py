@@ -1,4 +1,5 @@
-"""A hub evaluates runs and evictions once, so they are sent when everything they depend on is there."""
+"""Tests of the order of runs and evictions: a hub evaluates them once, so they are sent after all their
+dependencies."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.slow_writes import SlowWrite
-from tests.domains.hub.test_fleet_provider import write, written
-from tests.domains.hub.test_hub_runs import EVICTION, EXTERNAL, RUN, add, snapshots
+from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
+from tests.domains.hub.test_hub_runs import EVICTION, EXTERNAL, RUN, append_configuration, list_snapshots
 
 CONTENT = "/api/v1/namespaces/web/configmaps/settings"
 _FLEET = "/apis/placement.kubernetes-fleet.io/v1beta1"
@@ -83,18 +84,18 @@ resource "fleet_placement_disruption_budget" "web" {
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("saved", [False, True])
-def test_a_run_distributes_the_content_of_its_own_plan(hub: Front, told: Told, *, saved: bool) -> None:
-    write(number=4, more=EXTERNAL)
-    add(RUN.format(more='approvals = ["first-after-canary"]'))
+def test_run_applies_content_of_its_own_plan(hub: Front, told: Told, *, saved: bool) -> None:
+    write_configuration(number=4, more=EXTERNAL)
+    append_configuration(RUN.format(more='approvals = ["first-after-canary"]'))
     assert told("apply", "-auto-approve")[0] == 0
-    write(number=4, content="2", more=EXTERNAL)
-    add(RUN.format(more='approvals = ["first-after-canary"]') + SECOND)
+    write_configuration(number=4, content="2", more=EXTERNAL)
+    append_configuration(RUN.format(more='approvals = ["first-after-canary"]') + SECOND)
     if saved:
         assert told("plan", "-out=x.nfplan")[0] == 0
     SlowWrite(hub, CONTENT, "/clusterstagedupdateruns/second")
     code, said = told("apply", "x.nfplan") if saved else told("apply", "-auto-approve")
     assert code == 0, said
-    assert set(snapshots(hub).values()) == {"web-1-snapshot"}
+    assert set(list_snapshots(hub).values()) == {"web-1-snapshot"}
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
@@ -107,26 +108,26 @@ def test_a_run_distributes_the_content_of_its_own_plan(hub: Front, told: Told, *
         ("", "/clusterstagedupdatestrategies/two"),
     ],
 )
-def test_a_run_is_sent_after_all_that_it_reads(hub: Front, told: Told, text: str, path: str) -> None:
-    write(number=4, more=EXTERNAL)
-    add(RUN.format(more='approvals = ["first-after-canary"]') + text)
+def test_run_is_sent_after_all_its_inputs(hub: Front, told: Told, text: str, path: str) -> None:
+    write_configuration(number=4, more=EXTERNAL)
+    append_configuration(RUN.format(more='approvals = ["first-after-canary"]') + text)
     SlowWrite(hub, path, "/clusterstagedupdateruns/first")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
-    paths = [each for _, each in written(hub)]
+    paths = [each for _, each in list_writes(hub)]
     assert paths.index(f"{_FLEET}{path}") < paths.index(f"{_FLEET}/clusterstagedupdateruns/first")
 
 
 @pytest.mark.our_hub_alone
 @pytest.mark.usefixtures("hub")
-def test_a_run_with_older_content_has_failed(controller: Controller, told: Told) -> None:
-    write(number=4, more=EXTERNAL)
-    add(RUN.format(more='approvals = ["first-after-canary"]'))
+def test_run_with_older_content_fails(controller: Controller, told: Told) -> None:
+    write_configuration(number=4, more=EXTERNAL)
+    append_configuration(RUN.format(more='approvals = ["first-after-canary"]'))
     assert told("apply", "-auto-approve")[0] == 0
     content = controller._content
     controller._content = lambda *_: 0  # type: ignore[method-assign]
-    write(number=4, content="2", more=EXTERNAL)
-    add(RUN.format(more='approvals = ["first-after-canary"]') + SECOND)
+    write_configuration(number=4, content="2", more=EXTERNAL)
+    append_configuration(RUN.format(more='approvals = ["first-after-canary"]') + SECOND)
     code, said = told("apply", "-auto-approve")
     controller._content = content  # type: ignore[method-assign]
     assert code == 1, said
@@ -136,11 +137,11 @@ def test_a_run_with_older_content_has_failed(controller: Controller, told: Told)
 
 
 @pytest.mark.our_hub_alone
-def test_a_budget_of_the_plan_blocks_an_eviction(hub: Front, controller: Controller, told: Told) -> None:
+def test_planned_budget_blocks_an_eviction(hub: Front, controller: Controller, told: Told) -> None:
     controller.evicts = True
-    write()
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
-    add(BUDGET + EVICTION)
+    append_configuration(BUDGET + EVICTION)
     SlowWrite(hub, "/clusterresourceplacementdisruptionbudgets/web", "/clusterresourceplacementevictions/lon1")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
@@ -152,11 +153,11 @@ def test_a_budget_of_the_plan_blocks_an_eviction(hub: Front, controller: Control
 
 
 @pytest.mark.our_hub_alone
-def test_an_eviction_with_another_result_is_a_wrong_prediction(hub: Front, told: Told) -> None:
-    write()
+def test_eviction_with_another_result_is_a_wrong_prediction(hub: Front, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     budget = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacementDisruptionBudget"}
-    add(EVICTION)
+    append_configuration(EVICTION)
     assert told("plan", "-out=x.nfplan")[0] == 0
     hub.put({**budget, "metadata": {"name": "web"}, "spec": {"minAvailable": 2}})
     code, said = told("apply", "x.nfplan")
@@ -164,22 +165,22 @@ def test_an_eviction_with_another_result_is_a_wrong_prediction(hub: Front, told:
     assert "lon1: predicted to be executed (Eviction is allowed, no ClusterResourcePlacementDisruptionBudget" in said
 
 
-def test_a_run_may_depend_on_its_placement(hub: Front, told: Told) -> None:
-    write(number=4, more=EXTERNAL)
+def test_run_may_depend_on_its_placement(hub: Front, told: Told) -> None:
+    write_configuration(number=4, more=EXTERNAL)
     more = 'approvals = ["first-after-canary"]\n  depends_on = [fleet_cluster_resource_placement.web]'
-    add(RUN.format(more=more))
+    append_configuration(RUN.format(more=more))
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
-    assert set(snapshots(hub).values()) == {"web-0-snapshot"}
+    assert set(list_snapshots(hub).values()) == {"web-0-snapshot"}
 
 
 @pytest.mark.usefixtures("hub")
-def test_content_that_depends_on_its_run_is_an_error(told: Told) -> None:
-    write(number=4, more=EXTERNAL)
+def test_content_depending_on_its_run_is_an_error(told: Told) -> None:
+    write_configuration(number=4, more=EXTERNAL)
     text = Path("main.nf.hcl").read_text()
     run = "depends_on = [fleet_cluster_staged_update_run.first]\n  yaml_body"
     Path("main.nf.hcl").write_text(text.replace("yaml_body", run, 1))
-    add(RUN.format(more=""))
+    append_configuration(RUN.format(more=""))
     code, said = told("plan")
     assert code == 1, said
     assert "must be applied after fleet_hub_manifest.web, because the hub reads that once for it" in said
@@ -188,8 +189,8 @@ def test_content_that_depends_on_its_run_is_an_error(told: Told) -> None:
 
 @pytest.mark.our_hub_alone
 @pytest.mark.usefixtures("hub")
-def test_a_placement_on_all_members_has_no_open_decision(told: Told) -> None:
-    write(number=4)
+def test_placement_on_all_members_has_no_open_decision(told: Told) -> None:
+    write_configuration(number=4)
     assert told("apply", "-auto-approve")[0] == 0
     code, said = told("reconcile", "-from=hub")
     assert (code, "web: no open decisions yet" in said) == (0, True), said

@@ -1,4 +1,4 @@
-"""An apply that changes an override ends when the clusters have it, and not when the hub has noted it."""
+"""Tests of override changes: an apply ends after their rollout to the clusters, not after their snapshot."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
-from tests.domains.hub.hub_front import Body, Front, Refuse
+from tests.domains.hub.hub_front import Body, Front, RequestRejection
 from tests.domains.hub.hub_server import HubServer
-from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_fleet_provider import write_configuration
 from tests.domains.hub.test_hub_order import OVERRIDE as RUN_OVERRIDE
-from tests.domains.hub.test_hub_runs import EXTERNAL, RUN, add
+from tests.domains.hub.test_hub_runs import EXTERNAL, RUN, append_configuration
 
 OVERRIDE = """
 resource "fleet_resource_override" "color" {{
@@ -44,29 +44,27 @@ resource "fleet_resource_override" "color" {{
 NAMES = 'placement {\n    name = "web"\n  }'
 
 
-def write_with(color: str, names: str = NAMES, more: str = "") -> None:
-    write(timeout="1s", more=more)
+def write_with_override(color: str, names: str = NAMES, more: str = "") -> None:
+    write_configuration(timeout="1s", more=more)
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.write(OVERRIDE.format(color=color, names=names))
 
 
-def brought(hub: Front) -> set[str]:
-    """The override snapshots that bindings name."""
+def list_override_snapshots(hub: Front) -> set[str]:
+    """Return the names of override snapshots in bindings."""
     lists = [binding["spec"]["resourceOverrideSnapshots"] for binding in hub.all("ClusterResourceBinding")]
     return {each["name"] for listed in lists for each in listed}
 
 
-def begin(told: Told) -> None:
-    write(timeout="1s")
+def apply_placement(told: Told) -> None:
+    write_configuration(timeout="1s")
     assert told("apply", "-auto-approve")[0] == 0
 
 
-def test_a_new_override_is_waited_for_until_the_clusters_have_it(
-    hub: Front, controller: Controller, told: Told
-) -> None:
-    begin(told)
+def test_apply_waits_for_rollout_of_new_override(hub: Front, controller: Controller, told: Told) -> None:
+    apply_placement(told)
     controller.overrides_wait = True
-    write_with("red")
+    write_with_override("red")
     code, said = told("apply", "-auto-approve")
     assert (code, "Apply waiting" in said) == (1, True), said
     assert "the hub has not taken a snapshot of web/color yet" in said
@@ -76,30 +74,28 @@ def test_a_new_override_is_waited_for_until_the_clusters_have_it(
     controller.overrides_wait = False
     code, said = told("apply", "-resume")
     assert code == 0, said
-    assert brought(hub) == {"color-0"}
+    assert list_override_snapshots(hub) == {"color-0"}
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_a_change_of_an_override_is_waited_for(hub: Front, controller: Controller, told: Told) -> None:
-    write_with("red")
+def test_apply_waits_for_changed_override(hub: Front, controller: Controller, told: Told) -> None:
+    write_with_override("red")
     assert told("apply", "-auto-approve")[0] == 0
     controller.overrides_wait = True
-    write_with("blue")
+    write_with_override("blue")
     assert told("apply", "-auto-approve")[0] == 1
     controller.overrides_wait = False
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
-    assert brought(hub) == {"color-1"}
+    assert list_override_snapshots(hub) == {"color-1"}
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_what_an_override_made_is_taken_back_before_its_deletion_ends(
-    hub: Front, controller: Controller, told: Told
-) -> None:
-    write_with("red")
+def test_deletion_waits_for_removal_of_override_effects(hub: Front, controller: Controller, told: Told) -> None:
+    write_with_override("red")
     assert told("apply", "-auto-approve")[0] == 0
     controller.overrides_wait = True
-    write(timeout="1s")
+    write_configuration(timeout="1s")
     code, said = told("apply", "-auto-approve")
     assert (code, "Apply waiting" in said) == (1, True), said
     assert "lon1 still has it" in said
@@ -108,62 +104,60 @@ def test_what_an_override_made_is_taken_back_before_its_deletion_ends(
     controller.overrides_wait = False
     code, said = told("apply", "-resume")
     assert code == 0, said
-    assert brought(hub) == set()
+    assert list_override_snapshots(hub) == set()
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_a_cluster_that_fails_under_an_override_ends_the_wait(hub: Front, controller: Controller, told: Told) -> None:
-    begin(told)
+def test_failing_cluster_ends_wait_for_override(hub: Front, controller: Controller, told: Told) -> None:
+    apply_placement(told)
     controller.stuck.add("lon1")
-    write_with("red")
+    write_with_override("red")
     said = told("apply", "-auto-approve")[1]
     assert "fleet_resource_override.color: Creation complete" in said
-    assert brought(hub) == {"color-0"}
+    assert list_override_snapshots(hub) == {"color-0"}
 
 
 STRICT = "strategy {\n    rolling_update {\n      max_unavailable = 0\n    }\n  }"
 
 
-def test_a_rollout_that_may_take_nothing_down_is_not_waited_for(
-    hub: HubServer, controller: Controller, told: Told
-) -> None:
-    begin(told)
+def test_blocked_rollout_is_not_awaited(hub: HubServer, controller: Controller, told: Told) -> None:
+    apply_placement(told)
     controller.holds_back = True
-    write_with("red", more=STRICT)  # it may miss no cluster
+    write_with_override("red", more=STRICT)  # No cluster may be unavailable.
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert "color: the rollout of web stops before lon1, par1: max_unavailable and max_surge" in said
-    assert brought(hub) == set()
+    assert list_override_snapshots(hub) == set()
     code, said = told("plan", "-detailed-exitcode")
     assert code == 0, said
     assert "incomplete-rollout web: the rollout stops before lon1, par1" in said
 
 
-def test_a_rollout_with_room_is_waited_for(hub: HubServer, controller: Controller, told: Told) -> None:
-    begin(told)
+def test_unblocked_rollout_is_awaited(hub: HubServer, controller: Controller, told: Told) -> None:
+    apply_placement(told)
     controller.holds_back = True
-    write_with("red")
+    write_with_override("red")
     code, said = told("apply", "-auto-approve")
     assert (code, "Apply waiting" in said) == (1, True), said
     assert "lon1 does not have it yet, par1 does not have it yet" in said
-    assert brought(hub) == set()
+    assert list_override_snapshots(hub) == set()
 
 
-def test_an_override_that_names_no_placement_is_there_once_the_hub_has_noted_it(hub: Front, told: Told) -> None:
-    begin(told)
-    write_with("red", names="")
+def test_override_without_placement_is_done_after_its_snapshot(hub: Front, told: Told) -> None:
+    apply_placement(told)
+    write_with_override("red", names="")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert [each["metadata"]["name"] for each in hub.all("ResourceOverrideSnapshot")] == ["color-0"]
 
 
-def test_a_decision_that_comes_late_is_no_miss(
+def test_late_decision_is_no_wrong_prediction(
     hub: Front, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nexusform.domains.hub.providers.hub_wait._DECISION_DELAY", 600.0)
-    write()
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
-    write(number=3)
+    write_configuration(number=3)
     assert told("plan", "-out=x.nfplan")[0] == 0
     controller.late = 12
     code, said = told("apply", "x.nfplan")
@@ -172,8 +166,8 @@ def test_a_decision_that_comes_late_is_no_miss(
     assert len(hub.all("ClusterResourceBinding")) == 3
 
 
-def test_what_goes_while_a_plan_reads_is_read_as_it_stood(hub: Front, told: Told) -> None:
-    begin(told)
+def test_objects_deleted_during_read_are_read_consistently(hub: Front, told: Told) -> None:
+    apply_placement(told)
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}, "setup")
     selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "other"}
     other = {
@@ -186,29 +180,29 @@ def test_what_goes_while_a_plan_reads_is_read_as_it_stood(hub: Front, told: Told
     hub.act()
     asked: list[str] = []
 
-    def leave_between(method: str, path: str) -> int | None:
+    def delete_between_reads(method: str, path: str) -> int | None:
         if path.endswith("/clusterresourcebindings") and not asked:
             asked.append(f"{method} {path}")
             hub.remove(other)
             hub.act()
         return None
 
-    hub.faults = leave_between
+    hub.faults = delete_between_reads
     code, said = told("plan", "-detailed-exitcode")
     assert asked
     assert (code, "No changes." in said) == (0, True), said
 
 
-def test_a_hub_that_keeps_no_moment_is_read_kind_by_kind(hub: Front, told: Told, forget: Callable[[], None]) -> None:
-    begin(told)
+def test_hub_without_history_is_read_kind_by_kind(hub: Front, told: Told, forget: Callable[[], None]) -> None:
+    apply_placement(told)
     forget()
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
     assert hub.expired
 
 
-def test_an_override_of_somebody_else_stands_and_is_foretold(hub: Front, told: Told) -> None:
-    begin(told)
+def test_override_of_another_manager_is_kept_and_predicted(hub: Front, told: Told) -> None:
+    apply_placement(told)
     rule = {"clusterSelector": {"clusterSelectorTerms": []}, "overrideType": "JSONPatch"}
     rule["jsonPatchOverrides"] = [{"op": "add", "path": "/data/z", "value": "1"}]
     selector = {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}
@@ -224,10 +218,10 @@ def test_an_override_of_somebody_else_stands_and_is_foretold(hub: Front, told: T
     }
     hub.put(theirs, "kubectl")
     hub.act()
-    assert brought(hub) == {"theirs-0"}
+    assert list_override_snapshots(hub) == {"theirs-0"}
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
-    write(content="2")
+    write_configuration(content="2")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert "2 of 2 predictions correct" in said
@@ -236,7 +230,7 @@ def test_an_override_of_somebody_else_stands_and_is_foretold(hub: Front, told: T
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("color", ["red", "blue"])
-def test_the_objects_of_each_cluster_are_verified_after_overrides(hub: Front, told: Told, color: str) -> None:
+def test_objects_per_cluster_are_verified_after_overrides(hub: Front, told: Told, color: str) -> None:
     names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "Work"}
     labels = {"kubernetes-fleet.io/parent-CRP": "web"}
     contents = [
@@ -251,9 +245,9 @@ def test_the_objects_of_each_cluster_are_verified_after_overrides(hub: Front, to
     metadata = {"name": "web-work", "namespace": "fleet-member-lon1", "labels": labels}
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet-member-lon1"}})
     hub.put({**names, "metadata": metadata, "spec": {"workload": {"manifests": contents}}})
-    write_with("red")
+    write_with_override("red")
     code, said = told("apply", "-auto-approve")
-    assert code == (0 if color == "red" else 2), said  # a certain prediction
+    assert code == (0 if color == "red" else 2), said  # The prediction is certain.
     wrong = (
         "lon1 was predicted as at resource snapshot 0, but is there with other content: its Works differ from the plan"
     )
@@ -263,9 +257,7 @@ def test_the_objects_of_each_cluster_are_verified_after_overrides(hub: Front, to
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("label", ["yes", "no"])
-def test_the_objects_of_each_cluster_are_verified_after_a_run_with_overrides(
-    hub: Front, told: Told, label: str
-) -> None:
+def test_objects_per_cluster_are_verified_after_run_with_overrides(hub: Front, told: Told, label: str) -> None:
     labels = {"kubernetes-fleet.io/parent-CRP": "web"}
     own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web", "labels": {"changed": label}}}
     metadata = {"name": "settings", "namespace": "web", "labels": {"changed": "yes"}}
@@ -278,11 +270,11 @@ def test_the_objects_of_each_cluster_are_verified_after_a_run_with_overrides(
     }
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet-member-lon1"}})
     hub.put(work)
-    write(number=4, more=EXTERNAL)
+    write_configuration(number=4, more=EXTERNAL)
     override = RUN_OVERRIDE.replace("labels/changed", "labels").replace(
         'jsonencode("yes")', 'jsonencode({changed="yes"})'
     )
-    add(RUN.format(more='approvals = ["first-after-canary"]') + override)
+    append_configuration(RUN.format(more='approvals = ["first-after-canary"]') + override)
     code, said = told("apply", "-auto-approve")
     assert code == (0 if label == "yes" else 2), said
     wrong = "lon1 was predicted as at resource snapshot 0, but is there with other content: its Works differ"
@@ -292,10 +284,10 @@ def test_the_objects_of_each_cluster_are_verified_after_a_run_with_overrides(
 
 @pytest.mark.our_hub_alone
 @pytest.mark.usefixtures("hub")
-def test_a_wrong_prediction_of_a_run_is_named_at_the_end(told: Told) -> None:
-    write(number=4, more=EXTERNAL)
-    add(RUN.format(more='approvals = ["first-after-canary"]') + RUN_OVERRIDE)
-    code, said = told("apply", "-auto-approve")  # this hub applies no overrides
+def test_wrong_prediction_of_run_is_named_at_the_end(told: Told) -> None:
+    write_configuration(number=4, more=EXTERNAL)
+    append_configuration(RUN.format(more='approvals = ["first-after-canary"]') + RUN_OVERRIDE)
+    code, said = told("apply", "-auto-approve")  # This hub applies no overrides.
     assert (code, "stuck-staged-run" in said) == (0, True), said
     assert "first: predicted: it stops; observed: all stages complete" in said, said
 
@@ -304,13 +296,13 @@ def test_a_wrong_prediction_of_a_run_is_named_at_the_end(told: Told) -> None:
 def test_works_without_permission_are_not_verified(hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     respond = hub.respond
 
-    def refuse(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Body]:
+    def reject_works(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Body]:
         if path.endswith("/works"):
-            raise Refuse(403, 'works is forbidden: User "bob" cannot list resource "works"')
+            raise RequestRejection(403, 'works is forbidden: User "bob" cannot list resource "works"')
         return respond(method, path, query, token, content)
 
-    monkeypatch.setattr(hub, "respond", refuse)
-    write_with("red")
+    monkeypatch.setattr(hub, "respond", reject_works)
+    write_with_override("red")
     code, said = told("apply", "-auto-approve")
     unread = "not verified: the hub does not let Works be listed, so the objects of its clusters are unknown"
     assert (code, unread in said) == (0, True), said
@@ -321,6 +313,6 @@ def test_works_without_permission_are_not_verified(hub: Front, told: Told, monke
     assert told("plan", "-out=p")[0] == 0
     (score,) = json.loads(told("show", "-json", "p")[1])["prediction_scores"]
     assert score["not_verified"] == placement["not_verified"]
-    write_with("blue")
+    write_with_override("blue")
     assert told("plan", "-report=markdown:plan.md")[0] == 0
     assert unread.replace("not v", "Not v") in " ".join(Path("plan.md").read_text().split())

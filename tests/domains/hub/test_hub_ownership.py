@@ -1,4 +1,4 @@
-"""What belongs to others on a hub is written where the operator, or the block, says so."""
+"""Tests of fields of other managers on a hub: they are written only if requested by the operator or the block."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from tests.domains.hub.conftest import Told
-from tests.domains.hub.hub_front import Front, path_of_kind
-from tests.domains.hub.test_fleet_provider import write
-from tests.domains.hub.test_hub_flawed_plans import scaled_by_kubectl
+from tests.domains.hub.hub_front import Front, get_collection_path
+from tests.domains.hub.test_fleet_provider import write_configuration
+from tests.domains.hub.test_hub_flawed_plans import scale_with_kubectl
 
 
-def test_what_flux_applies_is_written_with_take_ownership_alone(hub: Front, told: Told) -> None:
-    write()
+def test_flux_object_is_written_only_with_take_ownership(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
     labels = {"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
     names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"]}
     hub.put({**names, "metadata": {"name": "web", "labels": labels}}, "kustomize-controller")
-    write(number=3)
+    write_configuration(number=3)
     code, said = told("apply", "-auto-approve")
     assert code == 1
     assert "applied by Flux Kustomization flux-system/apps" in said
@@ -33,8 +33,8 @@ def test_what_flux_applies_is_written_with_take_ownership_alone(hub: Front, told
     assert code == 0, said
 
 
-def test_an_import_block_takes_over_what_flux_applies_with_take_ownership(hub: Front, told: Told) -> None:
-    write()
+def test_import_block_imports_flux_object_with_take_ownership(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
@@ -52,8 +52,8 @@ def test_an_import_block_takes_over_what_flux_applies_with_take_ownership(hub: F
     assert (code, "1 imported" in said) == (0, True), said
 
 
-def test_fields_of_others_are_taken_over_when_the_operator_says_so(hub: Front, told: Told) -> None:
-    scaled_by_kubectl(hub, told)
+def test_foreign_fields_are_taken_over_on_request(hub: Front, told: Told) -> None:
+    scale_with_kubectl(hub, told)
     assert told("plan")[0] == 1
     code, said = told("plan", "-take-ownership", "-out=x.nfplan")
     assert code == 0, said
@@ -64,8 +64,8 @@ def test_fields_of_others_are_taken_over_when_the_operator_says_so(hub: Front, t
     assert "No changes." in told("plan")[1]
 
 
-def test_an_apply_that_lacked_the_flag_says_what_goes_on_with_it(hub: Front, told: Told) -> None:
-    scaled_by_kubectl(hub, told)
+def test_apply_without_take_ownership_suggests_resume_command(hub: Front, told: Told) -> None:
+    scale_with_kubectl(hub, told)
     assert told("plan", "-take-ownership", "-out=x.nfplan")[0] == 0
     code, said = told("apply", "x.nfplan")
     assert (code, "once by nexusform apply -resume -take-ownership, for good by" in said) == (1, True), said
@@ -74,11 +74,11 @@ def test_an_apply_that_lacked_the_flag_says_what_goes_on_with_it(hub: Front, tol
     assert "No changes." in told("plan")[1]
 
 
-def test_a_block_may_take_fields_of_others_over_for_good(hub: Front, told: Told) -> None:
-    scaled_by_kubectl(hub, told)
+def test_force_conflicts_takes_over_foreign_fields_permanently(hub: Front, told: Told) -> None:
+    scale_with_kubectl(hub, told)
     code, said = told("plan")
     assert (code, "for good by force_conflicts = true" in said) == (1, True), said
-    write(more="force_conflicts = true")
+    write_configuration(more="force_conflicts = true")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert ".spec.policy.numberOfClusters belongs to kubectl; force_conflicts takes that over" in said
@@ -89,7 +89,7 @@ def test_a_block_may_take_fields_of_others_over_for_good(hub: Front, told: Told)
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_labels_and_objects_of_others_are_taken_over_where_the_block_says_so(hub: Front, told: Told) -> None:
+def test_foreign_labels_and_objects_are_taken_over_by_block(hub: Front, told: Told) -> None:
     text = """
 provider "fleet" {{}}
 data "fleet_hub" "hub" {{}}
@@ -108,7 +108,7 @@ resource "fleet_hub_manifest" "web" {{
   Y
 }}
 """
-    write()
+    write_configuration()
     Path("main.nf.hcl").write_text(text.format(force="false").replace("gold", "new"))
     assert told("apply", "-auto-approve")[0] == 0
     for kind, version, name in (
@@ -129,14 +129,14 @@ resource "fleet_hub_manifest" "web" {{
         assert body["metadata"]["labels"]["tier"] == "gold"
 
 
-def test_an_apply_that_flux_stopped_goes_on_with_take_ownership(hub: Front, told: Told) -> None:
-    write()
+def test_apply_stopped_by_flux_is_resumed_with_take_ownership(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
     labels = {f"kustomize.toolkit.fluxcd.io/{name}": "apps" for name in ("name", "namespace")}
     names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"]}
-    write(number=3)
+    write_configuration(number=3)
     assert told("plan", "-out=x.nfplan")[0] == 0
     hub.put({**names, "metadata": {"name": "web", "labels": labels}}, "kustomize-controller")
     code, said = told("apply", "x.nfplan")
@@ -156,23 +156,23 @@ resource "fleet_member_cluster" "lon1" {{
 """
 
 
-def label_as(hub: Front, manager: str, name: str, **labels: str) -> None:
-    """Let somebody apply labels of a member, be they there or not."""
+def apply_labels_as(hub: Front, manager: str, name: str, **labels: str) -> None:
+    """Apply labels of a member as another manager, even if the member is missing."""
     body = {
         "apiVersion": "cluster.kubernetes-fleet.io/v1beta1",
         "kind": "MemberCluster",
         "metadata": {"name": name, "labels": labels},
     }
     query = urlencode({"fieldManager": manager, "#type": "apply"})
-    target = f"{path_of_kind('MemberCluster')}/{name}?{query}"
+    target = f"{get_collection_path('MemberCluster')}/{name}?{query}"
     status, answer = hub.answer("PATCH", target, "admin-token", json.dumps(body).encode())
     assert status == 200, answer
 
 
-def test_what_somebody_else_owns_as_well_stays_and_the_plan_says_so(hub: Front, told: Told) -> None:
+def test_co_owned_field_is_kept_and_reported(hub: Front, told: Told) -> None:
     Path("main.nf.hcl").write_text(TAINTED.format(manager="nexusform", labels='a = "1", b = "1"'))
     assert told("apply", "-auto-approve")[0] == 0
-    label_as(hub, "ops", "lon1", b="1")
+    apply_labels_as(hub, "ops", "lon1", b="1")
     Path("main.nf.hcl").write_text(TAINTED.format(manager="nexusform", labels='a = "1"'))
     code, said = told("apply", "-auto-approve")
     words = "MemberCluster lon1: metadata.labels.b belongs to ops as well. What stays is as it is there."
@@ -181,9 +181,7 @@ def test_what_somebody_else_owns_as_well_stays_and_the_plan_says_so(hub: Front, 
     assert "metadata.labels.b" not in told("plan")[1]
 
 
-def test_two_configurations_of_one_name_on_a_hub_are_told_what_they_take_from_each_other(
-    hub: Front, told: Told
-) -> None:
+def test_two_configurations_with_one_manager_name_are_reported(hub: Front, told: Told) -> None:
     Path("main.nf.hcl").write_text(TAINTED.format(manager="nexusform", labels='a = "1"'))
     assert told("apply", "-auto-approve")[0] == 0
     for state in Path().glob("*state*"):
@@ -198,8 +196,8 @@ def test_two_configurations_of_one_name_on_a_hub_are_told_what_they_take_from_ea
     assert (labels["a"], labels["b"]) == ("1", "1")
 
 
-def test_a_plan_that_destroys_deletes_nothing(hub: Front, told: Told) -> None:
-    write()
+def test_destroy_plan_deletes_nothing(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     kinds = ("ClusterResourcePlacement", "ConfigMap")
     before = [hub.all(kind) for kind in kinds]
@@ -208,8 +206,8 @@ def test_a_plan_that_destroys_deletes_nothing(hub: Front, told: Told) -> None:
     assert all(before)
 
 
-def test_nothing_is_deleted_where_flux_applies_a_part_of_it(hub: Front, told: Told) -> None:
-    write()
+def test_object_partly_applied_by_flux_is_not_deleted(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     labels = {f"kustomize.toolkit.fluxcd.io/{name}": "apps" for name in ("name", "namespace")}
     metadata = {"name": "settings", "namespace": "web", "labels": labels}
@@ -223,8 +221,8 @@ def test_nothing_is_deleted_where_flux_applies_a_part_of_it(hub: Front, told: To
     assert code == 0, said
 
 
-def test_a_confined_run_that_is_not_judged_says_what_flux_keeps(hub: Front, told: Told) -> None:
-    write()
+def test_sandboxed_run_without_dry_run_reports_flux_fields(hub: Front, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     labels = {f"kustomize.toolkit.fluxcd.io/{name}": "apps" for name in ("name", "namespace")}
     kind = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
@@ -237,12 +235,12 @@ def test_a_confined_run_that_is_not_judged_says_what_flux_keeps(hub: Front, told
     assert (code, words in said, "not-checked" in said) == (1, True, True), said
 
 
-def test_a_drifted_field_keeps_the_rows_of_the_plan(hub: Front, told: Told) -> None:
-    write()
+def test_plan_with_drifted_field_keeps_its_rows(hub: Front, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
     hub.put({**names, "metadata": {"name": "web"}, "spec": {"policy": {"numberOfClusters": 1}}}, "kubectl")
-    write(number=3, content="2")
+    write_configuration(number=3, content="2")
     code, said = told("plan")
     assert code == 1
     assert "~ fleet_cluster_resource_placement.web rejected" in said, said

@@ -1,4 +1,4 @@
-"""Rules of separation held against where a hub really put things."""
+"""Tests of separation rules, checked against the actual placement of a hub."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ resource "nexus_separation_rule" "apart" {
 
 
 @pytest.mark.slow
-def test_a_rule_that_a_hub_breaks_is_told_by_the_exit_code(hub: Front, controller: Controller, told: Told) -> None:
+def test_broken_rule_sets_the_exit_code(hub: Front, controller: Controller, told: Told) -> None:
     sites = SITE.format(name="lon1", of="shop") + SITE.format(name="par1", of="bank")
     Path("main.nf.hcl").write_text(HEAD + sites + APPS + RULE)
     controller.picks |= {"shop": ["lon1"], "bank": ["par1"]}
@@ -87,6 +87,6 @@ def test_a_rule_that_a_hub_breaks_is_told_by_the_exit_code(hub: Front, controlle
     assert code == 3, said
     document = json.loads(said)
     assert document["separation_rules"] == [{"address": "nexus_separation_rule.apart", "holds": False}]
-    code, said = told("reconcile", "-from=hub")  # what stands is known by now, and the rule is broken still
+    code, said = told("reconcile", "-from=hub")  # The placement is already known, but the rule is still broken.
     assert code == 3, said
     assert "1 separation rule is broken" in said

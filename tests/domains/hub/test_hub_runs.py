@@ -1,4 +1,5 @@
-"""A staged run is waited for, up to where a person has to approve it; and an eviction is sent once."""
+"""Tests of staged runs and evictions: an apply waits for a run up to a required approval, and sends an eviction
+once."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
-from tests.domains.hub.test_fleet_provider import write, written
+from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
 
 EXTERNAL = 'strategy {\n    type = "External"\n  }'
 STRATEGY = """
@@ -52,29 +53,29 @@ resource "fleet_placement_eviction" "lon1" {
 """
 
 
-def add(text: str) -> None:
+def append_configuration(text: str) -> None:
     """Append to the configuration."""
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.write(text)
 
 
 def write_run(more: str = "", timeout: str = "30m") -> None:
-    write(number=4, timeout=timeout, more=EXTERNAL)
-    add(RUN.format(more=more))
+    write_configuration(number=4, timeout=timeout, more=EXTERNAL)
+    append_configuration(RUN.format(more=more))
 
 
-def snapshots(hub: Front) -> dict[str, str]:
-    """What each cluster has been brought."""
+def list_snapshots(hub: Front) -> dict[str, str]:
+    """Return the resource snapshot of each cluster."""
     bindings = [each["spec"] for each in hub.all("ClusterResourceBinding")]
     return {each["targetCluster"]: each.get("resourceSnapshotName") or "" for each in bindings}
 
 
-def test_a_run_waits_for_a_person_and_goes_on_once_it_is_approved(hub: Front, told: Told) -> None:
+def test_run_waits_for_approval_and_continues(hub: Front, told: Told) -> None:
     write_run()
     code, said = told("apply", "-auto-approve")
     assert (code, "Apply waiting" in said) == (1, True), said
     assert f"waits for a person: {REQUEST} has to be approved" in said
-    assert snapshots(hub) == {"ams1": "", "fra1": "web-0-snapshot", "lon1": "", "par1": ""}
+    assert list_snapshots(hub) == {"ams1": "", "fra1": "web-0-snapshot", "lon1": "", "par1": ""}
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (2, False), said
     request = hub.get("ClusterApprovalRequest", REQUEST)
@@ -86,23 +87,23 @@ def test_a_run_waits_for_a_person_and_goes_on_once_it_is_approved(hub: Front, to
     hub.log.clear()
     code, said = told("apply", "-resume")
     assert code == 0, said
-    assert set(snapshots(hub).values()) == {"web-0-snapshot"}
-    assert written(hub) == []  # the run was sent before
+    assert set(list_snapshots(hub).values()) == {"web-0-snapshot"}
+    assert list_writes(hub) == []  # The run was sent earlier.
     code, said = told("plan", "-detailed-exitcode")
     assert code == 0, said
 
 
-def test_an_approval_that_the_block_gives_is_granted_when_it_is_asked_for(hub: Front, told: Told) -> None:
+def test_configured_approval_is_granted_on_request(hub: Front, told: Told) -> None:
     write_run(f'approvals = ["{REQUEST}"]')
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert f"{REQUEST} is approved" in said
-    assert set(snapshots(hub).values()) == {"web-0-snapshot"}
+    assert set(list_snapshots(hub).values()) == {"web-0-snapshot"}
     hub.remove(hub.all("ClusterStagedUpdateRun")[0])
     hub.log.clear()
-    code, said = told("apply", "-auto-approve")  # what is gone from the hub is a record
+    code, said = told("apply", "-auto-approve")  # An object deleted from the hub remains as a record.
     assert code == 0, said
-    assert [path for _, path in written(hub) if "updateruns" in path] == []
+    assert [path for _, path in list_writes(hub) if "updateruns" in path] == []
     assert told("destroy", "-auto-approve")[0] == 0
 
 
@@ -117,26 +118,24 @@ resource "fleet_cluster_approval_request" "canary" {{
 
 
 @pytest.mark.parametrize("saved", [False, True])
-def test_an_approval_that_refers_to_its_run_is_granted_while_that_goes_on(
-    hub: Front, told: Told, *, saved: bool
-) -> None:
+def test_approval_with_reference_to_its_run_is_granted_meanwhile(hub: Front, told: Told, *, saved: bool) -> None:
     write_run(timeout="20s")
-    add(APPROVAL)
+    append_configuration(APPROVAL)
     if saved:
         assert told("plan", "-out=x.nfplan")[0] == 0
     code, said = told("apply", "x.nfplan") if saved else told("apply", "-auto-approve")
     assert code == 0, said
     assert f"{REQUEST} is approved" in said
-    assert set(snapshots(hub).values()) == {"web-0-snapshot"}
+    assert set(list_snapshots(hub).values()) == {"web-0-snapshot"}
     assert told("plan", "-detailed-exitcode")[0] == 0
     assert told("destroy", "-auto-approve")[0] == 0
 
 
 @pytest.mark.usefixtures("hub")
-def test_an_approval_ends_with_its_run(told: Told) -> None:
+def test_unrequested_approval_ends_with_its_run(told: Told) -> None:
     write_run()
-    add(APPROVAL.replace(REQUEST, "first-after-rest").replace('"canary"\n}', '"rest"\n}'))
-    code, said = told("apply", "-auto-approve")  # long before its timeout
+    append_configuration(APPROVAL.replace(REQUEST, "first-after-rest").replace('"canary"\n}', '"rest"\n}'))
+    code, said = told("apply", "-auto-approve")  # It ends long before its timeout.
     assert (code, "Apply waiting" in said) == (1, True), said
     assert f"waits for a person: {REQUEST} has to be approved" in said
     assert "first does not continue in this apply, and has not requested first-after-rest" in said
@@ -144,7 +143,7 @@ def test_an_approval_ends_with_its_run(told: Told) -> None:
 
 @pytest.mark.our_hub_alone
 @pytest.mark.usefixtures("hub")
-def test_an_apply_that_waits_for_an_approval_was_not_interrupted(told: Told) -> None:
+def test_apply_awaiting_approval_is_not_interrupted(told: Told) -> None:
     write_run()
     assert "Apply waiting" in told("apply", "-auto-approve")[1]
     for command in (["plan"], ["apply", "-resume"], ["state", "rm", "fleet_hub_manifest.web"]):
@@ -152,7 +151,7 @@ def test_an_apply_that_waits_for_an_approval_was_not_interrupted(told: Told) -> 
         assert "nterrupted" not in said, said
 
 
-def test_a_run_that_a_cluster_holds_up_names_it(hub: Front, controller: Controller, told: Told) -> None:
+def test_blocked_run_names_the_cluster(hub: Front, controller: Controller, told: Told) -> None:
     controller.stuck.add("lon1")
     write_run(f'approvals = ["{REQUEST}"]', timeout="2s")
     code, said = told("apply", "-auto-approve")
@@ -161,16 +160,16 @@ def test_a_run_that_a_cluster_holds_up_names_it(hub: Front, controller: Controll
     controller.stuck.clear()
     code, said = told("apply", "-resume")
     assert code == 0, said
-    assert set(snapshots(hub).values()) == {"web-0-snapshot"}
+    assert set(list_snapshots(hub).values()) == {"web-0-snapshot"}
 
 
-def test_what_changes_beside_a_turn_to_external_is_judged_as_well(hub: Front, told: Told) -> None:
-    write()
+def test_changes_with_switch_to_external_are_validated(hub: Front, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
     spec = {"policy": {"numberOfClusters": 1}}
     hub.put({**names, "metadata": {"name": "web"}, "spec": spec}, "kubectl")
-    write(more=EXTERNAL)
+    write_configuration(more=EXTERNAL)
     code, said = told("plan")
     assert code == 1
     assert ".spec.policy.numberOfClusters belongs to kubectl (hub: 1, configuration: 2). An apply would be" in said
@@ -180,14 +179,14 @@ def test_what_changes_beside_a_turn_to_external_is_judged_as_well(hub: Front, to
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_an_eviction_is_sent_once(hub: Front, told: Told) -> None:
-    write()
+def test_eviction_is_sent_once(hub: Front, told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     text = Path("main.nf.hcl").read_text()
-    add(EVICTION)
+    append_configuration(EVICTION)
     code, said = told("apply", "-auto-approve")
-    assert code in (0, 2), said  # this controller evicts nobody, and who is picked again is its own
-    evictions = [path for _, path in written(hub) if path.endswith("/clusterresourceplacementevictions/lon1")]
+    assert code in (0, 2), said  # This controller does not evict, and picks replacements by its own rules.
+    evictions = [path for _, path in list_writes(hub) if path.endswith("/clusterresourceplacementevictions/lon1")]
     assert len(evictions) == 1
     assert told("plan", "-detailed-exitcode")[0] == 0
     hub.remove(hub.all("ClusterResourcePlacementEviction")[0])
@@ -199,14 +198,14 @@ def test_an_eviction_is_sent_once(hub: Front, told: Told) -> None:
     assert len(hub.all("ClusterResourceBinding")) == 2
 
 
-def test_an_evicted_cluster_leaves_the_predicted_status_before_any_run(hub: Front, told: Told) -> None:
+def test_evicted_cluster_leaves_predicted_status_before_any_run(hub: Front, told: Told) -> None:
     write_run(f'approvals = ["{REQUEST}"]')
     assert told("apply", "-auto-approve")[0] == 0
     member = next(each for each in hub.all("MemberCluster") if each["metadata"]["name"] == "lon1")
     names = {name: member[name] for name in ("apiVersion", "kind")}
     taint = {"key": "maintenance", "value": "yes", "effect": "NoSchedule"}
     hub.put({**names, "metadata": {"name": "lon1"}, "spec": {"taints": [taint]}}, "kubectl")
-    add(EVICTION)
+    append_configuration(EVICTION)
     assert told("plan", "-out=p")[0] == 0
     changes = json.loads(told("show", "-json", "p")[1])["resource_changes"]
     after = next(

@@ -1,4 +1,4 @@
-"""Both hubs of the tests, our own and a real API server, answer what a real hub was recorded to answer."""
+"""Compare both hubs of the tests, our own and a real API server, with the recorded answers of a real hub."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.domains.hub import hub_webhooks
-from tests.domains.hub.hub_controller import member
+from tests.domains.hub.hub_controller import build_member
 from tests.domains.hub.hub_front import Body, Front
 from tests.domains.hub.hub_server import HubServer
 
 CASES = os.environ.get("NEXUSFORM_HUB_CASES", "")
 APPLY = "application/apply-patch+yaml"
 TOKENS = {401: "nobody-token", 403: "bob-token"}
-# The product makes objects by server-side apply, and never replaces: of that our own server knows nothing.
+# The product creates objects by server-side apply and never replaces them, so our own server does not support these
+# methods.
 NOT_OURS = {"POST", "PUT"}
-# A version that was too old when it was recorded is none that an API server has had since it was started.
+# A version too old at recording time never existed on a newly started API server.
 NOT_OF_A_NEW_ONE = "continue token that is too old"
 
 
@@ -35,12 +36,12 @@ def _placement(name: str, **spec: Any) -> Body:
 
 
 @pytest.fixture
-def server(bed: Front) -> Front:
-    """A hub as it stood when the story began."""
-    server = bed
+def recorded_server(bed: Front) -> Front:
+    """Return a hub in its state at the start of the story."""
+    recorded_server = bed
     for name in ("shop", "cell", "core", "bare"):
-        server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup")
-    server.put(member("lon1", env="prod", region="uk"), "join")
+        recorded_server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup")
+    recorded_server.put(build_member("lon1", env="prod", region="uk"), "join")
     two = {"placementType": "PickN", "numberOfClusters": 2}
     one = {"placementType": "PickN", "numberOfClusters": 1}
     for body in (
@@ -48,29 +49,35 @@ def server(bed: Front) -> Front:
         _placement("cell", policy={"placementType": "PickAll"}, strategy={"type": "External"}),
         _placement("bare", policy=one),
     ):
-        _ask(server, "PATCH", _path(body), {"fieldManager": "nexusform"}, body)
+        _send_request(recorded_server, "PATCH", _path(body), {"fieldManager": "nexusform"}, body)
     bare = _placement("bare")
-    server.put({**bare, "spec": {"strategy": {"type": "RollingUpdate"}}}, "hubagent")
+    recorded_server.put({**bare, "spec": {"strategy": {"type": "RollingUpdate"}}}, "hubagent")
     core = _placement("core", policy=one)
     core["metadata"]["name"] = "bykubectl"
     core["spec"]["resourceSelectors"][0]["selectionScope"] = "NamespaceWithResources"
-    server.put(core, "kubectl-client-side-apply")
-    return server
+    recorded_server.put(core, "kubectl-client-side-apply")
+    return recorded_server
 
 
 def _path(body: Body) -> str:
     return f"/apis/placement.kubernetes-fleet.io/v1/clusterresourceplacements/{body['metadata']['name']}"
 
 
-def _ask(
-    server: Front, method: str, path: str, query: Body | None, body: Any, token: str = "admin-token", kind: str = APPLY
+def _send_request(
+    recorded_server: Front,
+    method: str,
+    path: str,
+    query: Body | None,
+    body: Any,
+    token: str = "admin-token",
+    kind: str = APPLY,
 ) -> tuple[int, Any]:
     words = urlencode({**(query or {}), "#type": "apply" if "apply" in kind else "merge"})
-    return server.answer(method, f"{path}?{words}", token, json.dumps(body).encode() if body else b"")
+    return recorded_server.answer(method, f"{path}?{words}", token, json.dumps(body).encode() if body else b"")
 
 
-def _brief(status: int, answer: Any) -> tuple[int, str, list[tuple[str, str]]]:
-    """What is compared: the status, the reason and where the causes are."""
+def _summarize_answer(status: int, answer: Any) -> tuple[int, str, list[tuple[str, str]]]:
+    """Return the compared parts: the status, the reason and the fields of the causes."""
     if status < 400 or not isinstance(answer, dict):
         return status, "", []
     causes = (answer.get("details") or {}).get("causes") or ()
@@ -79,7 +86,7 @@ def _brief(status: int, answer: Any) -> tuple[int, str, list[tuple[str, str]]]:
 
 
 @pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub")
-def test_each_answer_is_that_of_a_real_hub(server: Front) -> None:
+def test_each_answer_equals_that_of_a_real_hub(recorded_server: Front) -> None:
     story = json.loads((Path(CASES) / "answers.json").read_text())
     note, wrong, asked = "", [], 0
     for event in story["events"]:
@@ -87,15 +94,15 @@ def test_each_answer_is_that_of_a_real_hub(server: Front) -> None:
         request = event.get("request")
         if request is None or "watch" in (request.get("query") or {}):
             continue
-        if isinstance(server, HubServer) and request["method"] in NOT_OURS:
+        if isinstance(recorded_server, HubServer) and request["method"] in NOT_OURS:
             continue
-        if not isinstance(server, HubServer) and note == NOT_OF_A_NEW_ONE:
+        if not isinstance(recorded_server, HubServer) and note == NOT_OF_A_NEW_ONE:
             continue
         token = TOKENS.get(event["status"], "admin-token")
         kind = request.get("content_type") or APPLY
         parts = (request["method"], request["path"], request.get("query"), request.get("body"))
-        status, answer = _ask(server, *parts, token, kind)
-        expected, got = _brief(event["status"], event["answer"]), _brief(status, answer)
+        status, answer = _send_request(recorded_server, *parts, token, kind)
+        expected, got = _summarize_answer(event["status"], event["answer"]), _summarize_answer(status, answer)
         asked += 1
         if expected != got:
             wrong.append((note, expected, got))
@@ -104,13 +111,13 @@ def test_each_answer_is_that_of_a_real_hub(server: Front) -> None:
 
 
 @pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub")
-def test_each_webhook_denies_what_that_of_a_real_hub_denied() -> None:
-    server = HubServer()
-    hub_webhooks.turn_on(server)
-    server.powerless = set()
+def test_each_webhook_denies_as_on_a_real_hub() -> None:
+    recorded_server = HubServer()
+    hub_webhooks.turn_on(recorded_server)
+    recorded_server.powerless = set()
     for name in ("work", "fleet-member-lon1"):
-        server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup")
-    server.put(member("lon1", env="prod"), "join")
+        recorded_server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup")
+    recorded_server.put(build_member("lon1", env="prod"), "join")
     story = json.loads((Path(CASES) / "webhooks.json").read_text())
     asked, wrong = 0, []
     for event in story["events"]:
@@ -118,17 +125,17 @@ def test_each_webhook_denies_what_that_of_a_real_hub_denied() -> None:
         if request is None:
             continue
         parts = (request["method"], request["path"], request.get("query"), request.get("body"))
-        status, answer = _ask(server, *parts, f"{event['user']}-token")
-        expected = (*_brief(event["status"], event["answer"]), _denied(event["status"], event["answer"]))
-        got = (*_brief(status, answer), _denied(status, answer))
+        status, answer = _send_request(recorded_server, *parts, f"{event['user']}-token")
+        expected = (*_summarize_answer(event["status"], event["answer"]), _get_denial(event["status"], event["answer"]))
+        got = (*_summarize_answer(status, answer), _get_denial(status, answer))
         asked += 1
         if expected != got:
             wrong.append((event["note"], expected, got))
-    server.close()
+    recorded_server.close()
     assert wrong == []
     assert asked > 25
 
 
-def _denied(status: int, answer: Any) -> str:
-    """What a webhook says, word by word."""
+def _get_denial(status: int, answer: Any) -> str:
+    """Return the message of a webhook, word by word."""
     return str(answer.get("message")) if status == 403 else ""

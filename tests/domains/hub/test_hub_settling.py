@@ -1,4 +1,4 @@
-"""What is made of a decision that came otherwise than foretold."""
+"""Tests of the verification of a decision unlike its prediction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _on(*clusters: str) -> dict[str, dict[str, Any]]:
     return {cluster: {"state": "Bound"} for cluster in clusters}
 
 
-def test_what_came_otherwise_though_nothing_changed_was_sure() -> None:
+def test_wrong_prediction_without_changes_was_certain() -> None:
     settled = PredictionVerifier(FIGURES, FIGURES).verify_bindings("web", _on("fra1", "par1"), _on("lon1", "par1"))
     assert {miss.kind for miss in settled.wrong_predictions} == {"rule"}
     assert any(claim.is_certain and not claim.was_correct for claim in settled.predictions)

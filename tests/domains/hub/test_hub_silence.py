@@ -1,4 +1,4 @@
-"""A hub that cannot be reached is told of in words, without the marks of Python and OpenSSL."""
+"""Tests of connection errors: an unreachable hub is reported in plain words, without Python and OpenSSL terms."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ users: [{{name: u, user: {{}}}}]
 
 @contextmanager
 def server(answer: Answer) -> Iterator[int]:
-    """A port where each connection meets with this."""
+    """Serve a port that handles each connection with this function."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -50,37 +50,37 @@ def server(answer: Answer) -> Iterator[int]:
 
 
 @contextmanager
-def closing_all(sockets: Iterable[socket.socket]) -> Iterator[None]:
+def close_sockets(sockets: Iterable[socket.socket]) -> Iterator[None]:
     yield
     for each in sockets:
         each.close()
 
 
-def reset(connection: socket.socket) -> None:
+def reset_connection(connection: socket.socket) -> None:
     connection.recv(10)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
 
-def break_off(connection: socket.socket) -> None:
+def close_after_request(connection: socket.socket) -> None:
     connection.recv(1 << 16)
     connection.close()
 
 
-def speak_plainly(connection: socket.socket) -> None:
+def answer_without_tls(connection: socket.socket) -> None:
     connection.recv(1 << 16)
     connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     connection.close()
 
 
-def break_off_halfway(connection: socket.socket) -> None:
+def close_in_response_body(connection: socket.socket) -> None:
     connection.recv(1 << 16)
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nabc")
     connection.close()
 
 
-def asked(url: str, **more: Any) -> str:
-    """What is said of a request that no answer comes to."""
+def describe_failed_request(url: str, **more: Any) -> str:
+    """Return the description of a failed request."""
     from httpx2 import Client, HTTPError, Timeout
 
     with Client(timeout=Timeout(0.5), **more) as client, pytest.raises(HTTPError) as raised:
@@ -91,29 +91,29 @@ def asked(url: str, **more: Any) -> str:
 @pytest.mark.parametrize(
     ("scheme", "answer", "words"),
     [
-        ("https", reset, "the connection was reset"),
-        ("http", reset, "the connection was reset"),
-        ("https", break_off, "the connection was broken off"),
-        ("http", break_off, "the connection was broken off"),
-        ("http", break_off_halfway, "the connection was broken off"),
-        ("https", speak_plainly, "what answers there does not speak TLS"),
+        ("https", reset_connection, "the connection was reset"),
+        ("http", reset_connection, "the connection was reset"),
+        ("https", close_after_request, "the connection was broken off"),
+        ("http", close_after_request, "the connection was broken off"),
+        ("http", close_in_response_body, "the connection was broken off"),
+        ("https", answer_without_tls, "what answers there does not speak TLS"),
     ],
 )
-def test_a_connection_that_breaks_is_said_in_words(scheme: str, answer: Answer, words: str) -> None:
+def test_broken_connection_is_described(scheme: str, answer: Answer, words: str) -> None:
     with server(answer) as port:
-        assert asked(f"{scheme}://127.0.0.1:{port}/") == words
+        assert describe_failed_request(f"{scheme}://127.0.0.1:{port}/") == words
 
 
-def test_a_server_that_takes_a_connection_and_says_nothing_does_not_answer() -> None:
+def test_silent_server_does_not_answer() -> None:
     held: list[socket.socket] = []
-    with server(held.append) as port, closing_all(held):
+    with server(held.append) as port, close_sockets(held):
         words = "it does not answer (the TLS handshake timed out)"
-        assert asked(f"https://127.0.0.1:{port}/") == words
+        assert describe_failed_request(f"https://127.0.0.1:{port}/") == words
         words = "it does not answer (waiting for its answer timed out)"
-        assert asked(f"http://127.0.0.1:{port}/") == words
+        assert describe_failed_request(f"http://127.0.0.1:{port}/") == words
 
 
-def test_certificates_that_are_not_trusted_or_lacking_are_said_in_words(tmp_path: Path) -> None:
+def test_untrusted_or_missing_certificates_are_described(tmp_path: Path) -> None:
     certificate, key = certify(tmp_path)
     wants = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     wants.load_cert_chain(certificate, key)
@@ -123,12 +123,12 @@ def test_certificates_that_are_not_trusted_or_lacking_are_said_in_words(tmp_path
             over_tls.recv(1)
 
     with server(answer) as port:
-        said = asked(f"https://127.0.0.1:{port}/")
+        said = describe_failed_request(f"https://127.0.0.1:{port}/")
         assert said == "its certificate is not trusted: self-signed certificate"
         wants.verify_mode = ssl.CERT_REQUIRED
         wants.load_verify_locations(certificate)
         trusting = ssl.create_default_context(cafile=str(certificate))
-        said = asked(f"https://127.0.0.1:{port}/", verify=trusting)
+        said = describe_failed_request(f"https://127.0.0.1:{port}/", verify=trusting)
         assert said == "it wants a client certificate"
 
 
@@ -141,7 +141,7 @@ def test_certificates_that_are_not_trusted_or_lacking_are_said_in_words(tmp_path
         (ssl.SSLError(1, "[SSL: BAD_LENGTH] bad length (_ssl.c:2580)"), "TLS failed: bad length"),
     ],
 )
-def test_what_the_system_says_stands_without_its_number(cause: OSError, words: str) -> None:
+def test_system_error_is_described_without_its_number(cause: OSError, words: str) -> None:
     from httpx2 import ConnectError
 
     problem = ConnectError(str(cause))
@@ -149,11 +149,11 @@ def test_what_the_system_says_stands_without_its_number(cause: OSError, words: s
     assert describe_connection_error(problem) == words
 
 
-def test_what_others_say_stands_as_they_say_it() -> None:
+def test_other_errors_keep_their_message() -> None:
     assert describe_connection_error(RuntimeError("The plug-in gives no token.\nmore")) == "The plug-in gives no token"
 
 
-def test_a_hub_where_nobody_listens_refuses_the_connection(tmp_path: Path) -> None:
+def test_hub_without_listener_refuses_the_connection(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
     (tmp_path / "kubeconfig").write_text(KUBECONFIG.format(url=url))
@@ -165,7 +165,7 @@ def test_a_hub_where_nobody_listens_refuses_the_connection(tmp_path: Path) -> No
     assert str(raised.value) == f"{url} cannot be reached: the connection was refused."
 
 
-def test_silence_is_reported_until_the_end_of_the_step(tmp_path: Path) -> None:
+def test_retries_are_reported_until_end_of_step(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
     (tmp_path / "kubeconfig").write_text(KUBECONFIG.format(url=url))
@@ -181,6 +181,6 @@ def test_silence_is_reported_until_the_end_of_the_step(tmp_path: Path) -> None:
     with hub.limit_retries(20, messages.append), pytest.raises(HubProblem):
         hub.get("/version")
     hub.close()
-    assert 10 < now <= 20  # not the 90 s of a plan
+    assert 10 < now <= 20  # It is less than the 90 s of a plan.
     (message,) = messages
     assert message.startswith(f"{url} cannot be reached: the connection was refused; retried until ")

@@ -1,4 +1,4 @@
-"""The changes of a plan may come in several resource snapshots, since a hub takes one when it sees a change."""
+"""Changes of a plan may be in several resource snapshots, because a hub creates one for each observed change."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.slow_writes import SlowWrite
-from tests.domains.hub.test_fleet_provider import write
-from tests.domains.hub.test_hub_runs import add, snapshots
+from tests.domains.hub.test_fleet_provider import write_configuration
+from tests.domains.hub.test_hub_runs import append_configuration, list_snapshots
 
 INDEX = "kubernetes-fleet.io/resource-index"
 MORE = """
@@ -29,60 +29,58 @@ resource "fleet_hub_manifest" "more" {{
 """
 
 
-def change(content: str) -> None:
-    write(content=content)
-    add(MORE.format(content=content))
+def write_change(content: str) -> None:
+    write_configuration(content=content)
+    append_configuration(MORE.format(content=content))
 
 
 @pytest.mark.our_hub_alone
-def test_changes_in_two_snapshots_are_predicted_right(hub: Front, told: Told) -> None:
-    change("1")
+def test_changes_in_two_snapshots_are_predicted_correctly(hub: Front, told: Told) -> None:
+    write_change("1")
     assert told("apply", "-auto-approve")[0] == 0
-    change("2")
+    write_change("2")
     slow = SlowWrite(hub, "/configmaps/more", seconds=1)
     code, said = told("apply", "-auto-approve")
     slow.end()
     assert (code, "2 of 2 predictions correct" in said) == (0, True), said
     assert "the hub has taken 2 resource snapshots of the changes; the last one is 2" in said
-    assert set(snapshots(hub).values()) == {"web-2-snapshot"}
+    assert set(list_snapshots(hub).values()) == {"web-2-snapshot"}
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
 @pytest.mark.our_hub_alone
-def test_a_snapshot_of_some_changes_is_not_the_end(hub: Front, controller: Controller, told: Told) -> None:
-    change("1")
+def test_snapshot_with_part_of_the_changes_is_not_final(hub: Front, controller: Controller, told: Told) -> None:
+    write_change("1")
     assert told("apply", "-auto-approve")[0] == 0
-    change("2")
+    write_change("2")
     take, released = controller._content, threading.Event()
 
-    def lag(server: Front, name: str, spec: Any) -> int:
+    def take_late(server: Front, name: str, spec: Any) -> int:
         indexes = [int(each["metadata"]["labels"][INDEX]) for each in server.all("ClusterResourceSnapshot")]
         return 1 if max(indexes) == 1 and not released.is_set() else take(server, name, spec)
 
-    def release() -> None:
+    def release_snapshot() -> None:
         released.set()
         hub.act()
 
-    controller._content = lag  # type: ignore[method-assign]
-    threading.Timer(6, release).start()
+    controller._content = take_late  # type: ignore[method-assign]
+    threading.Timer(6, release_snapshot).start()
     code, said = told("apply", "-auto-approve")
     assert (code, "2 of 2 predictions correct" in said) == (0, True), said
     assert "the hub has not taken a snapshot of all changes yet" in said
 
 
 @pytest.mark.our_hub_alone
-def test_more_snapshots_than_changes_are_a_wrong_prediction(
-    hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The hub takes no further snapshot: the wait for the predicted one is short.
+def test_excess_snapshots_are_a_wrong_prediction(hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The hub creates no further snapshot, so the wait for the predicted one is short.
     monkeypatch.setattr("nexusform.domains.hub.providers.hub_wait._SNAPSHOT_TIMEOUT", 0.5)
-    change("1")
+    write_change("1")
     assert told("apply", "-auto-approve")[0] == 0
-    write(content="2")
-    add(MORE.format(content="1"))
+    write_configuration(content="2")
+    append_configuration(MORE.format(content="1"))
     answer = hub.answer
 
-    def interfere(method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
+    def change_as_kubectl(method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
         response = answer(method, target, token, content)
         if method == "PATCH" and target.partition("?")[0].endswith("/configmaps/settings") and "dryRun" not in target:
             hub.answer = answer  # type: ignore[method-assign]
@@ -91,7 +89,7 @@ def test_more_snapshots_than_changes_are_a_wrong_prediction(
             hub.act()
         return response
 
-    hub.answer = interfere  # type: ignore[method-assign]
+    hub.answer = change_as_kubectl  # type: ignore[method-assign]
     code, said = told("apply", "-auto-approve")
     assert code == 2, said
     assert "its resource snapshot 2 differs from the plan in ConfigMap web/theirs" in said

@@ -1,4 +1,4 @@
-"""When a placement is as far as it was to come."""
+"""Tests of the completion of a placement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ API = "placement.kubernetes-fleet.io/v1beta1"
 LABEL = "kubernetes-fleet.io"
 
 
-def _shown(snapshot: str, **statuses: str) -> ObservedPlacementObjects:
+def _build_objects(snapshot: str, **statuses: str) -> ObservedPlacementObjects:
     scheduled = {"type": "ClusterResourcePlacementScheduled", "status": "True", "observedGeneration": 1}
     placement = {
         "apiVersion": API,
@@ -55,15 +55,15 @@ def _shown(snapshot: str, **statuses: str) -> ObservedPlacementObjects:
     return ObservedPlacementObjects(placement, (binding,), (policy,), (newest,))
 
 
-def test_a_cluster_that_a_rollout_was_foretold_to_stop_before_is_not_waited_for() -> None:
-    shown = _shown("web-0-snapshot")
+def test_cluster_after_predicted_stop_is_not_awaited() -> None:
+    shown = _build_objects("web-0-snapshot")
     waiting = check_placement_progress(shown, {"a": {"resource_snapshot": 1}}, is_external=False)
     assert (waiting.is_done, waiting.message) == (False, "a still has web-0-snapshot")
     assert check_placement_progress(shown, {"a": {"resource_snapshot": 0}}, is_external=False).is_done
 
 
-def test_a_failure_that_was_foretold_is_not_waited_for() -> None:
-    shown = _shown("web-1-snapshot", RolloutStarted="True", Overridden="False")
+def test_predicted_failure_is_not_awaited() -> None:
+    shown = _build_objects("web-1-snapshot", RolloutStarted="True", Overridden="False")
     foretold = {"bindings": {"a": {"resource_snapshot": 1}}}
     waiting = check_placement_progress(shown, foretold["bindings"], is_external=False)
     assert waiting.message == "a: Overridden False, AsTold"
@@ -73,8 +73,8 @@ def test_a_failure_that_was_foretold_is_not_waited_for() -> None:
     assert (ended.is_done, ended.message) == (True, "as predicted, a: Overridden False, AsTold")
 
 
-def test_bindings_that_still_apply_as_before_are_waited_for() -> None:
-    shown = _shown("web-1-snapshot", RolloutStarted="True", Available="True")
+def test_bindings_with_old_apply_strategy_are_awaited() -> None:
+    shown = _build_objects("web-1-snapshot", RolloutStarted="True", Available="True")
     planned = {"a": {"resource_snapshot": 1}}
     told = {"type": "ClientSideApply", "whenToApply": "Always"}
     shown.bindings[0]["spec"]["applyStrategy"] = told
@@ -89,52 +89,52 @@ READY = {"RolloutStarted": "False", "Applied": "True", "Available": "True"}
 STOPS = "the rollout of web stops before a: max_unavailable and max_surge allow no further change"
 
 
-def _strictly(
+def _set_strict_budget(
     shown: ObservedPlacementObjects, *, number: int = 1, max_unavailable: int = 0
 ) -> ObservedPlacementObjects:
-    """It picks so many, and may miss so many of them."""
+    """Set the number of clusters and the maximum of unavailable ones."""
     spec = shown.placement["spec"]
     spec["policy"] = {"placementType": "PickN", "numberOfClusters": number}
     spec["strategy"]["rollingUpdate"] = {"maxUnavailable": max_unavailable}
     return shown
 
 
-def stops(shown: ObservedPlacementObjects, outdated: frozenset[str] = frozenset()) -> str:
+def find_stop_message(shown: ObservedPlacementObjects, outdated: frozenset[str] = frozenset()) -> str:
     stop = find_blocked_rollout(shown, outdated)
     return stop.message if stop is not None else ""
 
 
-def test_a_rollout_without_room_is_held_up() -> None:
-    assert stops(_strictly(_shown("web-0-snapshot", **READY))) == STOPS
-    fewer_than_asked_for = _strictly(_shown("web-0-snapshot", **READY), number=3, max_unavailable=2)
-    assert stops(fewer_than_asked_for) == STOPS
+def test_rollout_without_budget_is_blocked() -> None:
+    assert find_stop_message(_set_strict_budget(_build_objects("web-0-snapshot", **READY))) == STOPS
+    fewer_than_asked_for = _set_strict_budget(_build_objects("web-0-snapshot", **READY), number=3, max_unavailable=2)
+    assert find_stop_message(fewer_than_asked_for) == STOPS
 
 
 @pytest.mark.parametrize(
     "shown",
     [
-        _strictly(_shown("web-0-snapshot", **READY), max_unavailable=1),  # it has room
-        _strictly(_shown("web-1-snapshot", **READY)),  # it is through
-        _strictly(_shown("web-0-snapshot", **{**READY, "Available": "Unknown"})),  # it is under way
-        _strictly(_shown("web-0-snapshot", **{**READY, "Applied": "False", "Available": "False"})),
+        _set_strict_budget(_build_objects("web-0-snapshot", **READY), max_unavailable=1),  # The budget allows it.
+        _set_strict_budget(_build_objects("web-1-snapshot", **READY)),  # It is complete.
+        _set_strict_budget(_build_objects("web-0-snapshot", **{**READY, "Available": "Unknown"})),  # It is in progress.
+        _set_strict_budget(_build_objects("web-0-snapshot", **{**READY, "Applied": "False", "Available": "False"})),
     ],
 )
-def test_a_rollout_that_goes_on_or_fails_is_not_held_up(shown: ObservedPlacementObjects) -> None:
+def test_running_or_failing_rollout_is_not_blocked(shown: ObservedPlacementObjects) -> None:
     assert find_blocked_rollout(shown) is None
 
 
-def test_a_cluster_that_is_to_get_another_override_counts_as_outdated() -> None:
-    shown = _strictly(_shown("web-1-snapshot", **READY))
-    assert stops(shown, frozenset({"a"})) == STOPS
+def test_cluster_with_pending_override_counts_as_outdated() -> None:
+    shown = _set_strict_budget(_build_objects("web-1-snapshot", **READY))
+    assert find_stop_message(shown, frozenset({"a"})) == STOPS
 
 
-def test_what_a_member_still_gives_back_is_under_way() -> None:
-    shown = _strictly(_shown("web-0-snapshot", **READY))
+def test_pending_removal_on_member_is_in_progress() -> None:
+    shown = _set_strict_budget(_build_objects("web-0-snapshot", **READY))
     shown.bindings[0]["metadata"]["deletionTimestamp"] = "2026-11-21T02:12:00Z"
     assert find_blocked_rollout(shown) is None
 
 
-def test_what_keeps_a_namespace_is_said() -> None:
+def test_namespace_deletion_blockers_are_reported() -> None:
     remaining = "Some resources are remaining: configmaps. has 1 resource instances"
     conditions = [
         {"type": "NamespaceDeletionDiscoveryFailure", "status": "False", "message": "all discovered"},

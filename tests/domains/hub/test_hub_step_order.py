@@ -1,4 +1,5 @@
-"""Removed content, new labels, general overrides and a switch to staged runs: each in the order of its prediction."""
+"""Tests of the order of removed content, new labels, general overrides and a switch to staged runs: it matches the
+prediction."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.slow_writes import SlowWrite
-from tests.domains.hub.test_fleet_provider import WEB, write
+from tests.domains.hub.test_fleet_provider import WEB, write_configuration
 from tests.domains.hub.test_hub_general_overrides import _CLUSTER, _MORE
 from tests.domains.hub.test_hub_order import OVERRIDE
 from tests.domains.hub.test_hub_runs import EVICTION, EXTERNAL
@@ -52,18 +53,18 @@ def _apply_slowly(hub: Front, told: Told, path: str, *followers: str) -> str:
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("dependency", ["", _ON_BOTH])
-def test_a_changed_placement_follows_the_deletion_of_its_content(hub: Front, told: Told, dependency: str) -> None:
+def test_changed_placement_follows_deletion_of_its_content(hub: Front, told: Told, dependency: str) -> None:
     _write(_MORE, dependency=dependency)
     assert told("apply", "-auto-approve")[0] == 0
     _write(number=3, dependency=dependency and _DEPENDENCY)
     _apply_slowly(hub, told, "/configmaps/more", _PLACEMENT)
 
 
-def test_the_rollout_of_a_deletion_is_waited_for(hub: Front, told: Told) -> None:
-    write()
+def test_apply_waits_for_rollout_of_deletion(hub: Front, told: Told) -> None:
+    write_configuration()
     Path("main.nf.hcl").write_text(Path("main.nf.hcl").read_text() + _MORE)
     assert told("apply", "-auto-approve")[0] == 0
-    write()
+    write_configuration()
     code, said = told("apply", "-auto-approve")
     assert (code, "2 of 2 predictions correct" in said) == (0, True), said
     assert said.index("fleet_hub_manifest.more: Destruction") < said.index("fleet_cluster_resource_placement.web: Mod")
@@ -71,7 +72,7 @@ def test_the_rollout_of_a_deletion_is_waited_for(hub: Front, told: Told) -> None
 
 
 @pytest.mark.our_hub_alone
-def test_a_placement_of_other_objects_precedes_the_deletion_of_its_former_ones(hub: Front, told: Told) -> None:
+def test_placement_of_other_objects_precedes_deletion_of_old_ones(hub: Front, told: Told) -> None:
     other = _MORE.replace('"more"', '"other"').replace("ConfigMap", "Namespace")
     other = other.replace("{name: more, namespace: web}", "{name: other}")
     _write(other, dependency=_DEPENDENCY)
@@ -89,7 +90,7 @@ def test_a_placement_of_other_objects_precedes_the_deletion_of_its_former_ones(h
 
 
 @pytest.mark.our_hub_alone
-def test_rollouts_follow_new_labels_of_members(hub: Front, told: Told) -> None:
+def test_rollouts_follow_new_member_labels(hub: Front, told: Told) -> None:
     _write(_MEMBER.format(tier="1") + _NAMED)
     assert told("apply", "-auto-approve")[0] == 0
     _write(_MEMBER.format(tier="2") + _NAMED.replace('"yes"', '"no"'), number=3, content="2")
@@ -97,7 +98,7 @@ def test_rollouts_follow_new_labels_of_members(hub: Front, told: Told) -> None:
 
 
 @pytest.mark.our_hub_alone
-def test_an_eviction_follows_an_override_of_every_placement(hub: Front, controller: Controller, told: Told) -> None:
+def test_eviction_follows_override_of_every_placement(hub: Front, controller: Controller, told: Told) -> None:
     controller.evicts = True
     _write()
     assert told("apply", "-auto-approve")[0] == 0
@@ -121,10 +122,10 @@ def test_content_changes_after_a_switch_to_staged_runs(
 
 @pytest.mark.our_hub_alone
 @pytest.mark.usefixtures("hub")
-def test_a_switch_to_staged_runs_that_depends_on_changed_content_is_an_error(told: Told) -> None:
-    write()
+def test_external_switch_depending_on_changed_content_is_an_error(told: Told) -> None:
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
-    write(content="2", more=EXTERNAL)
+    write_configuration(content="2", more=EXTERNAL)
     code, said = told("plan")
     assert code == 1, said
     assert "the hub rolls out changes until the placement is left to staged runs" in " ".join(said.split())

@@ -1,6 +1,5 @@
-"""Steps evaluated once by a hub wait for their inputs in the same plan, whichever write is slow: 46 pairs. Each
-write is delayed by NEXUSFORM_HUB_DELAY seconds.
-"""
+"""Tests of steps evaluated once by a hub: they wait for their inputs in the same plan, whichever write is slow: 46
+pairs. Each write is delayed by NEXUSFORM_HUB_DELAY seconds."""
 
 from __future__ import annotations
 
@@ -80,8 +79,8 @@ resource "fleet_cluster_approval_request" "canary" {
 """
 
 
-def _configure(n: int) -> str:
-    """Return the configuration of a plan: of the first, or with what a hub evaluates once."""
+def _build_configuration(n: int) -> str:
+    """Return the configuration of a plan: the first one, or one with objects evaluated once by a hub."""
     placements = [
         _PLACEMENT.format(name=name, n=n, strategy=strategy)
         for name, strategy in (("web", "External"), ("api", "RollingUpdate"))
@@ -102,7 +101,7 @@ _READERS = (*_RUNS, _APPROVAL)
 _EVICTIONS = tuple(f"/clusterresourceplacementevictions/{name}" for name in ("lon1", "par1"))
 _CONTENT = ("/namespaces/web", "/configmaps/settings", "/configmaps/more")
 _API = "/clusterresourceplacements/api"
-# Each write, and the writes that follow it.
+# Each write, and the writes after it
 FOLLOWERS = {
     "/namespaces/web": _READERS,
     "/configmaps/settings": _READERS,
@@ -120,16 +119,16 @@ FOLLOWERS = {
 }
 
 
-def test_thirty_pairs_are_checked() -> None:
+def test_at_least_thirty_pairs_are_checked() -> None:
     assert sum(map(len, FOLLOWERS.values())) >= 30
 
 
 def check_pairs(hub: Front, told: Told, path: str, seconds: float) -> None:
     """Delay a write of a plan, and check the order of its followers and their results."""
-    Path("main.nf.hcl").write_text(_configure(1))
+    Path("main.nf.hcl").write_text(_build_configuration(1))
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
-    Path("main.nf.hcl").write_text(_configure(2))
+    Path("main.nf.hcl").write_text(_build_configuration(2))
     slow = SlowWrite(hub, path, *FOLLOWERS[path], seconds=seconds)
     code, said = told("apply", "-auto-approve")
     slow.end()
@@ -151,6 +150,6 @@ def check_pairs(hub: Front, told: Told, path: str, seconds: float) -> None:
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("path", FOLLOWERS)
-def test_a_slow_write_is_followed_by_what_reads_it(hub: Front, controller: Controller, told: Told, path: str) -> None:
+def test_readers_follow_a_slow_write(hub: Front, controller: Controller, told: Told, path: str) -> None:
     controller.evicts = True
     check_pairs(hub, told, path, float(os.environ.get("NEXUSFORM_HUB_DELAY") or 0.5))

@@ -1,4 +1,4 @@
-"""A tenant places objects in a namespace that others have made and placed."""
+"""Tests of tenants with placements in a namespace created and placed by others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ resource "fleet_resource_placement" "app" {
 
 
 @pytest.mark.our_hub_alone
-def test_a_namespace_of_others_is_not_missing(hub: Front, told: Told) -> None:
+def test_namespace_of_others_is_not_missing(hub: Front, told: Told) -> None:
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}, "kubectl")
     names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
     selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "team"}

@@ -1,4 +1,4 @@
-"""While the hub is not done with what was asked of it, no plan says that nothing is to do."""
+"""Tests of plans during unfinished changes on a hub: none of them reports "No changes"."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pytest
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
-from tests.domains.hub.hub_front import Front, path_of_kind
-from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.hub_front import Front, get_collection_path
+from tests.domains.hub.test_fleet_provider import write_configuration
 
 WAITS = "ClusterResourcePlacement web waits: lon1: Applied False, NotAllWorkHaveBeenApplied"
 
 
-def hang(controller: Controller, told: Told) -> None:
-    """An apply of new content that a cluster does not get done with."""
-    write(timeout="1s")
+def apply_with_stuck_cluster(controller: Controller, told: Told) -> None:
+    """Apply new content that one cluster does not complete."""
+    write_configuration(timeout="1s")
     assert told("apply", "-auto-approve")[0] == 0
-    write(timeout="1s", content="2")
+    write_configuration(timeout="1s", content="2")
     assert told("plan", "-out=x.nfplan")[0] == 0
     controller.stuck.add("lon1")
     code, said = told("apply", "x.nfplan")
@@ -27,10 +27,10 @@ def hang(controller: Controller, told: Told) -> None:
 
 
 @pytest.mark.parametrize("how", [(), ("-refresh=false",), ("-out=y.nfplan",)])
-def test_a_plan_while_a_step_hangs_has_it_to_do(
+def test_plan_during_stuck_step_includes_it(
     hub: Front, controller: Controller, told: Told, how: tuple[str, ...]
 ) -> None:
-    hang(controller, told)
+    apply_with_stuck_cluster(controller, told)
     code, said = told("plan", "-detailed-exitcode", *how)
     assert code == 2
     assert "No changes" not in said
@@ -40,8 +40,8 @@ def test_a_plan_while_a_step_hangs_has_it_to_do(
     assert hub.all("ClusterResourcePlacement")
 
 
-def test_every_report_of_a_plan_while_a_step_hangs_says_so(hub: Front, controller: Controller, told: Told) -> None:
-    hang(controller, told)
+def test_every_report_of_plan_includes_stuck_step(hub: Front, controller: Controller, told: Told) -> None:
+    apply_with_stuck_cluster(controller, told)
     told("plan", "-out=y.nfplan", "-report=markdown:plan.md", "-report=html:plan.html")
     for name in ("plan.md", "plan.html"):
         said = Path(name).read_text()
@@ -52,13 +52,11 @@ def test_every_report_of_a_plan_while_a_step_hangs_says_so(hub: Front, controlle
     assert hub.all("ClusterResourcePlacement")
 
 
-def test_an_apply_goes_on_with_what_hangs_and_then_nothing_is_to_do(
-    hub: Front, controller: Controller, told: Told
-) -> None:
-    hang(controller, told)
+def test_apply_continues_stuck_step_until_no_changes(hub: Front, controller: Controller, told: Told) -> None:
+    apply_with_stuck_cluster(controller, told)
     code, said = told("apply", "-auto-approve")
     assert (code, "Apply waiting" in said) == (1, True), said
-    told("apply", "-refresh-only", "-auto-approve")  # records what was found: it is due all the same
+    told("apply", "-refresh-only", "-auto-approve")  # It records the observed state; the step is still pending.
     assert told("plan", "-detailed-exitcode")[0] == 2
     controller.stuck.clear()
     code, said = told("apply", "-auto-approve")
@@ -68,16 +66,16 @@ def test_an_apply_goes_on_with_what_hangs_and_then_nothing_is_to_do(
     assert hub.all("ClusterResourcePlacement")[0]["metadata"]["generation"] == 1
 
 
-def test_what_hung_and_got_done_by_itself_is_not_due(hub: Front, controller: Controller, told: Told) -> None:
-    hang(controller, told)
+def test_step_completed_later_is_not_pending(hub: Front, controller: Controller, told: Told) -> None:
+    apply_with_stuck_cluster(controller, told)
     controller.stuck.clear()
     hub.act()
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes." in said, "change-in-progress" in said) == (0, True, False), said
 
 
-def test_a_deletion_that_hangs_is_no_object_that_stands(hub: Front, controller: Controller, told: Told) -> None:
-    write(timeout="1s")
+def test_stuck_deletion_is_not_an_existing_object(hub: Front, controller: Controller, told: Told) -> None:
+    write_configuration(timeout="1s")
     told("apply", "-auto-approve")
     controller.holding.add("lon1")
     assert told("destroy", "-auto-approve")[0] == 1
@@ -97,20 +95,22 @@ def test_a_deletion_that_hangs_is_no_object_that_stands(hub: Front, controller: 
     assert told("state", "list") == (0, "")
 
 
-def test_what_a_placement_that_goes_went_by_is_not_missed(hub: Front, controller: Controller, told: Told) -> None:
-    write(timeout="1s")
+def test_missing_snapshots_of_placement_in_deletion_are_no_warning(
+    hub: Front, controller: Controller, told: Told
+) -> None:
+    write_configuration(timeout="1s")
     told("apply", "-auto-approve")
     controller.holding.add("lon1")
     assert told("destroy", "-auto-approve", "-target=fleet_cluster_resource_placement.web")[0] == 1
     for kind in ("ClusterSchedulingPolicySnapshot", "ClusterResourceSnapshot"):
         for snapshot in hub.all(kind):
-            hub.remove(snapshot)  # as the hub does, while members still give back
+            hub.remove(snapshot)  # The hub does this while members still remove resources.
     assert hub.all("ClusterResourceBinding")
     assert "not-captured" not in told("plan", "-exclude=fleet_cluster_resource_placement.web")[1]
 
 
-def test_a_cluster_that_fails_later_is_told_by_every_plan(hub: Front, controller: Controller, told: Told) -> None:
-    write()
+def test_later_failure_of_cluster_is_reported_by_every_plan(hub: Front, controller: Controller, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     controller.stuck.add("lon1")
     hub.act()
@@ -122,8 +122,8 @@ def test_a_cluster_that_fails_later_is_told_by_every_plan(hub: Front, controller
     )
 
 
-def test_a_replacement_deletes_what_stands_and_makes_another(hub: Front, controller: Controller, told: Told) -> None:
-    write(timeout="1s")
+def test_replacement_deletes_and_creates_placement(hub: Front, controller: Controller, told: Told) -> None:
+    write_configuration(timeout="1s")
     told("apply", "-auto-approve")
     (first,) = hub.all("ClusterResourcePlacement")
     which = "-replace=fleet_cluster_resource_placement.web"
@@ -143,20 +143,20 @@ def test_a_replacement_deletes_what_stands_and_makes_another(hub: Front, control
     assert (code, "No changes." in said) == (0, True), said
 
 
-def test_what_somebody_deletes_is_told_and_not_written_to(hub: Front, controller: Controller, told: Told) -> None:
-    write()
+def test_object_deleted_by_others_is_reported_and_not_written(hub: Front, controller: Controller, told: Told) -> None:
+    write_configuration()
     told("apply", "-auto-approve")
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
     controller.asleep = True
     held = {"metadata": {"name": "web", "finalizers": ["somebody/waits"]}}
     hub.put({"apiVersion": placement["apiVersion"], "kind": placement["kind"], **held}, "somebody")
-    path = f"{path_of_kind('ClusterResourcePlacement')}/web"
+    path = f"{get_collection_path('ClusterResourcePlacement')}/web"
     assert hub.answer("DELETE", path, "admin-token", b"{}")[0] == 200
     words = "fleet_cluster_resource_placement.web: ClusterResourcePlacement web is being deleted, held by "
     said = told("plan")[1]
     assert words in said
-    write(number=3)
+    write_configuration(number=3)
     code, said = told("apply", "-auto-approve")
     assert (code, "is being deleted on the hub, held by somebody/waits" in said) == (1, True), said
     hub.remove(hub.get("ClusterResourcePlacement", "web") or {})

@@ -1,4 +1,5 @@
-"""A rolling update that may take nothing down stops, and every plan says where the former content stays."""
+"""Tests of a blocked rolling update without unavailable budget: every plan reports the clusters with the old
+content."""
 
 from __future__ import annotations
 
@@ -9,26 +10,24 @@ import pytest
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
-from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_fleet_provider import write_configuration
 from tests.domains.hub.test_hub_overrides import STRICT
 
 STOPS = "incomplete-rollout web: the rollout stops before lon1, par1"
 
 
-def stop(controller: Controller, told: Told) -> None:
-    """An apply of new content that no cluster gets."""
-    write(more=STRICT)
+def apply_blocked_rollout(controller: Controller, told: Told) -> None:
+    """Apply new content that reaches no cluster."""
+    write_configuration(more=STRICT)
     assert told("apply", "-auto-approve")[0] == 0
     controller.holds_back = True
-    write(more=STRICT, content="2")
+    write_configuration(more=STRICT, content="2")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
 
 
-def test_plans_after_an_apply_that_stopped_say_which_clusters_keep_what_they_have(
-    hub: Front, controller: Controller, told: Told
-) -> None:
-    stop(controller, told)
+def test_plans_after_blocked_rollout_name_outdated_clusters(hub: Front, controller: Controller, told: Told) -> None:
+    apply_blocked_rollout(controller, told)
     code, said = told("plan", "-detailed-exitcode", "-out=x.nfplan")
     assert (code, "No changes." in said) == (0, True), said
     assert said.count(STOPS) == 1
@@ -40,18 +39,18 @@ def test_plans_after_an_apply_that_stopped_say_which_clusters_keep_what_they_hav
 
 
 @pytest.mark.parametrize("how", [("-refresh-only",), ("-target=fleet_hub_manifest.web",)])
-def test_plans_that_look_at_no_rollout_say_so_too(
+def test_plans_without_rollout_name_outdated_clusters(
     hub: Front, controller: Controller, told: Told, how: tuple[str, ...]
 ) -> None:
-    stop(controller, told)
+    apply_blocked_rollout(controller, told)
     said = told("plan", *how)[1]
     assert said.count(STOPS) == 1, said
     assert hub.all("ClusterResourceBinding")
     assert STOPS not in told("plan", "-destroy")[1]
 
 
-def test_a_rollout_that_has_room_again_is_not_told(hub: Front, controller: Controller, told: Told) -> None:
-    stop(controller, told)
+def test_unblocked_rollout_is_not_reported(hub: Front, controller: Controller, told: Told) -> None:
+    apply_blocked_rollout(controller, told)
     controller.holds_back = False
     hub.act()
     said = told("plan", "-refresh-only")[1]
@@ -59,13 +58,11 @@ def test_a_rollout_that_has_room_again_is_not_told(hub: Front, controller: Contr
 
 
 @pytest.mark.our_hub_alone
-def test_an_apply_that_stops_as_predicted_names_the_clusters_at_its_end(
-    hub: Front, controller: Controller, told: Told
-) -> None:
-    write(more=STRICT)
+def test_apply_with_predicted_stop_names_clusters_at_its_end(hub: Front, controller: Controller, told: Told) -> None:
+    write_configuration(more=STRICT)
     assert told("apply", "-auto-approve")[0] == 0
     controller.holds_back = True
-    write(more=STRICT, content="2")
+    write_configuration(more=STRICT, content="2")
     said = told("apply", "-auto-approve")[1]
     end = said[said.rindex("Incomplete rollout") :]
     assert "fleet_cluster_resource_placement.web: as predicted, lon1 still has web-0-snapshot, par1" in end, said

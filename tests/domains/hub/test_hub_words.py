@@ -1,11 +1,11 @@
-"""What an API server says when it refuses, in words for people."""
+"""Tests of plain messages for rejections of an API server."""
 
 from __future__ import annotations
 
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 
 
-def test_a_policy_of_the_hub_is_named_with_its_own_words() -> None:
+def test_admission_policy_is_named_with_its_message() -> None:
     message = (
         'clusterresourceplacements.placement.kubernetes-fleet.io "web" is forbidden: '
         "ValidatingAdmissionPolicy 'max-two' with binding 'max-two' denied request: two clusters at most"
@@ -15,7 +15,7 @@ def test_a_policy_of_the_hub_is_named_with_its_own_words() -> None:
     assert refused.server_message == 'policy "max-two": two clusters at most'
 
 
-def test_a_webhook_that_does_not_answer_is_no_refusal_of_what_was_sent() -> None:
+def test_unresponsive_webhook_is_not_a_rejection() -> None:
     message = (
         'Internal error occurred: failed calling webhook "owner.acme.example": failed to call webhook: Post '
         '"https://10.0.0.1:443/v?timeout=1s": context deadline exceeded'

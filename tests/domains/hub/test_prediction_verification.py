@@ -1,4 +1,4 @@
-"""A prediction counts as certain only while the figures of the members are those of the plan."""
+"""Tests of certainty: a prediction counts as certain only with unchanged figures of the members since the plan."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ FIGURES = {"par1": {"available cpu": "8"}, "lon1": {"available cpu": "4"}}
 def test_predictions_are_certain_with_the_figures_of_the_plan() -> None:
     verifier = PredictionVerifier(FIGURES, FIGURES, open_clusters=dict.fromkeys(FIGURES, 0.5))
     result = verifier.verify_bindings("web", {"par1": BOUND}, {"par1": BOUND})
-    picks = result.predictions[:2]  # of the clusters; the score comes after them
+    picks = result.predictions[:2]  # The picks of the clusters; the score comes after them.
     assert [pick.chance for pick in picks] == [0.5, 0.5]
     assert [(pick.is_certain, pick.was_correct) for pick in picks] == [(True, True), (True, True)]
 
 
-def test_no_prediction_is_certain_after_a_figure_changed() -> None:
+def test_no_prediction_is_certain_after_changed_figures() -> None:
     changed = {**FIGURES, "lon1": {"available cpu": "64"}}
     verifier = PredictionVerifier(FIGURES, changed)
     result = verifier.verify_bindings("web", {"par1": BOUND}, {"lon1": BOUND})
@@ -41,12 +41,12 @@ def test_no_prediction_is_certain_after_a_figure_changed() -> None:
     assert result.wrong_predictions[0].changes == ("lon1: available cpu 4 -> 64",)
 
 
-def test_no_prediction_is_certain_with_unknown_figures_of_the_plan() -> None:
+def test_no_prediction_is_certain_with_unknown_figures() -> None:
     result = PredictionVerifier(None, FIGURES).verify_bindings("web", {"par1": BOUND}, {"par1": BOUND})
     assert not any(prediction.is_certain for prediction in result.predictions)
 
 
-def test_a_prediction_without_an_open_decision_does_not_count() -> None:
+def test_prediction_without_open_decision_does_not_count() -> None:
     verifier = PredictionVerifier(FIGURES, FIGURES)
     assert verifier.verify_bindings("web", {"par1": BOUND}, {"par1": BOUND}).predictions == ()
     wrong = verifier.verify_bindings("web", {"par1": BOUND}, {"lon1": BOUND})
@@ -62,7 +62,7 @@ def test_other_content_is_a_wrong_prediction() -> None:
     )
 
 
-def test_objects_with_another_owner_on_a_cluster_are_not_compared_with_its_works() -> None:
+def test_foreign_objects_on_a_cluster_are_not_compared() -> None:
     names = {"apiVersion": "v1", "kind": "ConfigMap"}
     bodies = [
         names | {"metadata": {"name": name, "namespace": "web"}, "data": {"a": "1"}} for name in ("ours", "theirs")
@@ -99,7 +99,7 @@ def build_run(*kinds: str, **clusters: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def test_the_end_of_a_run_and_the_order_of_its_clusters_are_verified() -> None:
+def test_run_end_and_cluster_order_are_verified() -> None:
     run = build_run("Succeeded", par1=("20", "Succeeded"), lon1=("10", "Succeeded"))
     note = {"stages": [["all", ["lon1", "par1"]]], "ended": True, "done": ["lon1", "par1"]}
     assert [(each.subject, each.was_correct, each.chance) for each in verify_run("first", note, run)] == [
@@ -114,7 +114,7 @@ def test_the_end_of_a_run_and_the_order_of_its_clusters_are_verified() -> None:
     ]
 
 
-def test_the_clusters_of_a_run_that_stops_are_verified() -> None:
+def test_clusters_of_a_stopped_run_are_verified() -> None:
     run = build_run("Progressing", lon1=("10", "Succeeded"), par1=("20",))
     note = {"stages": [["all", ["lon1", "par1"]], ["rest", ["ams1"]]], "done": ["lon1", "par1"]}
     assert [(each.text, each.was_correct) for each in verify_run("first", note, run)] == [
@@ -127,8 +127,8 @@ def test_the_clusters_of_a_run_that_stops_are_verified() -> None:
     ]
 
 
-def test_a_predicted_failure_has_the_predicted_reason() -> None:
-    def binding(reason: str) -> dict[str, Any]:
+def test_predicted_failure_has_the_predicted_reason() -> None:
+    def build_binding(reason: str) -> dict[str, Any]:
         condition = {"type": "Applied", "status": "False", "reason": reason}
         metadata = {"name": "b", "labels": {"kubernetes-fleet.io/parent-CRP": "web"}}
         spec = {"targetCluster": "lon1", "state": "Bound", "resourceSnapshotName": "web-0-snapshot"}
@@ -148,7 +148,7 @@ def test_a_predicted_failure_has_the_predicted_reason() -> None:
     failing = list_predicted_failures({"placement_statuses": [{"cluster_name": "lon1", "conditions": [failed]}]})
     results = [
         check_placement_progress(
-            ObservedPlacementObjects(placement, [binding(reason)], is_partial=True),
+            ObservedPlacementObjects(placement, [build_binding(reason)], is_partial=True),
             {},
             is_external=False,
             failing=failing,
@@ -159,7 +159,7 @@ def test_a_predicted_failure_has_the_predicted_reason() -> None:
     assert results[0].message == "as predicted, lon1: Applied False, NotAllWorkHaveBeenApplied"
 
 
-def test_picks_of_unknown_members_were_not_predicted() -> None:
+def test_picks_without_known_figures_have_no_prediction() -> None:
     verifier = PredictionVerifier(None, FIGURES)
     assert verifier.verify_bindings("web", {}, {"par1": BOUND}).predictions == ()
     wrong = verifier.verify_bindings("web", {"par1": BOUND}, {"lon1": BOUND})

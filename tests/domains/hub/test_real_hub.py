@@ -1,4 +1,4 @@
-"""The provider beside a real hub: an API server of Kubernetes and KubeFleet's hub agent."""
+"""Tests of the provider on a real hub: an API server of Kubernetes and KubeFleet's hub agent."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from nexusform.domains.hub.api.hub_kinds import MEMBER, READ_KINDS
-from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, lacking
+from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, find_obstacle
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.real_hub import RealHub
-from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_fleet_provider import write_configuration
 from tests.domains.hub.test_hub_identity import COMMANDS
 from tests.domains.hub.test_hub_order import BUDGET, SECOND
-from tests.domains.hub.test_hub_runs import EVICTION, EXTERNAL, RUN, add
+from tests.domains.hub.test_hub_runs import EVICTION, EXTERNAL, RUN, append_configuration
 from tests.kill_points import run_at_quarter
 
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "hubagent")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(bool(lacking(*NEEDED)), reason=lacking(*NEEDED) or "-"),
+    pytest.mark.skipif(bool(find_obstacle(*NEEDED)), reason=find_obstacle(*NEEDED) or "-"),
     run_at_quarter(3),
 ]
 
@@ -34,13 +34,11 @@ def real_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
     hub.close()
 
 
-def test_a_plan_becomes_what_it_said(
-    real_hub: RealHub, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_apply_matches_plan(real_hub: RealHub, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(real_hub.kubeconfig))
     for step in ({"number": 2}, {"number": 3}, {"number": 3, "content": "2"}, {"number": 1, "content": "2"}):
-        write(**step)
+        write_configuration(**step)
         code, said = told("apply", "-auto-approve")
         assert code == 0, said
         assert "missed" not in said
@@ -60,15 +58,15 @@ def test_a_plan_becomes_what_it_said(
         assert real_hub.call("GET", f"/apis/placement.kubernetes-fleet.io/v1beta1/{kind}")["items"] == []
 
 
-def test_runs_distribute_the_content_of_their_plan(
+def test_runs_apply_content_of_their_plan(
     real_hub: RealHub, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(real_hub.kubeconfig))
     first = RUN.format(more='approvals = ["first-after-canary"]')
     for content, runs in (("1", first), ("2", first + SECOND)):
-        write(number=4, content=content, more=EXTERNAL)
-        add(runs)
+        write_configuration(number=4, content=content, more=EXTERNAL)
+        append_configuration(runs)
         code, said = told("apply", "-auto-approve")
         assert code == 0, said
         assert told("plan", "-detailed-exitcode")[0] == 0
@@ -78,26 +76,26 @@ def test_runs_distribute_the_content_of_their_plan(
     assert told("destroy", "-auto-approve")[0] == 0
 
 
-def test_a_budget_of_the_plan_blocks_an_eviction(
+def test_planned_budget_blocks_an_eviction(
     real_hub: RealHub, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(real_hub.kubeconfig))
-    write()
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
-    add(BUDGET + EVICTION)
+    append_configuration(BUDGET + EVICTION)
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert "lon1 was not carried out: Eviction is blocked by specified" in said
     assert told("destroy", "-auto-approve")[0] == 0
 
 
-def use(programs: ApiPrograms, monkeypatch: pytest.MonkeyPatch) -> None:
+def use_hub(programs: ApiPrograms, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(programs.kubeconfig))
 
 
 def list_versions(programs: ApiPrograms) -> dict[str, str]:
-    """Return the versions of all objects of a fleet and its content."""
+    """Return the resource versions of all objects of a fleet, with their content."""
     paths = [kind.collection for kind in READ_KINDS if kind != MEMBER] + ["/api/v1/configmaps", "/api/v1/namespaces"]
     bodies = [body for path in paths for body in programs.call("GET", path)["items"]]
     return {body["metadata"]["uid"]: body["metadata"]["resourceVersion"] for body in bodies}
@@ -107,14 +105,14 @@ def test_no_command_changes_anything_with_another_hub(
     real_hub: RealHub, api_programs: ApiPrograms, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    use(real_hub, monkeypatch)
-    write()
+    use_hub(real_hub, monkeypatch)
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
-    write(content="2")
+    write_configuration(content="2")
     assert told("plan", "-out=x.nfplan")[0] == 0
     state = told("state", "pull")[1]
     versions = [list_versions(hub) for hub in (real_hub, api_programs)]
-    use(api_programs, monkeypatch)
+    use_hub(api_programs, monkeypatch)
     uids = [hub.call("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"] for hub in (real_hub, api_programs)]
     for words in COMMANDS:
         code, said = told(*words)
@@ -123,16 +121,16 @@ def test_no_command_changes_anything_with_another_hub(
         assert f"-allow-other-hub={uids[1]}" in said, (words, said)
     assert [list_versions(hub) for hub in (real_hub, api_programs)] == versions
     assert told("state", "pull")[1] == state
-    use(real_hub, monkeypatch)
+    use_hub(real_hub, monkeypatch)
     assert told("destroy", "-auto-approve")[0] == 0
 
 
-def test_a_deleted_state_is_taken_back_without_a_write(
+def test_lost_state_is_imported_without_writes(
     real_hub: RealHub, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    use(real_hub, monkeypatch)
-    write()
+    use_hub(real_hub, monkeypatch)
+    write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     shutil.rmtree("state")
     versions = list_versions(real_hub)

@@ -1,4 +1,4 @@
-"""A rebalancing on a real hub ends where it was predicted, and keeps the disruption budget."""
+"""Tests of a rebalancing on a real hub: it ends as predicted, and keeps the disruption budget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from tests.domains.fleet.workload_texts import DEPLOYMENT
-from tests.domains.hub.api_programs import CRDS, PROGRAMS, lacking
+from tests.domains.hub.api_programs import CRDS, PROGRAMS, find_obstacle
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.member_pods import MemberPods
 from tests.domains.hub.real_hub import RealHub
@@ -22,7 +22,7 @@ from tests.nightly.live_cluster import start_cluster
 from tests.planning.harness import plan
 
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "hubagent")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(lacking(*NEEDED)), reason=lacking(*NEEDED) or "-")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(find_obstacle(*NEEDED)), reason=find_obstacle(*NEEDED) or "-")]
 BINDINGS = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourcebindings"
 TWO = ONE.replace("= 1", "= 2")
 MEMBERS = ("west", "east", "south")
@@ -48,7 +48,7 @@ def real_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealHu
     hub.close()
 
 
-def write(**policies: str) -> None:
+def write_configuration(**policies: str) -> None:
     """Write a fleet with these placements; those on two clusters have a budget."""
     parts = ['provider "fleet" {}\n', SITE, *map(build_member, MEMBERS)]
     for name, policy in policies.items():
@@ -95,8 +95,8 @@ def observe_minimum(read: Callable[[], int], run: Callable[[], None]) -> int:
 
 
 @run_at_quarter(0)
-def test_a_rebalancing_ends_where_predicted_within_the_budget(real_hub: RealHub, told: Told) -> None:
-    write(orders=TWO, payments=FIXED)
+def test_rebalancing_ends_as_predicted_within_budget(real_hub: RealHub, told: Told) -> None:
+    write_configuration(orders=TWO, payments=FIXED)
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     before = list_available(real_hub, "orders")
@@ -112,11 +112,11 @@ def test_a_rebalancing_ends_where_predicted_within_the_budget(real_hub: RealHub,
     (eviction,) = answer["evictions"]
     assert eviction["cluster"] == source
 
-    def carry_out() -> None:
+    def run_apply() -> None:
         code, said = told("apply", "-auto-approve")
         assert (code, "was not carried out" in said) == (0, False), said
 
-    assert observe_minimum(lambda: len(list_available(real_hub, "orders")), carry_out) >= 1
+    assert observe_minimum(lambda: len(list_available(real_hub, "orders")), run_apply) >= 1
     assert list_available(real_hub, "orders") == before - {source} | set(eviction["targets"])
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "run on all 3 selected clusters" in said) == (0, True), said
@@ -140,14 +140,14 @@ def pods(real_hub: RealHub, tmp_path: Path) -> Iterator[MemberPods]:
 
 
 def wait_for_ready(hub: RealHub, pods: MemberPods, **expected: int) -> None:
-    """Wait until each placement has so many ready pods: a member removes pods after the hub has left it."""
+    """Wait until each placement has this number of ready pods: a member removes pods after the hub's removal."""
     hub._until(lambda: all(pods.count_ready(name) == count for name, count in expected.items()))
 
 
 @run_at_quarter(2)
-@pytest.mark.skipif(bool(lacking("kube-scheduler")), reason=lacking("kube-scheduler") or "-")
+@pytest.mark.skipif(bool(find_obstacle("kube-scheduler")), reason=find_obstacle("kube-scheduler") or "-")
 def test_two_evictions_in_order_keep_the_ready_replicas(real_hub: RealHub, pods: MemberPods, told: Told) -> None:
-    write(orders=TWO, records=TWO, payments=FIXED)
+    write_configuration(orders=TWO, records=TWO, payments=FIXED)
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     before = {name: list_available(real_hub, name) for name in ("orders", "records")}

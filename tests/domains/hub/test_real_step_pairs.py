@@ -1,4 +1,4 @@
-"""The pairs of steps beside a running hub: each write is delayed by NEXUSFORM_HUB_DELAY seconds in turn."""
+"""Tests of the pairs of steps on a running hub: each write is delayed by NEXUSFORM_HUB_DELAY seconds in turn."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.domains.hub.api_programs import lacking
+from tests.domains.hub.api_programs import find_obstacle
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.running_hub import PROGRAMS_OF_A_HUB, RunningHub, start_running_hub
 from tests.domains.hub.test_hub_step_pairs import FOLLOWERS, check_pairs
 
 DELAY = float(os.environ.get("NEXUSFORM_HUB_DELAY") or 0)
-_REASON = lacking(*PROGRAMS_OF_A_HUB) or ("" if DELAY else "NEXUSFORM_HUB_DELAY is not set (.ci/nightly sets it)")
+_REASON = find_obstacle(*PROGRAMS_OF_A_HUB) or ("" if DELAY else "NEXUSFORM_HUB_DELAY is not set (.ci/nightly sets it)")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(_REASON), reason=_REASON or "-")]
 
 
@@ -25,7 +25,7 @@ def running_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub
 
 
 @pytest.mark.parametrize("path", FOLLOWERS)
-def test_a_slow_write_is_followed_by_what_reads_it(
+def test_readers_follow_a_slow_write(
     running_hub: RunningHub, told: Told, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -33,6 +33,6 @@ def test_a_slow_write_is_followed_by_what_reads_it(
     try:
         check_pairs(running_hub, told, path, DELAY)
     finally:
-        told("state", "rm", "fleet_member_cluster.fra1")  # the next case needs it
+        told("state", "rm", "fleet_member_cluster.fra1")  # The next case needs it.
         code, said = told("destroy", "-auto-approve")
     assert code == 0, said

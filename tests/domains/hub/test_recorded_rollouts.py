@@ -1,6 +1,5 @@
-"""What a real hub was recorded to do, looked at after each event: a placement counts as done when the hub has
-nothing more to do for it, and not before.
-"""
+"""Tests of recorded rollouts of a real hub, checked after each event: a placement counts as done once the hub has no
+further work for it, and not before."""
 
 from __future__ import annotations
 
@@ -26,15 +25,15 @@ from nexusform.domains.hub.providers.rollout_progress import (
 
 CASES = os.environ.get("NEXUSFORM_HUB_CASES", "")
 Body = dict[str, Any]
-# Stories whose placement comes to rest under each generation. Of the second only what changed is recorded,
-# so that there is no more than a glance.
+# Stories with a finished rollout for each generation. Of the second one only changes are recorded, so only the
+# partial check is possible.
 STORIES = [("create-scale-policy", False), ("create-scale-policy", True), ("content-change", True)]
 PLACEMENT = "shop"
 MADE = ("ClusterResourceBinding", "ClusterSchedulingPolicySnapshot", "ClusterResourceSnapshot")
 
 
-def shown_after_each(events: list[Body], name: str) -> Iterator[ObservedPlacementObjects]:
-    """What the hub showed of a placement after each event."""
+def list_observed_states(events: list[Body], name: str) -> Iterator[ObservedPlacementObjects]:
+    """Yield the observed objects of a placement after each event."""
     objects: dict[tuple[str, str, str], Body] = {}
     for event in events:
         body = event.get("object")
@@ -45,10 +44,10 @@ def shown_after_each(events: list[Body], name: str) -> Iterator[ObservedPlacemen
         if event["event"] == "DELETED":
             del objects[key]
         if ("ClusterResourcePlacement", "", name) in objects:
-            yield _shown(objects, name)
+            yield _observe(objects, name)
 
 
-def _shown(objects: Mapping[tuple[str, str, str], Body], name: str) -> ObservedPlacementObjects:
+def _observe(objects: Mapping[tuple[str, str, str], Body], name: str) -> ObservedPlacementObjects:
     placement = objects["ClusterResourcePlacement", "", name]
     mine = [b for b in objects.values() if (b["metadata"].get("labels") or {}).get(PARENT_LABEL) == name]
     bindings, policies, snapshots = ([b for b in mine if b["kind"] == kind] for kind in MADE)
@@ -56,7 +55,7 @@ def _shown(objects: Mapping[tuple[str, str, str], Body], name: str) -> ObservedP
 
 
 def _is_done(shown: ObservedPlacementObjects, planned: Mapping[str, Any], *, glance: bool) -> bool:
-    """Whether an apply would end here that foretold these bindings."""
+    """Return whether an apply with these predicted bindings would end now."""
     if not has_been_scheduled(shown.placement):
         return False
     if glance and get_observed_index(shown.placement) is not None:
@@ -67,10 +66,10 @@ def _is_done(shown: ObservedPlacementObjects, planned: Mapping[str, Any], *, gla
 
 @pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub")
 @pytest.mark.parametrize(("story", "glance"), STORIES)
-def test_a_rollout_is_done_when_the_hub_was_and_not_before(story: str, *, glance: bool) -> None:
+def test_rollout_is_done_exactly_when_hub_was(story: str, *, glance: bool) -> None:
     events = json.loads((Path(CASES) / f"{story}.json").read_text())["events"]
     phases: dict[int, list[ObservedPlacementObjects]] = {}
-    for shown in shown_after_each(events, PLACEMENT):
+    for shown in list_observed_states(events, PLACEMENT):
         phases.setdefault(get_generation(shown.placement), []).append(shown)
     for generation, phase in phases.items():
         last = build_observed_bindings(phase[-1])
@@ -78,8 +77,8 @@ def test_a_rollout_is_done_when_the_hub_was_and_not_before(story: str, *, glance
         assert True in done, generation
         for later in phase[done.index(True) :]:
             bindings = build_observed_bindings(later)
-            assert _of(bindings) == _of(last), generation
+            assert _summarize_bindings(bindings) == _summarize_bindings(last), generation
 
 
-def _of(bindings: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[Any, Any]]:
+def _summarize_bindings(bindings: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[Any, Any]]:
     return {cluster: (one["state"], one["resource_snapshot"]) for cluster, one in bindings.items()}

@@ -1,4 +1,4 @@
-"""Both hubs of the tests, our own and a real API server, tell what a real hub was recorded to tell."""
+"""Compare both hubs of the tests, our own and a real API server, with the recorded events of a real hub."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ THINNED = (
 pytestmark = pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub")
 
 
-def played(bed: Front, events: list[Any]) -> tuple[Any, Any]:
-    """What came about of each object when a story was played, and what was recorded."""
+def replay_story(bed: Front, events: list[Any]) -> tuple[Any, Any]:
+    """Return the events of each object in the replay of a story, and the recorded ones."""
     of_events = story.Story(events, bed)
     of_events.seed()
     expected = story.recorded(of_events, events)
@@ -49,8 +49,8 @@ def played(bed: Front, events: list[Any]) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_story_is_told_as_it_was_recorded(bed: Front, name: str) -> None:
-    came, expected = played(bed, json.loads((Path(CASES) / f"{name}.json").read_text())["events"])
+def test_replayed_story_has_recorded_events(bed: Front, name: str) -> None:
+    came, expected = replay_story(bed, json.loads((Path(CASES) / f"{name}.json").read_text())["events"])
     for key, seen in expected.items():
         for number, (one, other) in enumerate(zip(came.get(key, []), seen, strict=False)):
             assert one == other, (key, number)
@@ -58,11 +58,11 @@ def test_a_story_is_told_as_it_was_recorded(bed: Front, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", THINNED)
-def test_what_is_left_of_a_thinned_story_comes_about_in_its_order(bed: Front, name: str) -> None:
+def test_remaining_steps_of_shortened_story_run_in_order(bed: Front, name: str) -> None:
     recording = json.loads((Path(CASES) / f"{name}.json").read_text())
     assert recording["thinned"]
-    came, expected = played(bed, story.with_times(recording["events"]))
+    came, expected = replay_story(bed, story.with_times(recording["events"]))
     for key, seen in expected.items():
         assert story.missed(came.get(key, []), seen) == [], key
-        assert came[key][-1].as_thinned() == seen[-1].as_thinned(), key
+        assert came[key][-1].reduce_to_sparse() == seen[-1].reduce_to_sparse(), key
         assert [e.event for e in came[key]].count("DELETED") == [e.event for e in seen].count("DELETED"), key

@@ -1,4 +1,4 @@
-"""Hosts predicted for random sites, compared with the real Nova filters, weighers and Placement."""
+"""Compare predicted hosts of random sites with the real Nova filters, weighers and Placement."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def build_resource(draw: Random, total: int, ratios: tuple[float, ...], reserved
 
 
 def build_site(seed: int) -> dict[str, Any]:
-    """A random site with flavors, servers, settings and requests."""
+    """Return a random site with flavors, servers, settings and requests."""
     draw = Random(seed)
     sizes = [(16, 65536, 500), (32, 131072, 1000), (48, 196608, 2000)][: draw.randint(1, 3)]
     hosts = {}
@@ -285,7 +285,7 @@ def format_cpus(numbers: Sequence[int]) -> str:
 
 
 def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
-    """The chosen host of every request ("" = none) with those that tie with it."""
+    """Return the chosen host of every request ("" = none) and all hosts tied with it."""
     hosts = [build_host(name, values) for name, values in site["hosts"].items()]
     flavors = [msgspec.convert({**values, "name": name}, Flavor) for name, values in site["flavors"].items()]
     servers = {name: build_server({**server, "name": name}) for name, server in site["servers"].items()}
@@ -323,8 +323,8 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 @contextmanager
-def run_nova() -> Iterator[subprocess.Popen[str]]:
-    """One process of Nova and Placement: a site a line in, its decisions a line out."""
+def start_nova() -> Iterator[subprocess.Popen[str]]:
+    """Start a process of Nova and Placement: it reads a site per line, and writes its decisions per line."""
     assert NOVA is not None
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     script = str(Path(nova_check.__file__).with_name("nova_driver.py"))
@@ -340,12 +340,12 @@ def run_nova() -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def ask_nova(sites: list[dict[str, Any]]) -> list[list[list[str]]]:
-    with run_nova() as nova:
-        return [ask_about_site(nova, site) for site in sites]
+def decide_sites(sites: list[dict[str, Any]]) -> list[list[list[str]]]:
+    with start_nova() as nova:
+        return [decide_site(nova, site) for site in sites]
 
 
-def ask_about_site(nova: subprocess.Popen[str], site: dict[str, Any]) -> list[list[str]]:
+def decide_site(nova: subprocess.Popen[str], site: dict[str, Any]) -> list[list[str]]:
     assert nova.stdin is not None
     assert nova.stdout is not None
     nova.stdin.write(json.dumps(site) + "\n")
@@ -358,7 +358,7 @@ def ask_about_site(nova: subprocess.Popen[str], site: dict[str, Any]) -> list[li
 
 
 def add_hosts(site: dict[str, Any], decisions: list[tuple[str, list[str]]]) -> dict[str, Any]:
-    """Return a site whose requests have their flavors and predicted hosts."""
+    """Return a site with the flavor and the predicted host in each request."""
     requests = [
         {**request, "flavor": site["flavors"][request["flavor"]], "host": host}
         for request, (host, _) in zip(site["requests"], decisions, strict=True)
@@ -367,16 +367,16 @@ def add_hosts(site: dict[str, Any], decisions: list[tuple[str, list[str]]]) -> d
 
 
 @pytest.mark.skipif(NOVA is None, reason=MISSING)
-def test_predictions_are_those_of_nova() -> None:
+def test_predictions_match_nova() -> None:
     ends_at = time.monotonic() + 60 * MINUTES
     compared = placed = 0
-    with run_nova() as nova:
+    with start_nova() as nova:
         for seed in range(FIRST_SEED, FIRST_SEED + SITES):
             if time.monotonic() > ends_at:
                 break
             site = build_site(seed)
             decisions = predict(site)
-            assert find_differences(seed, decisions, ask_about_site(nova, add_hosts(site, decisions))) == []
+            assert find_differences(seed, decisions, decide_site(nova, add_hosts(site, decisions))) == []
             compared += len(decisions)
             placed += sum(bool(host) for host, _ in decisions)
             if seed % 50 == 49 or seed == FIRST_SEED + SITES - 1:
@@ -390,6 +390,6 @@ def test_predictions_are_those_of_nova() -> None:
 def find_differences(
     seed: int, decisions: list[tuple[str, list[str]]], answer: list[list[str]]
 ) -> list[tuple[int, int, list[str], list[str]]]:
-    """The different decisions: seed, number of the request, predicted and actual ties."""
+    """Return the different decisions: seed, number of the request, predicted and actual ties."""
     pairs = zip(decisions, answer, strict=True)
     return [(seed, number, tied, hosts) for number, ((_, tied), hosts) in enumerate(pairs) if tied != hosts]

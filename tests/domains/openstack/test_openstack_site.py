@@ -1,4 +1,4 @@
-"""openstack_site: a VNF on compute hosts, from files of the openstack command line to a saved plan."""
+"""Tests of openstack_site: a VNF on compute hosts, from files of the openstack command line to a saved plan."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ resources:
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(EXPORT, "export")
     (tmp_path / "base.yaml").write_text(HOT)
@@ -55,19 +55,19 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def configure(settings: str) -> None:
+def write_settings(settings: str) -> None:
     Path("main.nf.hcl").write_text(CONFIGURATION.replace("SETTINGS", settings))
 
 
-def change(name: str, row: int, **values: Any) -> None:
+def change_row(name: str, row: int, **values: Any) -> None:
     path = Path("export") / f"{name}.json"
     rows = json.loads(path.read_text())
     rows[row] |= values
     path.write_text(json.dumps(rows))
 
 
-def hosts(capfd: pytest.CaptureFixture[str], *more: str) -> dict[str, str]:
-    """The host of each VNFC in a saved plan, read again."""
+def plan_hosts(capfd: pytest.CaptureFixture[str], *more: str) -> dict[str, str]:
+    """Return the host of each VNFC in a saved plan."""
     assert run_command_line(["plan", "-out=p.nfplan", "-samples=5", *more]) == 0
     capfd.readouterr()
     assert run_command_line(["show", "-json", "p.nfplan"]) == 0
@@ -75,22 +75,22 @@ def hosts(capfd: pytest.CaptureFixture[str], *more: str) -> dict[str, str]:
     return {row["object"]: row["to"]["machine"] for row in plan["placement_changes"]}
 
 
-def test_servers_of_a_group_go_to_the_freest_hosts(capfd: pytest.CaptureFixture[str]) -> None:
-    # compute01 runs a server already, so the two empty hosts have the higher weights.
-    assert set(hosts(capfd).values()) == {"compute02", "compute03"}
+def test_servers_of_a_group_use_hosts_with_most_capacity(capfd: pytest.CaptureFixture[str]) -> None:
+    # compute01 already runs a server, so the two empty hosts have the higher weights.
+    assert set(plan_hosts(capfd).values()) == {"compute02", "compute03"}
 
 
-def test_a_host_with_a_disabled_service_takes_none(capfd: pytest.CaptureFixture[str]) -> None:
-    change("compute_services", 1, Status="disabled")
-    assert set(hosts(capfd).values()) == {"compute01", "compute03"}
+def test_host_with_disabled_service_gets_no_server(capfd: pytest.CaptureFixture[str]) -> None:
+    change_row("compute_services", 1, Status="disabled")
+    assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
 
 
-def test_stacking_multipliers_choose_the_fullest_host(capfd: pytest.CaptureFixture[str]) -> None:
-    configure("weight_multipliers = { ram = -1, cpu = -1, disk = -1, io_ops = 0 }")
-    assert "compute01" in hosts(capfd).values()
+def test_stacking_multipliers_select_the_fullest_host(capfd: pytest.CaptureFixture[str]) -> None:
+    write_settings("weight_multipliers = { ram = -1, cpu = -1, disk = -1, io_ops = 0 }")
+    assert "compute01" in plan_hosts(capfd).values()
 
 
-def test_the_placements_are_predictions(capfd: pytest.CaptureFixture[str]) -> None:
+def test_placements_are_predicted(capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capfd.readouterr()
     assert run_command_line(["state", "show", "tacker_vnf.v"]) == 0
@@ -108,8 +108,10 @@ def test_the_placements_are_predictions(capfd: pytest.CaptureFixture[str]) -> No
         ("weight_multipliers = { soft_affinity = -1 }", "Nova accepts no soft_affinity multiplier below 0"),
     ],
 )
-def test_settings_unknown_to_the_prediction(settings: str, problem: str, capfd: pytest.CaptureFixture[str]) -> None:
-    configure(settings)
+def test_settings_without_prediction_are_rejected(
+    settings: str, problem: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_settings(settings)
     assert run_command_line(["plan"]) == 1
     assert problem in " ".join(capfd.readouterr().err.replace("│", " ").split())
 
@@ -125,7 +127,9 @@ def test_settings_unknown_to_the_prediction(settings: str, problem: str, capfd: 
         ("hypervisors", "[]", "No compute host has a service and an inventory in Placement"),
     ],
 )
-def test_damaged_files(name: str, text: str | None, problem: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damaged_files_are_rejected(
+    name: str, text: str | None, problem: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = Path("export") / f"{name}.json"
     path.unlink() if text is None else path.write_text(text)
     assert run_command_line(["plan"]) == 1
@@ -133,11 +137,11 @@ def test_damaged_files(name: str, text: str | None, problem: str, capfd: pytest.
 
 
 def test_allocations_without_a_listed_server_take_capacity(capfd: pytest.CaptureFixture[str]) -> None:
-    change("inventory-00000000-0000-4000-8000-000000000002", 0, used=128)
-    assert set(hosts(capfd).values()) == {"compute01", "compute03"}
+    change_row("inventory-00000000-0000-4000-8000-000000000002", 0, used=128)
+    assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
 
 
-def read(capfd: pytest.CaptureFixture[str]) -> str:
+def read_output(capfd: pytest.CaptureFixture[str]) -> str:
     captured = capfd.readouterr()
     return " ".join((captured.out + captured.err).replace("│", " ").split())
 
@@ -165,12 +169,12 @@ def read(capfd: pytest.CaptureFixture[str]) -> str:
         ({"trait:HW_CPU_HYPERTHREADING": "required"}, "hw:cpu_thread_policy needs hw:cpu_policy=dedicated or mixed"),
     ],
 )
-def test_a_flavor_without_a_prediction_is_rejected(
+def test_flavor_without_prediction_is_rejected(
     properties: dict[str, str], problem: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    change("flavors", 0, Properties=properties)
+    change_row("flavors", 0, Properties=properties)
     assert run_command_line(["plan"]) == 1
-    text = read(capfd)
+    text = read_output(capfd)
     assert problem in text
     assert 'on main.nf.hcl line 7, in resource "tacker_vnf" "v"' in text
 
@@ -186,13 +190,13 @@ def test_a_flavor_without_a_prediction_is_rejected(
         ({"hw:pci_numa_affinity_policy": "socket"}, {}, "trait COMPUTE_SOCKET_PCI_NUMA_AFFINITY is required"),
     ],
 )
-def test_an_image_without_a_host_is_rejected(
+def test_image_without_host_is_rejected(
     properties: dict[str, str], image: dict[str, str], problem: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    change("flavors", 0, Properties=properties)
+    change_row("flavors", 0, Properties=properties)
     set_image(image)
     assert run_command_line(["plan"]) == 1
-    assert problem in read(capfd)
+    assert problem in read_output(capfd)
 
 
 def set_image(properties: dict[str, str]) -> None:
@@ -204,13 +208,14 @@ NUMA = 'enabled_filters = ["ComputeFilter", "NUMATopologyFilter", "PciPassthroug
 ALIAS = 'pci_aliases = { nic = { vendor_id = "8086", product_id = "154c", device_type = "type-VF" } }'
 
 
-def wrap(name: str, **values: Any) -> dict[str, Any]:
-    """An object as Nova stores it."""
+def wrap_nova_object(name: str, **values: Any) -> dict[str, Any]:
+    """Return an object in the format stored by Nova."""
     return {"nova_object.name": name, "nova_object.namespace": "nova", "nova_object.data": values}
 
 
 def describe_hosts(**by_host: dict[str, Any]) -> None:
-    """Write compute_nodes.json: two cells of 8 cores with 2 threads, `free` cores of them free, but in `full_cells`."""
+    """Write compute_nodes.json: two cells of 8 cores with 2 threads, `free` cores of them free, except in
+    `full_cells`."""
     rows = []
     for host in ("compute01", "compute02", "compute03"):
         values = {"free": 8, "devices": 0, "arch": "x86_64", "full_cells": [], **by_host.get(host, {})}
@@ -219,7 +224,7 @@ def describe_hosts(**by_host: dict[str, Any]) -> None:
             cores = [[16 * number + core, 16 * number + core + 8] for core in range(8)]
             is_full = number in values["full_cells"]
             cells.append(
-                wrap(
+                wrap_nova_object(
                     "NUMACell",
                     id=number,
                     cpuset=list(range(100 * (number + 1), 100 * (number + 1) + 4)),
@@ -229,11 +234,15 @@ def describe_hosts(**by_host: dict[str, Any]) -> None:
                     memory=65536,
                     memory_usage=16384 if is_full else 0,
                     cpu_usage=0,
-                    mempages=[wrap("NUMAPagesTopology", size_kb=4, total=16777216, used=4194304 * is_full, reserved=0)],
+                    mempages=[
+                        wrap_nova_object(
+                            "NUMAPagesTopology", size_kb=4, total=16777216, used=4194304 * is_full, reserved=0
+                        )
+                    ],
                     socket=number,
                 )
             )
-        pool = wrap(
+        pool = wrap_nova_object(
             "PciDevicePool",
             vendor_id="8086",
             product_id="154c",
@@ -244,8 +253,10 @@ def describe_hosts(**by_host: dict[str, Any]) -> None:
         rows.append(
             {
                 "hypervisor_hostname": host.capitalize(),
-                "numa_topology": json.dumps(wrap("NUMATopology", cells=cells)),
-                "pci_stats": json.dumps(wrap("PciDevicePoolList", objects=[pool] if values["devices"] else [])),
+                "numa_topology": json.dumps(wrap_nova_object("NUMATopology", cells=cells)),
+                "pci_stats": json.dumps(
+                    wrap_nova_object("PciDevicePoolList", objects=[pool] if values["devices"] else [])
+                ),
                 "supported_instances": json.dumps([[values["arch"], "kvm", "hvm"]]),
             }
         )
@@ -259,61 +270,61 @@ def describe_hosts(**by_host: dict[str, Any]) -> None:
         path.write_text(json.dumps([*inventory, {**inventory[0], "resource_class": "PCPU", "total": 32, "used": 0}]))
 
 
-def test_dedicated_cpus_of_one_numa_cell_choose_the_host(capfd: pytest.CaptureFixture[str]) -> None:
-    configure(NUMA)
-    change("flavors", 0, Properties={"hw:cpu_policy": "dedicated", "hw:numa_nodes": "1"})
-    change("servers", 0, **{"Flavor Name": "other", "Flavor": "other"})
+def test_dedicated_cpus_of_one_numa_cell_select_the_host(capfd: pytest.CaptureFixture[str]) -> None:
+    write_settings(NUMA)
+    change_row("flavors", 0, Properties={"hw:cpu_policy": "dedicated", "hw:numa_nodes": "1"})
+    change_row("servers", 0, **{"Flavor Name": "other", "Flavor": "other"})
     describe_hosts(compute02={"free": 3})
-    assert set(hosts(capfd).values()) == {"compute01", "compute03"}
+    assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
     describe_hosts(compute02={"free": 3}, compute01={"free": 3}, compute03={"free": 3})
     assert run_command_line(["plan"]) == 1
-    assert 'No host has free NUMA cells for the flavor "worker.large"' in read(capfd)
+    assert 'No host has free NUMA cells for the flavor "worker.large"' in read_output(capfd)
 
 
 @pytest.mark.parametrize(
     ("properties", "image", "free"),
     [
-        ({"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}, {}, 4),  # 9 CPUs of a cell
+        ({"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}, {}, 4),  # A cell with 9 CPUs
         ({"hw:cpu_policy": "dedicated"}, {"hw_numa_nodes": "2", "hw_numa_cpus.0": "0-3", "hw_numa_cpus.1": "4-7"}, 1),
         ({}, {"hw_cpu_policy": "dedicated", "hw_numa_nodes": "1", "hw_cpu_thread_policy": "require"}, 3),
         ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0-2"}, {}, 2),  # 5 dedicated CPUs
     ],
 )
-def test_cells_of_the_flavor_and_of_the_image_choose_the_host(
+def test_cells_of_flavor_and_image_select_the_host(
     properties: dict[str, str], image: dict[str, str], free: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """compute02 has too few free CPUs in each cell."""
-    configure(NUMA)
-    change("flavors", 0, Properties=properties)
-    change("servers", 0, **{"Flavor Name": "other", "Flavor": "other"})
+    write_settings(NUMA)
+    change_row("flavors", 0, Properties=properties)
+    change_row("servers", 0, **{"Flavor Name": "other", "Flavor": "other"})
     memory = {"hw_numa_mem.0": "2048", "hw_numa_mem.1": "14336"} if "hw_numa_cpus.0" in image else {}
     set_image(image | memory)
     describe_hosts(compute02={"free": free})
-    assert set(hosts(capfd).values()) == {"compute01", "compute03"}
+    assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
     describe_hosts(compute01={"free": free}, compute02={"free": free}, compute03={"free": free})
     assert run_command_line(["plan"]) == 1
-    assert "No host has free NUMA cells for the flavor" in read(capfd)
+    assert "No host has free NUMA cells for the flavor" in read_output(capfd)
 
 
-def parse(properties: dict[str, str], image: dict[str, str]) -> NumaRequest:
+def parse_numa_request(properties: dict[str, str], image: dict[str, str]) -> NumaRequest:
     request = parse_flavor(Flavor("f", 4, 4096, 0, properties), {}, image)
     assert request.numa is not None, request.problem
     return request.numa
 
 
-def test_the_flavor_precedes_the_image() -> None:
-    """The filter still rejects hosts without threads, as Nova's does."""
+def test_flavor_precedes_image() -> None:
+    """The filter still rejects hosts without threads, like Nova's filter."""
     pinned = {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "prefer"}
-    numa = parse(pinned, {"hw_cpu_thread_policy": "require"})
+    numa = parse_numa_request(pinned, {"hw_cpu_thread_policy": "require"})
     assert (numa.thread_policy, numa.needs_threads) == ("prefer", True)
-    numa = parse({"hw:numa_nodes": "2", "hw:cpu_policy": "dedicated"}, {"hw_cpu_policy": "shared"})
+    numa = parse_numa_request({"hw:numa_nodes": "2", "hw:cpu_policy": "dedicated"}, {"hw_cpu_policy": "shared"})
     assert numa.cpu_policy == "dedicated"
-    assert parse({"hw:mem_page_size": "any"}, {"hw_mem_page_size": "2MB"}).page_size == 2048
+    assert parse_numa_request({"hw:mem_page_size": "any"}, {"hw_mem_page_size": "2MB"}).page_size == 2048
 
 
 @pytest.mark.parametrize(("attempts", "is_fit"), [(1, False), (2, True)])
-def test_a_second_candidate_is_a_second_attempt(attempts: int, is_fit: bool) -> None:
-    """Nova's memory of pairs of cells has the ids of the first attempt. A cell of 7 CPUs then fits into 4."""
+def test_second_candidate_is_a_second_attempt(attempts: int, is_fit: bool) -> None:
+    """Nova's cache of cell pairs keeps the ids of the first attempt. A cell of 7 CPUs then fits into 4."""
     numa = parse_flavor(Flavor("f", 8, 4096, 0, {"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2"} | CELLS), {}).numa
     assert numa is not None
     cells = [
@@ -326,44 +337,44 @@ def test_a_second_candidate_is_a_second_attempt(attempts: int, is_fit: bool) -> 
 CELLS = {"hw:numa_cpus.0": "0", "hw:numa_cpus.1": "1-7", "hw:numa_mem.0": "1024", "hw:numa_mem.1": "3072"}
 
 
-def test_a_cell_without_vcpus_fits_nowhere() -> None:
+def test_cell_without_vcpus_fits_nowhere() -> None:
     properties = {"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2", "hw:numa_cpus.0": "0-3", "hw:numa_cpus.1": ""}
-    numa = parse(properties | {"hw:numa_mem.0": "4096", "hw:numa_mem.1": "0"}, {})
+    numa = parse_numa_request(properties | {"hw:numa_mem.0": "4096", "hw:numa_mem.1": "0"}, {})
     cpus = frozenset(range(8))
     cells = [HostCell(number, cpus, cpus, tuple(frozenset({cpu}) for cpu in cpus), 8192, ()) for number in (0, 1)]
     assert fit_numa_cells(cells, numa, HostRatios(1, 1), {}) is None
 
 
-def test_devices_without_a_prediction_are_named(capfd: pytest.CaptureFixture[str], here: Path) -> None:
-    configure('pci_aliases = { gpu = { resource_class = "CUSTOM_GPU" } }')
+def test_devices_without_prediction_are_named(capfd: pytest.CaptureFixture[str], work_directory: Path) -> None:
+    write_settings('pci_aliases = { gpu = { resource_class = "CUSTOM_GPU" } }')
     assert run_command_line(["plan"]) == 1
-    assert "PCI devices in Placement (resource_class) are not predicted" in read(capfd)
-    configure("")
+    assert "PCI devices in Placement (resource_class) are not predicted" in read_output(capfd)
+    write_settings("")
     port = '  port:\n    type: OS::Neutron::Port\n    properties: {network: n, "binding:vnic_type": direct}\n'
-    (here / "base.yaml").write_text(HOT + port)
+    (work_directory / "base.yaml").write_text(HOT + port)
     assert run_command_line(["plan", "-details"]) == 0
-    text = read(capfd)
+    text = read_output(capfd)
     assert "base_hot:15" in text
     assert 'the port "port" has binding:vnic_type direct: its PCI device is ignored' in text
 
 
-def test_pci_devices_by_count_choose_the_host(capfd: pytest.CaptureFixture[str]) -> None:
-    configure(f"{NUMA}\n{ALIAS}")
-    change("flavors", 0, Properties={"pci_passthrough:alias": "nic:2"})
+def test_pci_devices_by_count_select_the_host(capfd: pytest.CaptureFixture[str]) -> None:
+    write_settings(f"{NUMA}\n{ALIAS}")
+    change_row("flavors", 0, Properties={"pci_passthrough:alias": "nic:2"})
     describe_hosts(compute01={"devices": 3}, compute02={"devices": 1}, compute03={"devices": 2})
-    assert set(hosts(capfd).values()) == {"compute01", "compute03"}
+    assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
 
 
-def test_an_image_chooses_hosts_of_its_architecture(capfd: pytest.CaptureFixture[str], here: Path) -> None:
-    configure(NUMA)
+def test_image_selects_hosts_of_its_architecture(capfd: pytest.CaptureFixture[str], work_directory: Path) -> None:
+    write_settings(NUMA)
     describe_hosts(compute02={"arch": "aarch64"})
     image = {"id": "1", "name": "edge", "properties": {"hw_architecture": "x86_64"}}
     Path("export/image-1.json").write_text(json.dumps(image))
-    (here / "base.yaml").write_text(HOT.replace("flavor: worker.large", "flavor: worker.large, image: edge"))
-    assert set(hosts(capfd).values()) == {"compute01", "compute03"}
-    (here / "base.yaml").write_text(HOT.replace("flavor: worker.large", "flavor: worker.large, image: other"))
+    (work_directory / "base.yaml").write_text(HOT.replace("flavor: worker.large", "flavor: worker.large, image: edge"))
+    assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
+    (work_directory / "base.yaml").write_text(HOT.replace("flavor: worker.large", "flavor: worker.large, image: other"))
     assert run_command_line(["plan"]) == 0
-    assert 'the inventory has no image "other"' in read(capfd)
+    assert 'the inventory has no image "other"' in read_output(capfd)
 
 
 @pytest.mark.parametrize(
@@ -374,22 +385,22 @@ def test_an_image_chooses_hosts_of_its_architecture(capfd: pytest.CaptureFixture
         (NUMA, {"pci_passthrough:alias": "nic:1"}, True, "Set it in pci_aliases"),
     ],
 )
-def test_an_unknown_fact_makes_the_placement_uncertain(
+def test_unknown_fact_makes_the_placement_uncertain(
     settings: str, properties: dict[str, str], warning: str, capfd: pytest.CaptureFixture[str], *, is_described: bool
 ) -> None:
-    configure(settings)
-    change("flavors", 0, Properties=properties)
+    write_settings(settings)
+    change_row("flavors", 0, Properties=properties)
     if is_described:
         describe_hosts()
     assert run_command_line(["plan", "-samples=20", "-details"]) == 0
-    output = read(capfd)
+    output = read_output(capfd)
     assert warning in output
     assert "machines too" not in output
 
 
 @pytest.mark.parametrize(("thread_policy", "pins"), [("", "0-1"), ("isolate", "0-1")])
-def test_a_server_without_a_record_frees_its_cells(thread_policy: str, pins: str) -> None:
-    """A server of the export that is managed by now counts by its flavor alone."""
+def test_server_without_record_frees_its_cells(thread_policy: str, pins: str) -> None:
+    """An exported server that is now managed counts only by its flavor."""
     cell = {
         "id": 0,
         "shared": "0-3" if thread_policy else "",
@@ -413,7 +424,7 @@ def test_a_server_without_a_record_frees_its_cells(thread_policy: str, pins: str
     assert (len(again.free_cpus), again.pages[0].used) == (0 if thread_policy else 2, 131072)
 
 
-def test_the_script_prints_the_commands(capfd: pytest.CaptureFixture[str]) -> None:
+def test_script_prints_the_commands(capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["inventory", "script", "-for=openstack"]) == 0
     script = capfd.readouterr().out
     assert "run servers server list --all-projects --long" in script
@@ -421,12 +432,12 @@ def test_the_script_prints_the_commands(capfd: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("is_available", [True, False])
-def test_the_script_reads_the_table_of_hosts(
-    capfd: pytest.CaptureFixture[str], here: Path, *, is_available: bool
+def test_script_reads_the_table_of_hosts(
+    capfd: pytest.CaptureFixture[str], work_directory: Path, *, is_available: bool
 ) -> None:
     assert run_command_line(["inventory", "script", "-for=openstack", "-directory=out"]) == 0
-    (here / "capture.sh").write_text(capfd.readouterr().out)
-    programs = here / "programs"
+    (work_directory / "capture.sh").write_text(capfd.readouterr().out)
+    programs = work_directory / "programs"
     programs.mkdir()
     row = '{"hypervisor_hostname": "HOST", "numa_topology": null, "pci_stats": null, "supported_instances": "[]"}'
     rows = "\n".join(row.replace("HOST", name) for name in ("compute01", "compute02"))
@@ -445,7 +456,7 @@ def test_the_script_reads_the_table_of_hosts(
     assert sorted(path.name for path in Path("out").glob("*nodes*")) == ["compute_nodes.json"] * is_available
 
 
-def test_the_confidence_names_nova(capfd: pytest.CaptureFixture[str]) -> None:
+def test_confidence_names_nova(capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-samples=5"]) == 0
     text = " ".join(capfd.readouterr().out.split())
     assert "Nova picks" in text or "machines too" in text

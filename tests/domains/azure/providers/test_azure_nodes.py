@@ -1,4 +1,4 @@
-"""Nodes made anew by somebody who watches: commands are told and nodes waited for, batch by batch."""
+"""Tests of node re-creation: print the delete commands and wait for the new nodes, batch by batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POOL_ID = "/x/agentPools/np1"
 
 
 class Client:
-    """A cluster whose nodes a person deletes one look after the commands were told."""
+    """A cluster with nodes deleted by an operator, one read after the printed commands."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
@@ -39,19 +39,21 @@ def request(client: Client, *, stops: bool = False) -> ChangeRequest:
     return ChangeRequest(key, "a", {}, {}, report_progress=tell, has_operator=True, should_stop=lambda: stops)
 
 
-def arm_of(client: Client) -> ArmClient:
+def build_arm_client(client: Client) -> ArmClient:
     return ArmClient(client, "https://arm", "s", PollTiming(0.0))
 
 
-def test_nodes_are_made_anew_in_batches() -> None:
+def test_nodes_are_recreated_in_batches() -> None:
     client = Client(["a", "b", "other"])
-    recreate_nodes(arm_of(client), CLUSTER, [NodeRecreation("np1", ("a", "b"), 1, 3)], request(client))
+    recreate_nodes(build_arm_client(client), CLUSTER, [NodeRecreation("np1", ("a", "b"), 1, 3)], request(client))
     assert client.names == ["a-new", "b-new", "other"]
     assert [text.count(" delete node") for text in client.told] == [1, 1]
     assert all("Waiting for the deletion." in text for text in client.told)
 
 
-def test_an_interrupt_ends_the_waiting_and_not_the_step() -> None:
+def test_interrupt_ends_wait_and_keeps_step_pending() -> None:
     client = Client(["a", "other"])
     with pytest.raises(StepPending, match="apply -resume"):
-        recreate_nodes(arm_of(client), CLUSTER, [NodeRecreation("np1", ("a",), 1, 2)], request(client, stops=True))
+        recreate_nodes(
+            build_arm_client(client), CLUSTER, [NodeRecreation("np1", ("a",), 1, 2)], request(client, stops=True)
+        )

@@ -1,4 +1,4 @@
-"""Requests for VMs are sent in the planned order where it decides the placement."""
+"""Tests of the order of VM requests if it decides the placement."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLUSTER = """resource "nexus_kubernetes_cluster" "NAME" {
 
 
 @pytest.mark.parametrize("parallelism", [1, 10])
-def test_vms_are_requested_one_after_another(parallelism: int, nexusform: Told, server: ArmServer) -> None:
+def test_vms_are_requested_sequentially(parallelism: int, nexusform: Told, server: ArmServer) -> None:
     write(VMS)
     server.site.faults.polls = 3
     assert nexusform("apply", "-auto-approve", f"-parallelism={parallelism}") == 0, nexusform.said
@@ -46,15 +46,15 @@ def test_vms_are_requested_one_after_another(parallelism: int, nexusform: Told, 
 def test_independent_clusters_are_created_together(
     nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clusters in different zones do not compete for machines, so their requests are sent at once."""
+    """Clusters in different zones do not compete for machines, so their requests are sent in parallel."""
     write("".join(CLUSTER.replace("NAME", f"d{zone}").replace("ZONE", zone) for zone in "12"))
-    server.site.faults.polls = 10**6  # the first does not end before the second is there
+    server.site.faults.polls = 10**6  # The first request ends only after the second one arrived.
 
-    def end_both(_number: int, _after: bool) -> None:
+    def complete_both(_number: int, _after: bool) -> None:
         if len(server.site.operations) > 1 or server.requests > 2000:
             for operation in server.site.operations.values():
                 operation.polls = min(operation.polls, 1)
 
-    monkeypatch.setattr(server, "at_request", end_both)
+    monkeypatch.setattr(server, "at_request", complete_both)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert server.requests < 2000

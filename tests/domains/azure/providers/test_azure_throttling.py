@@ -1,4 +1,4 @@
-"""Throttled reads, and the version of the API."""
+"""Tests of throttled reads and of the API version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_throttled_reads_follow_retry_after_until_the_deadline(nexusform: Told, 
     assert "No changes." in nexusform.said
 
 
-def test_reads_that_stay_throttled_end_at_the_deadline(
+def test_reads_throttled_beyond_deadline_fail(
     nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NF_NET_DEADLINE", "1")
@@ -32,7 +32,7 @@ def test_reads_that_stay_throttled_end_at_the_deadline(
     assert "No changes." not in nexusform.said
 
 
-def test_throttled_changes_are_sent_again(nexusform: Told, server: ArmServer) -> None:
+def test_throttled_changes_are_retried(nexusform: Told, server: ArmServer) -> None:
     write(SCALED)
     server.site.faults = Faults(polls=2, throttles=6)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
@@ -42,7 +42,7 @@ def test_throttled_changes_are_sent_again(nexusform: Told, server: ArmServer) ->
 
 
 @pytest.mark.parametrize("faults", [{"throttled_reads": 3}, {"throttles": 3}])
-def test_a_time_in_retry_after_is_followed(nexusform: Told, server: ArmServer, faults: dict[str, int]) -> None:
+def test_http_date_in_retry_after_is_respected(nexusform: Told, server: ArmServer, faults: dict[str, int]) -> None:
     write(SCALED)
     past = format_datetime(datetime.now(UTC) - timedelta(seconds=5), usegmt=True)
     server.site.faults = Faults(**faults, retry_after=past)
@@ -50,5 +50,5 @@ def test_a_time_in_retry_after_is_followed(nexusform: Told, server: ArmServer, f
     assert (server.site.faults.throttled_reads, server.site.faults.throttles) == (0, 0)
 
 
-def test_exports_have_the_api_version_of_the_sdk() -> None:
+def test_exports_use_api_version_of_sdk() -> None:
     assert f'kwargs.pop("api_version", "{API_VERSION}")' in inspect.getsource(_configuration)

@@ -1,7 +1,8 @@
-"""Real sites with 1 to 6 machines out of service: no VM is placed there, a scale-out is sent, and each recovers.
+"""Tests of real sites with 1 to 6 machines out of service: no VM is placed there, a scale-out is sent, and each
+machine recovers.
 
-NEXUSFORM_AZURE_BODIES names a folder with more sites: `sites/NNN` and `clusters/NNN`. Each commit tries a quarter
-of the sites, `.ci/crashes` all.
+NEXUSFORM_AZURE_BODIES names a folder with more sites: `sites/NNN` and `clusters/NNN`. Each commit tests a quarter of
+the sites, `.ci/crashes` all.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ FAULTS: dict[str, dict[str, str]] = {
     "degraded": {"detailedStatusMessage": "Degraded: port down", "cordonStatus": "Cordoned"},
     "by azure": {"cordonStatus": "Cordoned", "detailedStatusMessage": "Machine is Degraded"},
     "by a colleague": {"cordonStatus": "Cordoned"},
-    "by us": {},  # the configuration cordons it
+    "by us": {},  # The configuration cordons it.
 }
 OVERRIDE = Path("machines_override.nf.hcl")
 VM = """resource "nexus_virtual_machine" "NAME" {
@@ -71,10 +72,10 @@ class RealSite(Site):
 
 
 def load_site(server: ArmServer, folder: Path) -> list[dict[str, Any]]:
-    """Put the bodies of a case on the server; return those of its machines for tenants."""
+    """Put the bodies of a case on the server; return its tenant machines."""
     server.site = RealSite()
-    ids: dict[str, str] = {}  # complete ids by the short ones of some cases
-    for path in sorted(folder.glob("*.json"), reverse=True):  # racks first
+    ids: dict[str, str] = {}  # Map short ids of some cases to complete ones.
+    for path in sorted(folder.glob("*.json"), reverse=True):  # Racks come first.
         read = json.loads(path.read_text())
         for body in read["value"] if isinstance(read, dict) else read:
             kind = re.sub(r"_(.)", lambda match: match[1].upper(), path.stem)
@@ -102,7 +103,7 @@ def is_in_service(machine: dict[str, Any]) -> bool:
 
 
 def list_tenant_machines() -> set[str]:
-    """Return the names of the machines that run VMs of tenants, by their roles in state."""
+    """Return the names of the machines that run tenant VMs, by their roles in state."""
     state = json.loads(Path("state/nexusform.nfstate").read_text())
     imported = [one for one in state["resources"] if one["type"] == "nexus_bare_metal_machine"]
     values = [instance["attributes"] for one in imported for instance in one["instances"]]
@@ -118,7 +119,7 @@ def read_plan(nexusform: Told) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", select_cases(CASES), ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_a_site_with_broken_machines(
+def test_plan_and_scale_out_with_broken_machines(
     folder: Path, tmp_path: Path, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "site").mkdir()
@@ -171,7 +172,7 @@ def test_a_site_with_broken_machines(
 
 
 def cordon(nexusform: Told, names: set[str]) -> None:
-    """Cordon machines by the configuration."""
+    """Cordon machines in the configuration."""
     main = Path("main.nf.hcl")
     main.write_text(main.read_text().replace("}\n", "  act_on_machines = true\n}\n"))
     blocks = re.findall(
@@ -185,7 +186,7 @@ def cordon(nexusform: Told, names: set[str]) -> None:
 
 
 def scale_out(nexusform: Told, server: ArmServer, out: set[str]) -> str:
-    """Create a VM on each site with a machine in service; return the result in words."""
+    """Create a VM on each site with a machine in service; return the result as text."""
     text = Path("site.nf.hcl").read_text()
     sites = re.findall(r'resource "nexus_site" "([^"]+)"', text)
     name = sites[0]

@@ -1,4 +1,4 @@
-"""Machines that break while nothing is changed: facts, not changes."""
+"""Tests of machines that fail without a change: they are observed facts, not changes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ HEALTHY = {
 BLOCK = 'resource "nexus_bare_metal_machine" "m3" {\n  ARGUMENTS\n}\n'
 
 
-def change(server: ArmServer, machine: str, properties: dict[str, str]) -> None:
+def set_machine_properties(server: ArmServer, machine: str, properties: dict[str, str]) -> None:
     server.site.resources[f"{HOSTED}/bareMetalMachines/{machine}".lower()]["properties"].update(properties)
 
 
-def document(nexusform: Told) -> dict[str, Any]:
+def read_plan_document(nexusform: Told) -> dict[str, Any]:
     assert nexusform("plan", "-out=p.nfplan") == 0, nexusform.said
     assert nexusform("show", "-json", "p.nfplan") == 0
     plan: dict[str, Any] = json.loads(nexusform.text)
@@ -41,14 +41,14 @@ def document(nexusform: Told) -> dict[str, Any]:
     [(OFF, None), (NOT_READY, None), (DEGRADED, "azure"), (CORDONED, "other")],
     ids=["off", "not-ready", "degraded", "cordoned"],
 )
-def test_a_broken_machine_is_a_fact(
+def test_broken_machine_is_reported_without_changes(
     facts: dict[str, str], cordoned_by: str | None, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change(server, "m3", facts)
+    set_machine_properties(server, "m3", facts)
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
     assert "No changes." in nexusform.said
     assert "Out of service: 1 of 6 machines (" in nexusform.said
-    (row,) = document(nexusform)["out_of_service"]
+    (row,) = read_plan_document(nexusform)["out_of_service"]
     assert (row["site"], row["machine"], row["cordoned_by"]) == ("lab", "m3", cordoned_by)
     assert row["power_state"] == facts.get("powerState", "On")
     assert row["message"] == facts.get("detailedStatusMessage")
@@ -56,25 +56,25 @@ def test_a_broken_machine_is_a_fact(
 
     server.site.place = lambda _pool, number: f"m{[1, 2, 4, 5, 6][number % 5]}"
     write(SCALED)
-    changes = [row for row in document(nexusform)["placement_changes"] if row["action"] == "place"]
+    changes = [row for row in read_plan_document(nexusform)["placement_changes"] if row["action"] == "place"]
     assert len(changes) == 2
     assert not [row for row in changes if row["to"]["machine"] == "m3"]
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
     assert "No changes." in nexusform.said
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "2000000000")
-    assert document(nexusform)["out_of_service"][0]["since"] < "2030", "the apply recorded it"
+    assert read_plan_document(nexusform)["out_of_service"][0]["since"] < "2030", "the apply recorded it"
 
-    change(server, "m3", HEALTHY)
+    set_machine_properties(server, "m3", HEALTHY)
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
     assert "Out of service" not in nexusform.said
-    assert document(nexusform)["out_of_service"] == []
+    assert read_plan_document(nexusform)["out_of_service"] == []
 
 
 def test_capacity_excludes_broken_machines(nexusform: Told, server: ArmServer) -> None:
     for machine in ("m1", "m2", "m3"):
-        change(server, machine, OFF)
-    change(server, "m4", DEGRADED)
+        set_machine_properties(server, machine, OFF)
+    set_machine_properties(server, "m4", DEGRADED)
     assert nexusform("plan") == 0
     assert (
         "Out of service: 4 of 6 machines (3 Off: BMC unreachable; 1 cordoned by Azure: Degraded: port down)."
@@ -84,7 +84,7 @@ def test_capacity_excludes_broken_machines(nexusform: Told, server: ArmServer) -
     assert "Azure uncordons a recovered machine after 2 hours." in nexusform.said
 
 
-def test_observed_facts_are_no_arguments(nexusform: Told) -> None:
+def test_observed_facts_are_not_arguments(nexusform: Told) -> None:
     Path("machines_override.nf.hcl").write_text(
         BLOCK.replace("ARGUMENTS", 'power_state = "Off"\n  ready_state = "True"\n  cordon_status = "Cordoned"')
     )
@@ -97,9 +97,9 @@ def test_observed_facts_are_no_arguments(nexusform: Told) -> None:
 
 
 @pytest.mark.parametrize("facts", [DEGRADED, CORDONED], ids=["azure", "colleague"])
-def test_what_others_cordoned_is_not_uncordoned(facts: dict[str, str], nexusform: Told, server: ArmServer) -> None:
+def test_cordon_by_others_is_not_removed(facts: dict[str, str], nexusform: Told, server: ArmServer) -> None:
     Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
-    change(server, "m3", facts)
+    set_machine_properties(server, "m3", facts)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert nexusform.changes() == []
     override = Path("machines_override.nf.hcl")
@@ -112,27 +112,27 @@ def test_what_others_cordoned_is_not_uncordoned(facts: dict[str, str], nexusform
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
-def test_our_cordon_is_restored_and_recorded(nexusform: Told, server: ArmServer) -> None:
+def test_own_cordon_is_restored_and_recorded(nexusform: Told, server: ArmServer) -> None:
     Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
     override = Path("machines_override.nf.hcl")
     override.write_text(BLOCK.replace("ARGUMENTS", "cordoned = true"))
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
-    (row,) = document(nexusform)["out_of_service"]
+    (row,) = read_plan_document(nexusform)["out_of_service"]
     assert row["cordoned_by"] == "nexusform"
-    change(server, "m3", HEALTHY)  # a colleague uncordoned it
+    set_machine_properties(server, "m3", HEALTHY)  # Another operator uncordoned it.
     assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     override.unlink()
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert nexusform.changes() == [("POST", "m3/cordon"), ("POST", "m3/cordon"), ("POST", "m3/uncordon")]
-    assert document(nexusform)["out_of_service"] == []
+    assert read_plan_document(nexusform)["out_of_service"] == []
 
 
-def test_a_failure_starts_from_the_machines_observed_down(nexusform: Told, server: ArmServer) -> None:
+def test_failure_simulation_starts_from_observed_failures(nexusform: Told, server: ArmServer) -> None:
     assert nexusform("simulate", "failure", "-observed") == 1
     assert "No machine is observed off or not ready." in nexusform.said
-    change(server, "m1", OFF)
-    change(server, "m4", DEGRADED)  # cordoned: its VMs run
+    set_machine_properties(server, "m1", OFF)
+    set_machine_properties(server, "m4", DEGRADED)  # It is cordoned; its VMs run.
     assert nexusform("apply", "-refresh-only", "-auto-approve") == 0, nexusform.said
     nexusform("simulate", "failure", "-observed", "-report=json:-")
     assert json.loads(nexusform.text)["machines"] == ["m1"]
@@ -140,10 +140,10 @@ def test_a_failure_starts_from_the_machines_observed_down(nexusform: Told, serve
     assert json.loads(nexusform.text)["machines"] == ["m4", "m5", "m6", "m1"]
 
 
-def test_a_scale_out_does_not_wait_for_a_machine_under_repair(nexusform: Told, server: ArmServer) -> None:
+def test_scale_out_does_not_wait_for_machine_in_repair(nexusform: Told, server: ArmServer) -> None:
     Path("machines_override.nf.hcl").write_text(BLOCK.replace("ARGUMENTS", "cordoned = true"))
     server.site.place = lambda _pool, number: f"m{[1, 2, 4, 5, 6][number % 5]}"
     write(SCALED)
-    assert nexusform("apply", "-auto-approve") == 0, nexusform.said  # nobody has cordoned it yet
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said  # It is not cordoned yet.
     assert "cordon of m3" in nexusform.said
     assert len(nexusform.nodes()) == 7, nexusform.said

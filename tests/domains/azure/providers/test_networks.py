@@ -1,4 +1,4 @@
-"""Networks of pools that are not on the site, or not usable: said by the plan."""
+"""Tests of plan warnings about networks of pools that are missing on the site or not usable."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ TRUNKS = f"{GROUP}/{PROVIDER}/trunkedNetworks"
 L3 = f"{GROUP}/{PROVIDER}/l3Networks"
 
 
-def attach(network: str) -> str:
-    """A new pool with its own trunked network, over the configuration of a new cluster."""
+def attach_network(network: str) -> str:
+    """Return a new pool with its own trunked network, in the configuration of a new cluster."""
     block = f"""
   azure {{
     body = {{
@@ -32,8 +32,8 @@ def attach(network: str) -> str:
 
 
 @pytest.fixture
-def trunks(server: ArmServer, nexusform: Told) -> Told:
-    """A site with one usable trunked network and one that failed."""
+def trunked_networks(server: ArmServer, nexusform: Told) -> Told:
+    """Return a site with one usable trunked network and one failed network."""
     place = {"extendedLocation": LOCATION, "location": "eastus"}
     fabric = {"isolationDomainIds": ["/fabric/domain"], "vlans": [7]}
     for name, state in (("good", "Succeeded"), ("bad", "Failed")):
@@ -42,10 +42,10 @@ def trunks(server: ArmServer, nexusform: Told) -> Told:
     return nexusform
 
 
-def test_a_network_of_the_site_is_no_finding(trunks: Told) -> None:
-    write(attach(f"{TRUNKS}/good"))
-    assert trunks("plan", "-details") == 0, trunks.said
-    assert "network-not-on-site" not in trunks.text
+def test_no_warning_for_network_of_the_site(trunked_networks: Told) -> None:
+    write(attach_network(f"{TRUNKS}/good"))
+    assert trunked_networks("plan", "-details") == 0, trunked_networks.said
+    assert "network-not-on-site" not in trunked_networks.text
 
 
 @pytest.mark.parametrize(
@@ -55,18 +55,18 @@ def test_a_network_of_the_site_is_no_finding(trunks: Told) -> None:
         (f"{TRUNKS}/bad", "The network bad is in the state Failed: the fabric rejected it."),
     ],
 )
-def test_a_missing_or_failed_network_is_said_with_its_line(trunks: Told, network: str, reason: str) -> None:
-    write(attach(network))
-    assert trunks("plan", "-details") == 0, trunks.said
-    assert reason in trunks.said
-    assert "Usable networks: good." in trunks.said
-    assert 'resource "nexus_agent_pool" "more"' in trunks.said
+def test_missing_or_failed_network_is_reported_with_line(trunked_networks: Told, network: str, reason: str) -> None:
+    write(attach_network(network))
+    assert trunked_networks("plan", "-details") == 0, trunked_networks.said
+    assert reason in trunked_networks.said
+    assert "Usable networks: good." in trunked_networks.said
+    assert 'resource "nexus_agent_pool" "more"' in trunked_networks.said
 
 
 @pytest.mark.parametrize(
     ("configuration", "missing"),
     [
-        (attach(f"{TRUNKS}/good"), "no data on isolation domains and their racks"),
+        (attach_network(f"{TRUNKS}/good"), "no data on isolation domains and their racks"),
         (
             NEW.replace(
                 '  vm_sku_name           = "NC_P22_112_v1"\n}',
@@ -79,13 +79,13 @@ def test_a_missing_or_failed_network_is_said_with_its_line(trunks: Told, network
     ],
     ids=["network", "hugepages", "neither"],
 )
-def test_facts_outside_of_an_export_are_named_by_plans_that_use_them(
-    trunks: Told, configuration: str, missing: str
+def test_plan_names_required_facts_missing_from_export(
+    trunked_networks: Told, configuration: str, missing: str
 ) -> None:
     write(configuration)
-    assert trunks("plan") == 0, trunks.said
-    assert missing in trunks.said
-    assert ("no data on" in trunks.said) is bool(missing), trunks.said
+    assert trunked_networks("plan") == 0, trunked_networks.said
+    assert missing in trunked_networks.said
+    assert ("no data on" in trunked_networks.said) is bool(missing), trunked_networks.said
 
 
 VM = """resource "nexus_virtual_machine" "v1" {
@@ -112,8 +112,8 @@ resource "nexus_rack" "r" {
 BODIES = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "sites-007"
 
 
-def test_an_export_without_networks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nexusform: Told) -> None:
-    """The bodies of most sites have no list of networks: nothing was checked, and the plan says so."""
+def test_export_without_networks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nexusform: Told) -> None:
+    """The bodies of most sites have no list of networks: nothing was checked, and the plan reports it."""
     (tmp_path / "exported").mkdir()
     monkeypatch.chdir(tmp_path / "exported")
     assert nexusform("import", f"-from={BODIES}", "-generate-config-out=site.nf.hcl") == 0, nexusform.said

@@ -1,6 +1,5 @@
-"""Platforms that follow the placement rule, draw at random, and pack: the alarm of apply, and the certainty of the
-next plan.
-"""
+"""Tests of platforms that follow the placement rule, choose at random, or pack: the alarm of apply, and the
+certainty of the next plan."""
 
 from __future__ import annotations
 
@@ -80,7 +79,8 @@ class Platform:
 
 
 class FollowingPlatform(Platform):
-    """Rack with the fewest VMs of the pool, then VMs; machine with the fewest of the cluster, the pool, VMs."""
+    """Choose the rack with the fewest VMs of the pool, then VMs; the machine with the fewest of the cluster, the
+    pool, VMs."""
 
     def choose(self, cluster: str, pool: str, free: list[str]) -> str:
         racks = {MACHINES[name] for name in free}
@@ -100,8 +100,8 @@ class FollowingPlatform(Platform):
         return self.random.choice(sorted(name for name in names if rank(name) == best))
 
 
-class DrawingPlatform(Platform):
-    """Any machine with capacity."""
+class RandomPlatform(Platform):
+    """Choose any machine with capacity."""
 
     def choose(self, cluster: str, pool: str, free: list[str]) -> str:
         del cluster, pool
@@ -109,7 +109,7 @@ class DrawingPlatform(Platform):
 
 
 class PackingPlatform(Platform):
-    """The first machine with capacity."""
+    """Choose the first machine with capacity."""
 
     def choose(self, cluster: str, pool: str, free: list[str]) -> str:
         del cluster, pool
@@ -129,7 +129,8 @@ def import_hardware(nexusform: Told, server: ArmServer) -> None:
 
 @pytest.fixture
 def runs(tmp_path: Path, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Return a function that runs an apply on a platform in a new directory: whether it raised the alarm."""
+    """Return a function that runs an apply on a platform in a new directory and returns whether the alarm was
+    raised."""
 
     def run(kind: type[Platform], seed: int) -> bool:
         where = tmp_path / f"{kind.__name__}-{seed}"
@@ -157,10 +158,10 @@ POOL = """resource "nexus_agent_pool" "p" {
 """
 
 
-def test_a_machine_outside_of_the_predicted_ties_is_wrong(
+def test_machine_outside_predicted_ties_is_wrong_prediction(
     tmp_path: Path, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pool ties on four machines: those without a VM of the cluster."""
+    """A pool ties on the four machines without a VM of the cluster."""
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
     import_hardware(nexusform, server)
@@ -189,10 +190,8 @@ def test_a_machine_outside_of_the_predicted_ties_is_wrong(
     assert site["instances"][0]["private"]["forecasts"]["tied_machines"]["100"][:2] == [6, 1]
 
 
-def test_a_rejected_request_makes_no_wrong_prediction_of_the_others(
-    runs: Any, nexusform: Told, server: ArmServer
-) -> None:
-    """The plan of the second cluster assumed the VMs of the first."""
+def test_rejected_request_causes_no_wrong_predictions(runs: Any, nexusform: Told, server: ArmServer) -> None:
+    """The plan of the second cluster assumes the VMs of the first."""
     assert not runs(FollowingPlatform, 1)
     Path("d.nf.hcl").unlink()
     Path("e.nf.hcl").unlink()
@@ -208,7 +207,7 @@ def test_a_rejected_request_makes_no_wrong_prediction_of_the_others(
         assert nexusform("apply", "-auto-approve") == 0, nexusform.said
 
 
-@pytest.mark.parametrize(("kind", "alarms"), [(FollowingPlatform, 0), (DrawingPlatform, RUNS), (PackingPlatform, RUNS)])
+@pytest.mark.parametrize(("kind", "alarms"), [(FollowingPlatform, 0), (RandomPlatform, RUNS), (PackingPlatform, RUNS)])
 def test_alarms_and_certainty(
     kind: type[Platform], alarms: int, runs: Any, nexusform: Told, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""`predict -inventory=azure`: another tool's plan on a site that Azure itself shows."""
+"""Tests of `predict -inventory=azure`: another tool's plan on a site read from Azure."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def write_plan(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(PLAN))
 
 
-def test_the_site_is_read_from_azure(nexusform: Told, server: ArmServer) -> None:
+def test_site_is_read_from_azure(nexusform: Told, server: ArmServer) -> None:
     sent = len(server.site.taken)
     assert nexusform(*COMMAND) == 0, nexusform.said
     assert "+ nexus_kubernetes_cluster.new 1 VM in 1 pool" in nexusform.said
     assert "1 to place, 0 to move, 0 to remove, 5 kept." in nexusform.said
-    assert len(server.site.taken) == sent  # nothing is written
+    assert len(server.site.taken) == sent  # No file is written.
 
 
-def test_the_subscription_of_the_environment_is_enough(nexusform: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subscription_from_environment_is_sufficient(nexusform: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("empty").mkdir()
     Path("plan.json").rename("empty/plan.json")
     monkeypatch.chdir("empty")
@@ -63,7 +63,7 @@ def test_the_subscription_of_the_environment_is_enough(nexusform: Told, monkeypa
     assert nexusform(*COMMAND) == 0, nexusform.said
 
 
-def test_a_subscription_that_cannot_be_read_predicts_nothing(
+def test_unreadable_subscription_gives_no_prediction(
     nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NF_NET_DEADLINE", "1")

@@ -1,4 +1,4 @@
-"""data nexus_inventory: which files it reads, what it gives, and what it says when something is wrong."""
+"""Tests of data nexus_inventory: files to read, values, and errors."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def check(**arguments: Any) -> list[Problem]:
     return INVENTORY.check(arguments)
 
 
-class TestTheExample:
-    def test_it_reads_without_a_remark(self, export: dict[str, bytes]) -> None:
+class TestBrownfieldExample:
+    def test_it_reads_without_diagnostics(self, export: dict[str, bytes]) -> None:
         values, problems = read(export)
         assert problems == []
         assert set(values["racks"]) == {"lon1-compute-1", "lon1-compute-2", "lon1-compute-3"}
@@ -51,7 +51,7 @@ class TestTheExample:
         assert values["exported_at"] == "2026-02-28T06:00:00Z"
         assert convert_to_value({"directory": "export", **values}, compute_implied_type(INVENTORY.schema))
 
-    def test_twelve_compute_machines_ten_of_them_schedulable(self, export: dict[str, bytes]) -> None:
+    def test_ten_of_twelve_compute_machines_are_schedulable(self, export: dict[str, bytes]) -> None:
         machines = read(export)[0]["machines"]
         compute = {n: m for n, m in machines.items() if m["roles"] == ["compute-plane"]}
         assert len(compute) == 12
@@ -59,7 +59,7 @@ class TestTheExample:
         assert compute["x01lon1c3co04"]["power_state"] == "Off"
         assert machines["x01lon1c1mg02"]["detailed_status"] == "Available"
 
-    def test_what_stands_is_occupied(self, export: dict[str, bytes]) -> None:
+    def test_existing_vms_are_occupied(self, export: dict[str, bytes]) -> None:
         machines = read(export)[0]["machines"]
         assert machines["x01lon1c1co01"]["occupied"] == [
             {
@@ -74,14 +74,14 @@ class TestTheExample:
         ]
         assert sum(len(m["occupied"]) for m in machines.values()) == 9
 
-    def test_nodes_whose_cells_nobody_told(self, export: dict[str, bytes]) -> None:
+    def test_nodes_without_reported_cells(self, export: dict[str, bytes]) -> None:
         cluster = read(export)[0]["kubernetes_clusters"]["core-amf"]
         node = cluster["nodes"]["core-amf-7c41e09d-agentpool1-md-b6rkz"]
         assert (node["machine"], node["rack"], node["availability_zone"]) == ("x01lon1c2co02", "lon1-compute-2", "2")
         assert (node["numa_cells"], node["cpu_cores"]) == (None, 24)
         assert cluster["agent_pools"]["agentpool1"]["count"] == 4
 
-    def test_every_machine_makes_a_valid_resource(self, export: dict[str, bytes]) -> None:
+    def test_every_machine_is_a_valid_resource(self, export: dict[str, bytes]) -> None:
         of = RESOURCE_TYPES["nexus_bare_metal_machine"]
         assert of.check is not None
         for name, machine in read(export)[0]["machines"].items():
@@ -89,7 +89,7 @@ class TestTheExample:
             assert of.check({"rack_id": "lon1/x", "name": name, **known}) == []
 
 
-class TestManaged:
+class TestManagedObjects:
     @pytest.mark.parametrize(
         ("managed", "left"),
         [
@@ -100,7 +100,7 @@ class TestManaged:
             (["no-such"], 9),
         ],
     )
-    def test_what_resources_stand_for_is_not_occupied(
+    def test_objects_of_resources_are_not_occupied(
         self, export: dict[str, bytes], managed: list[str], left: int
     ) -> None:
         by_argument, _ = read(export, directory="export", managed=managed)
@@ -108,35 +108,35 @@ class TestManaged:
         assert by_argument == by_plan
         assert sum(len(m["occupied"]) for m in by_plan["machines"].values()) == left
 
-    def test_it_is_still_shown(self, export: dict[str, bytes]) -> None:
+    def test_managed_objects_are_still_listed(self, export: dict[str, bytes]) -> None:
         values, _ = read(export, stands_for=frozenset({"core-amf"}))
         assert values["kubernetes_clusters"]["core-amf"]["managed"] is True
         assert values["virtual_machines"]["probe01"]["managed"] is False
 
 
-class TestAge:
-    def test_young_enough(self, export: dict[str, bytes]) -> None:
+class TestInventoryAge:
+    def test_recent_export_is_accepted(self, export: dict[str, bytes]) -> None:
         assert read(export, directory="export", max_age="2h")[1] == []
 
-    def test_too_old(self, export: dict[str, bytes]) -> None:
+    def test_old_export_is_a_warning(self, export: dict[str, bytes]) -> None:
         values, (problem,) = read(export, directory="export", max_age="1h")
         assert values["machines"]
         assert (problem.severity, problem.path) == (Severity.WARNING, ("max_age",))
         assert "was made 2026-02-28T06:00:00Z, 2 hours ago" in problem.detail
 
-    def test_newest_change_stands_in(self, export: dict[str, bytes]) -> None:
+    def test_newest_change_replaces_missing_export_time(self, export: dict[str, bytes]) -> None:
         without = {name: content for name, content in export.items() if not name.endswith("exported_at")}
         _, (problem,) = read(without, directory="export", max_age="1h")
         assert "has no data newer than 2026-02-28T01:41:00Z" in problem.detail
 
-    def test_unknown(self) -> None:
+    def test_unknown_age_is_reported(self) -> None:
         files = {"r.json": b"[]", "m.json": b"[]"}
         _, (problem,) = read(files, racks_file="r.json", bare_metal_machines_file="m.json", max_age="1h")
         assert problem.id == "unknown-inventory-age"
 
 
-class TestFiles:
-    def test_single_files_give_the_same(self, export: dict[str, bytes]) -> None:
+class TestInventoryFiles:
+    def test_single_files_give_same_values(self, export: dict[str, bytes]) -> None:
         by_directory, _ = read(export)
         by_file, problems = read(
             export,
@@ -150,7 +150,7 @@ class TestFiles:
         assert by_file["machines"] == by_directory["machines"]
         assert by_file["kubernetes_clusters"] == by_directory["kubernetes_clusters"]
 
-    def test_missing_files_say_how_to_capture_them(self) -> None:
+    def test_error_for_missing_files_has_capture_command(self) -> None:
         values, problems = read({}, directory="nowhere")
         assert values == {}
         assert ["racks.json" in p.detail or "bare_metal_machines.json" in p.detail for p in problems] == [True, True]
@@ -169,14 +169,14 @@ class TestFiles:
             ("agent_pools.core-amf.json", "The agent pools of 1 cluster were not captured (core-amf)"),
         ],
     )
-    def test_what_was_not_captured_is_said(self, export: dict[str, bytes], without: str, said: str) -> None:
+    def test_uncaptured_lists_are_reported(self, export: dict[str, bytes], without: str, said: str) -> None:
         left = {name: content for name, content in export.items() if not name.endswith(without)}
         problem = read(left)[1][-1]
         assert problem.id == ("vms-not-captured" if without == "virtual_machines.json" else "not-captured")
         assert said in problem.detail
         assert "az networkcloud" in problem.detail
 
-    def test_clusters_whose_nodes_or_list_is_empty_are_said(self, export: dict[str, bytes]) -> None:
+    def test_clusters_without_nodes_and_empty_list_are_reported(self, export: dict[str, bytes]) -> None:
         listed = json.loads(export["export/kubernetes_clusters.json"])
         without_nodes = [{**cluster, "nodes": None} for cluster in listed]
         _, (problem,) = read({**export, "export/kubernetes_clusters.json": json.dumps(without_nodes).encode()})
@@ -201,19 +201,19 @@ class TestFiles:
         _, (problem,) = read(both, directory="export", site="par1")
         assert "lon1, osl1" in problem.detail
 
-    def test_unreadable_file_names_its_argument(self, export: dict[str, bytes]) -> None:
+    def test_error_for_unreadable_file_names_its_argument(self, export: dict[str, bytes]) -> None:
         arguments = {"bare_metal_machines_file": "no.json", "racks_file": "export/racks.json"}
         _, (problem,) = read(export, **arguments)
         assert problem.path == ("bare_metal_machines_file",)
 
-    def test_broken_json_names_file_line_and_column(self, export: dict[str, bytes]) -> None:
+    def test_error_for_broken_json_has_file_line_and_column(self, export: dict[str, bytes]) -> None:
         broken = {**export, "export/racks.json": b"[\n{]"}
         values, problems = read(broken)
         assert values == {}
         assert problems[0].path == ("directory",)
         assert problems[0].detail.startswith("export/racks.json, line 2, column 2: ")
 
-    def test_wrong_shape_names_the_json_path(self, export: dict[str, bytes]) -> None:
+    def test_error_for_wrong_shape_has_json_path(self, export: dict[str, bytes]) -> None:
         machines = json.loads(export["export/bare_metal_machines.json"])
         machines[3]["rackSlot"] = "three"
         broken = {**export, "export/bare_metal_machines.json": json.dumps(machines).encode()}
@@ -221,8 +221,8 @@ class TestFiles:
         assert "[3].rackSlot" in problem.detail
 
 
-class TestCheck:
-    def test_one_way_of_saying_what_to_read(self) -> None:
+class TestInventoryCheck:
+    def test_directory_and_single_files_are_exclusive(self) -> None:
         assert check(directory="x") == []
         assert check(bare_metal_machines_file="a", racks_file="b") == []
         (problem,) = check(racks_file="b")
@@ -231,7 +231,7 @@ class TestCheck:
         assert problem.path == ("racks_file",)
         assert check()[0].id == "missing-required-argument"
 
-    def test_machine_skus_and_ages(self) -> None:
+    def test_invalid_machine_skus_and_ages(self) -> None:
         (problem,) = check(directory="x", machine_sku_by_id={"a": "bom-3"})
         assert problem.path == ("machine_sku_by_id", "a")
         (problem,) = check(directory="x", max_age="a day")
@@ -240,7 +240,7 @@ class TestCheck:
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 @pytest.mark.parametrize("words", [["plan"], ["import", "-from=export", "-generate-config-out=f.nf.hcl"]])
-def test_what_is_no_file_in_an_export_is_said_to_be_none(
+def test_export_entry_must_be_a_regular_file(
     words: list[str],
     make: Callable[[str], None],
     tmp_path: Path,

@@ -28,7 +28,7 @@ def _in_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_complete_export_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_complete_export_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, decision = predict(tmp_path, ())
     assert code == 0
     assert [(rail["result"], rail["value"]) for rail in decision["guard_rails"]] == [("passed", 17)]
@@ -37,7 +37,7 @@ def test_a_complete_export_passes(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("missing", [LISTS, LISTS[:1], LISTS[1:]])
-def test_a_missing_list_is_unknown_and_fails(
+def test_missing_list_is_unknown_and_fails(
     tmp_path: Path, missing: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, decision = predict(tmp_path, missing)

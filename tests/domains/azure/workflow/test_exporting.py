@@ -1,4 +1,4 @@
-"""`export`, and that `predict` of what it writes comes to the plan's own placements."""
+"""Tests of `export`: `predict` of its output gives the plan's own placements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[4] / "examples"
 GROUP = "/subscriptions/s/resourceGroups/tenant"
 LOCATION = "/subscriptions/s/resourceGroups/managed/providers/Microsoft.ExtendedLocation/customLocations/here"
 MANAGED = "/subscriptions/s/resourceGroups/managed/providers/Microsoft.NetworkCloud"
-# Every example that makes clusters, and the directory that is planned.
+# Every example with clusters, and the planned directory.
 WITH_CLUSTERS = {
     "quickstart": "",
     "nexus-document": "",
@@ -33,7 +33,7 @@ WITH_CLUSTERS = {
     "real-nodes": "",
     "terraform-plan": "",
 }
-# Examples with VMs of which no export is compared, and why.
+# Examples with VMs but without a comparison of their export, and the reasons.
 NOT_COMPARED = {
     "brownfield": "a running site: nothing is before it is changed (below)",
     "every-type": "a VM SKU of its own and a hint on a cluster, which Azure does not know",
@@ -44,8 +44,8 @@ HARDWARE = {"bom-1.7.3": "VNearEdge1_Compute_DellR750", "bom-2.0": "VNearEdge4_C
 
 
 @pytest.fixture(scope="module")
-def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The examples planned, each in a copy of its own."""
+def planned_examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Plan each example in its own copy."""
     planned: dict[str, Path] = {}
     there = {name: place for name, place in WITH_CLUSTERS.items() if NEEDS.get(name, set()) <= set(find_domains())}
     for name, directory in there.items():
@@ -60,7 +60,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return planned
 
 
-def placements(document: Mapping[str, Any]) -> dict[str, Any]:
+def list_new_placements(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         row["object"]: row["to"]
         for row in document["placement_changes"]
@@ -68,11 +68,11 @@ def placements(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# --- the site as `az` prints it ----------------------------------------------------------------
+# --- the site in the format of `az` --------------------------------------------------------------
 
 
 def write_inventory(document: Mapping[str, Any]) -> None:
-    """What a plan says of racks and machines, as `az ... list` prints it."""
+    """Write the racks and machines of a plan in the format of `az ... list`."""
     Path("export").mkdir()
     racks, machines = [], []
     for change in document["resource_changes"]:
@@ -88,12 +88,12 @@ def write_inventory(document: Mapping[str, Any]) -> None:
                     "extendedLocation": {"name": LOCATION, "type": "CustomLocation"},
                 }
             )
-            machines += [machine(name, rack_id, one["slot"]) for name, one in values["machines"].items()]
+            machines += [build_machine_body(name, rack_id, one["slot"]) for name, one in values["machines"].items()]
     Path("export/racks.json").write_text(json.dumps(racks))
     Path("export/bare_metal_machines.json").write_text(json.dumps({"value": machines}))
 
 
-def machine(name: str, rack_id: str, slot: int) -> dict[str, Any]:
+def build_machine_body(name: str, rack_id: str, slot: int) -> dict[str, Any]:
     states = {"cordonStatus": "Uncordoned", "powerState": "On", "readyState": "True"}
     return {
         "id": f"{MANAGED}/bareMetalMachines/{name}",
@@ -109,11 +109,11 @@ def machine(name: str, rack_id: str, slot: int) -> dict[str, Any]:
     }
 
 
-# --- the configuration as Terraform shows its plan ----------------------------------------------
+# --- the configuration in the plan format of Terraform -------------------------------------------
 
 
-def terraform_plan(configuration: Mapping[str, Any], location: str, group: str = GROUP) -> dict[str, Any]:
-    """The document of `terraform show -json` for a configuration that stands in no state yet."""
+def build_terraform_plan(configuration: Mapping[str, Any], location: str, group: str = GROUP) -> dict[str, Any]:
+    """Return the document of `terraform show -json` for a configuration without a state."""
     values = {
         "location": "westeurope",
         "resource_group_id": group,
@@ -127,14 +127,14 @@ def terraform_plan(configuration: Mapping[str, Any], location: str, group: str =
     changes, resources = [], []
     blocks = configuration["resource"].get("azapi_resource", {})
     for label, block in configuration["resource"].get("azapi_update_resource", {}).items():
-        after = {name: evaluated(part, values) for name, part in block.items() if name != "depends_on"}
+        after = {name: evaluate_value(part, values) for name, part in block.items() if name != "depends_on"}
         change = {"actions": ["create"], "before": None, "after": after, "after_unknown": {"id": True}}
         update = {"type": "azapi_update_resource", "name": label, "change": change}
         changes.append({"address": f"azapi_update_resource.{label}", **update})
         needs = {"expressions": {}, "depends_on": block.get("depends_on", [])}
         resources.append({"address": f"azapi_update_resource.{label}", **needs})
     for label in sorted(blocks):
-        after = evaluated(blocks[label], values)
+        after = evaluate_value(blocks[label], values)
         unknown = {"id": True, **({} if after["parent_id"] else {"parent_id": True})}
         after = {name: part for name, part in after.items() if part is not None and name != "depends_on"}
         change = {"actions": ["create"], "before": None, "after": after, "after_unknown": unknown}
@@ -152,12 +152,12 @@ def terraform_plan(configuration: Mapping[str, Any], location: str, group: str =
     }
 
 
-def evaluated(value: Any, variables: Mapping[str, str]) -> Any:
-    """A value with its variables; None: known after apply."""
+def evaluate_value(value: Any, variables: Mapping[str, str]) -> Any:
+    """Return a value with its variables replaced; None if it is known after apply."""
     if isinstance(value, dict):
-        return {name: evaluated(part, variables) for name, part in value.items()}
+        return {name: evaluate_value(part, variables) for name, part in value.items()}
     if isinstance(value, list):
-        return [evaluated(part, variables) for part in value]
+        return [evaluate_value(part, variables) for part in value]
     if not isinstance(value, str):
         return value
     if "${azapi_resource." in value:
@@ -168,7 +168,7 @@ def evaluated(value: Any, variables: Mapping[str, str]) -> Any:
     return text
 
 
-# --- there and back ----------------------------------------------------------------------------
+# --- round trip --------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def exported(place: Path, form: str, capsys: pytest.CaptureFixture[str]) -> str:
+def export_plan(place: Path, form: str, capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     assert run_command_line(["export", f"-format={form}", str(place / "p.nfplan")]) == 0
     return capsys.readouterr().out
@@ -185,10 +185,10 @@ def exported(place: Path, form: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.parametrize("name", of_examples(*WITH_CLUSTERS))
 @pytest.mark.usefixtures("here")
-def test_the_prediction_of_an_export_is_the_plan(
-    name: str, plans: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
+def test_prediction_of_export_equals_plan(
+    name: str, planned_examples: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = json.loads((plans[name] / "p.json").read_text())
+    document = json.loads((planned_examples[name] / "p.json").read_text())
     location = LOCATION
     if name == "inventory":
         shutil.copytree(EXAMPLES / "inventory" / "export", "export")
@@ -196,14 +196,14 @@ def test_the_prediction_of_an_export_is_the_plan(
         location = rack["extendedLocation"]["name"]
     else:
         write_inventory(document)
-    written = json.loads(exported(plans[name], "azapi", capsys))
-    Path("plan.json").write_text(json.dumps(terraform_plan(written, location)))
+    written = json.loads(export_plan(planned_examples[name], "azapi", capsys))
+    Path("plan.json").write_text(json.dumps(build_terraform_plan(written, location)))
     arguments = ["-inventory=export", "-samples=0", "-report=json:predicted.json"]
     code = run_command_line(["predict", "-terraform-plan=plan.json", *arguments])
     assert code == 0, capsys.readouterr().err
     predicted = json.loads(Path("predicted.json").read_text())
-    assert placements(predicted) == placements(document)
-    assert len(placements(document)) > 0
+    assert list_new_placements(predicted) == list_new_placements(document)
+    assert len(list_new_placements(document)) > 0
 
 
 def test_every_example_with_vms_is_compared() -> None:
@@ -215,19 +215,21 @@ def test_every_example_with_vms_is_compared() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_vm_sku_that_azure_lacks_is_named(plans: Mapping[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    """An export with a VM SKU of one's own is one that Azure would refuse."""
-    write_inventory(json.loads((plans["quickstart"] / "p.json").read_text()))
-    written = exported(plans["quickstart"], "azapi", capsys)
+def test_vm_sku_unknown_to_azure_is_reported(
+    planned_examples: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Azure would reject an export with a custom VM SKU."""
+    write_inventory(json.loads((planned_examples["quickstart"] / "p.json").read_text()))
+    written = export_plan(planned_examples["quickstart"], "azapi", capsys)
     sku = re.search(r'"vmSkuName": "(\w+)"', written)
     assert sku is not None
     changed = json.loads(written.replace(sku[1], "edge"))
-    Path("plan.json").write_text(json.dumps(terraform_plan(changed, LOCATION)))
+    Path("plan.json").write_text(json.dumps(build_terraform_plan(changed, LOCATION)))
     assert run_command_line(["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0"]) == 1
     assert 'has a VM SKU "edge"' in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-# --- what stands, and what goes ------------------------------------------------------------------
+# --- changes and deletions -----------------------------------------------------------------------
 
 SITE = """\
 resource "nexus_site" "lab" {}
@@ -294,20 +296,20 @@ resource "nexus_virtual_machine" "jump" {
 """
 
 
-def planned(text: str) -> None:
+def plan_configuration(text: str) -> None:
     Path("main.nf.hcl").write_text(text)
     assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", "-report=json:p.json"]) == 0
 
 
-def grown() -> str:
+def build_grown_site() -> str:
     text = SITE.replace("count              = 2", "count              = 4")
     text = text.replace('name                  = "q"', 'name                  = "other"')
     return re.sub(r'resource "nexus_kubernetes_cluster" "a" \{.*?\n\}\n', "", text, flags=re.DOTALL)
 
 
-def test_the_order_of_creation_is_kept(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    planned(SITE)
-    blocks = json.loads(exported(here, "azapi", capsys))["resource"]["azapi_resource"]
+def test_creation_order_is_kept(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan_configuration(SITE)
+    blocks = json.loads(export_plan(here, "azapi", capsys))["resource"]["azapi_resource"]
     assert list(blocks) == ["z", "a", "z_q", "jump"]
     assert [block.get("depends_on") for block in blocks.values()] == [
         None,
@@ -329,16 +331,16 @@ def test_hugepages_become_agent_options(here: Path, capsys: pytest.CaptureFixtur
         ("{ gpu = 0 }".replace("gpu", '"example.com/gpu"'), None),
     ):
         kubelet = f"kubelet {{\n extended_resources = {amounts}\n }}\n  taint {{"
-        planned(SITE.replace("taint {", kubelet, 1))
-        blocks = json.loads(exported(here, "azapi", capsys))["resource"]["azapi_resource"]
+        plan_configuration(SITE.replace("taint {", kubelet, 1))
+        blocks = json.loads(export_plan(here, "azapi", capsys))["resource"]["azapi_resource"]
         (pool,) = blocks["z"]["body"]["properties"]["initialAgentPoolConfigurations"]
         assert pool.get("agentOptions") == options
 
 
-def test_what_stands_is_changed_and_what_goes_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_are_exported_and_deletions_are_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    planned(grown())
+    plan_configuration(build_grown_site())
     capsys.readouterr()
     assert run_command_line(["export", "-format=azapi", "p.nfplan"]) == 0
     told = capsys.readouterr()
@@ -348,30 +350,30 @@ def test_what_stands_is_changed_and_what_goes_is_said(here: Path, capsys: pytest
     assert update["body"] == {"properties": {"count": 4}}
     assert update["parent_id"].endswith("/providers/Microsoft.NetworkCloud/kubernetesClusters/z")
     assert "removing a, removing z/q" in " ".join(told.err.replace("│", " ").split())
-    script = exported(here, "az", capsys)
+    script = export_plan(here, "az", capsys)
     assert "agentpool update" in script
     assert "--count 4" in script
     assert "kubernetescluster delete" in script
 
 
-def test_the_prediction_of_a_change_is_the_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What stands is in the inventory; its cells are unknown there, so machines are compared."""
+def test_prediction_of_change_equals_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Existing VMs are in the inventory without their cells, so machines are compared."""
     text = SITE.replace('"jump" {', '"hop" {').replace("count         = 2", "count         = 3")
     text = re.sub(r"  placement_hint \{.*?\n  \}\n", "", text, flags=re.DOTALL)
     first = re.sub(r'resource "nexus_(agent_pool|virtual_machine)".*?\n\}\n', "", text, flags=re.DOTALL)
     Path("main.nf.hcl").write_text(first)
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert run_command_line(["plan", "-report=json:standing.json"]) == 0
-    planned(text.replace("count              = 2", "count              = 5"))
+    plan_configuration(text.replace("count              = 2", "count              = 5"))
     document = json.loads(Path("p.json").read_text())
     write_inventory(document)
     write_clusters(document)
-    configuration = json.loads(exported(here, "azapi", capsys))
-    Path("plan.json").write_text(json.dumps(terraform_plan(configuration, LOCATION)))
+    configuration = json.loads(export_plan(here, "azapi", capsys))
+    Path("plan.json").write_text(json.dumps(build_terraform_plan(configuration, LOCATION)))
     arguments = ["-terraform-plan=plan.json", "-inventory=export", "-report=json:predicted.json"]
     assert run_command_line(["predict", "-samples=0", *arguments]) == 0, capsys.readouterr().err
-    predicted = placements(json.loads(Path("predicted.json").read_text()))
-    expected = placements(document)
+    predicted = list_new_placements(json.loads(Path("predicted.json").read_text()))
+    expected = list_new_placements(document)
     assert len(expected) == 3 + 3 + 1
     assert {name: one["machine"] for name, one in predicted.items()} == {
         name: one["machine"] for name, one in expected.items()
@@ -390,12 +392,12 @@ DYNAMIC = """
 """
 
 
-def test_machines_that_are_cordoned_are_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cordons_and_evacuations_are_exported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     assert run_command_line(["apply", "-auto-approve"]) == 0
     rack = SITE.replace("  machine_count = 4\n", f"  machine_count = 4\n{DYNAMIC}")
-    planned(rack)
-    script = exported(here, "az", capsys)
+    plan_configuration(rack)
+    script = export_plan(here, "az", capsys)
     assert script.count("az networkcloud baremetalmachine cordon") == 2
     assert script.count("--evacuate True") == 1
     assert '--name r1-bm02 \\\n  --resource-group "$MACHINES_RESOURCE_GROUP" \\\n  --evacuate True' in script
@@ -403,8 +405,8 @@ def test_machines_that_are_cordoned_are_said(here: Path, capsys: pytest.CaptureF
     told = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert "cordoning r1-bm01, evacuating r1-bm02" in told
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    planned(SITE)
-    assert exported(here, "az", capsys).count("az networkcloud baremetalmachine uncordon") == 2
+    plan_configuration(SITE)
+    assert export_plan(here, "az", capsys).count("az networkcloud baremetalmachine uncordon") == 2
 
 
 FRESH = """
@@ -437,7 +439,7 @@ resource "nexus_agent_pool" "more" {
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The running site taken over; its pool core-amf/amf is to grow."""
+    """Return the imported running site with a growing pool core-amf/amf."""
     root = tmp_path_factory.mktemp("running") / "site"
     shutil.copytree(EXAMPLES / "brownfield", root)
     with pytest.MonkeyPatch.context() as patch:
@@ -452,17 +454,17 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("file", ["fresh.nf.hcl", "the-rest.nf.hcl"])
 @pytest.mark.usefixtures("at_the_site")
-def test_the_prediction_of_several_changes_is_the_plan(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is new is before or after what stands and grows, as its file stands before or after."""
+def test_prediction_of_several_changes_equals_plan(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """New objects precede or follow growing ones in the order of their files."""
     Path(file).write_text(FRESH)
-    expected, predicted = both_at_the_site(capsys)
+    expected, predicted = compare_plan_with_prediction(capsys)
     assert len(expected) == 2 + 9 + 2
     assert predicted == expected
 
 
 CORE_SMF = re.compile(r'resource "nexus_kubernetes_cluster" "core-smf" \{.*?\n\}\n', re.DOTALL)
 SMF = r'(agent_pool "smf" \{\n    count +=) \d+'
-# What is changed in the text of the site, and how many VMs of it come, move or go.
+# The changes in the text of the site, and the numbers of VMs created, moved or removed by them.
 CHANGES = {
     "scale-in and scale-out": ((r'(agent_pool "amf" \{\n    count +=) 26', r"\1 19"), (SMF, r"\1 21")),
     "another version": (
@@ -474,11 +476,9 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.usefixtures("at_the_site")
-def test_the_prediction_of_what_changes_a_running_site_is_the_plan(
-    change: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prediction_of_running_site_changes_equals_plan(change: str, capsys: pytest.CaptureFixture[str]) -> None:
     change_site(CHANGES[change])
-    expected, predicted = both_at_the_site(capsys)
+    expected, predicted = compare_plan_with_prediction(capsys)
     assert expected
     assert predicted == expected
 
@@ -496,8 +496,8 @@ ANEW = (('"par1.example/pool" = "amf"', '"par1.example/pool" = "amf2"'),)
 
 @pytest.mark.parametrize("form", ["azapi", "az"])
 @pytest.mark.usefixtures("at_the_site")
-def test_what_cannot_be_exported_whole_is_refused_by_name(form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Networks and keys of what was taken over stand in no argument: a whole body would be without them."""
+def test_export_of_incomplete_bodies_is_rejected_by_name(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The networks and keys of imported objects are not arguments, so a complete body would lack them."""
     change_site(ANEW)
     assert run_command_line(["plan", "-out=p.nfplan", "-samples=0"]) == 0
     capsys.readouterr()
@@ -511,8 +511,8 @@ def test_what_cannot_be_exported_whole_is_refused_by_name(form: str, capsys: pyt
 
 
 @pytest.mark.usefixtures("at_the_site")
-def test_the_prediction_of_what_comes_into_room_that_is_freed_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    """An export says what is to be removed first: it is predicted on the site as it is then."""
+def test_prediction_for_freed_capacity_equals_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    """An export lists the objects to remove first; the prediction runs on the site without them."""
     site = Path("site.nf.hcl")
     site.write_text(CORE_SMF.sub("", site.read_text()) + FRESH)
     shutil.copytree("export", "after")
@@ -521,7 +521,7 @@ def test_the_prediction_of_what_comes_into_room_that_is_freed_is_the_plan(capsys
     clusters.write_text(json.dumps(left))
     for file in Path("after").glob("*.core-smf.json"):
         file.unlink()
-    expected, predicted = both_at_the_site(capsys, "after")
+    expected, predicted = compare_plan_with_prediction(capsys, "after")
     gone = {name for name in expected if name.startswith("core-smf-")}
     assert len(gone) > 20
     assert all(expected[name] is None for name in gone)
@@ -534,24 +534,24 @@ def at_the_site(running: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path / "site")
 
 
-def both_at_the_site(
+def compare_plan_with_prediction(
     capsys: pytest.CaptureFixture[str], inventory: str = "export"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The placements of a plan, and those that its export is predicted to come to."""
+    """Return the placements of a plan, and the placements predicted for its export."""
     assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", "-report=json:p.json"]) == 0
-    written = json.loads(exported(Path(), "azapi", capsys))
+    written = json.loads(export_plan(Path(), "azapi", capsys))
     (first, *_) = json.loads(Path("export/kubernetes_clusters.json").read_text())
     group = first["id"].partition("/providers/")[0]
     location = first["extendedLocation"]["name"]
-    Path("plan.json").write_text(json.dumps(terraform_plan(written, location, group)))
+    Path("plan.json").write_text(json.dumps(build_terraform_plan(written, location, group)))
     arguments = [f"-inventory={inventory}", "-samples=0", "-report=json:predicted.json"]
     assert run_command_line(["predict", "-terraform-plan=plan.json", *arguments]) == 0, capsys.readouterr().err
     planned, predicted = (json.loads(Path(name).read_text()) for name in ("p.json", "predicted.json"))
-    return placements(planned), placements(predicted)
+    return list_new_placements(planned), list_new_placements(predicted)
 
 
 def write_clusters(document: Mapping[str, Any]) -> None:
-    """What stood before a plan, as `az networkcloud kubernetescluster list` prints it."""
+    """Write the clusters before a plan in the format of `az networkcloud kubernetescluster list`."""
     bodies = []
     for change in document["resource_changes"]:
         values = change["change"]["before"]
@@ -575,7 +575,7 @@ def write_clusters(document: Mapping[str, Any]) -> None:
                 "systemData": {"createdAt": f"2025-01-{len(bodies) + 1:02}T00:00:00Z"},
                 "controlPlaneNodeConfiguration": {"count": plane["count"], "vmSkuName": plane["vm_sku_name"]},
                 "initialAgentPoolConfigurations": [
-                    {"name": name, **pool_body(pool)} for name, pool in values["agent_pool"].items()
+                    {"name": name, **build_pool_body(pool)} for name, pool in values["agent_pool"].items()
                 ],
                 "nodes": nodes,
             }
@@ -583,7 +583,7 @@ def write_clusters(document: Mapping[str, Any]) -> None:
     Path("export/kubernetes_clusters.json").write_text(json.dumps(bodies))
 
 
-def pool_body(pool: Mapping[str, Any]) -> dict[str, Any]:
+def build_pool_body(pool: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "count": pool["count"],
         "vmSkuName": pool["vm_sku_name"],
@@ -595,9 +595,9 @@ def pool_body(pool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", [SITE, SITE.replace('"it\'s ours"', '"$HOME `id` \\"x\\" it\'s"')])
-def test_the_script_is_one_that_a_shell_reads(text: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    planned(text)
-    Path("run.sh").write_text(exported(here, "az", capsys))
+def test_az_script_runs_in_a_shell(text: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan_configuration(text)
+    Path("run.sh").write_text(export_plan(here, "az", capsys))
     Path("az").write_text('#!/usr/bin/env bash\nprintf "%s\\n" "$*" >> seen\n')
     Path("az").chmod(0o755)
     names = re.findall(r'"\$\{(\w+):\?', Path("run.sh").read_text())
@@ -617,12 +617,12 @@ def test_the_script_is_one_that_a_shell_reads(text: str, here: Path, capsys: pyt
 
 
 @pytest.mark.of_domains("fleet")
-def test_placements_read_back_as_they_were(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_placements_round_trip(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(EXAMPLES / "end-to-end", "e")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir("e")
         assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", "-report=json:p.json"]) == 0
-    documents = exported(here / "e", "manifests", capsys).split("---\n")[1:]
+    documents = export_plan(here / "e", "manifests", capsys).split("---\n")[1:]
     before = json.loads(Path("e/p.json").read_text())
     placement = [one for one in documents if "kind: ClusterResourcePlacement" in one]
     assert len(placement) == 2
@@ -639,7 +639,7 @@ def test_placements_read_back_as_they_were(here: Path, capsys: pytest.CaptureFix
         patch.chdir("e")
         assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", "-report=json:p.json"]) == 0
     after = json.loads(Path("e/p.json").read_text())
-    assert bindings(after) == bindings(before)
+    assert list_binding_changes(after) == list_binding_changes(before)
 
 
 READ_BACK = """
@@ -685,7 +685,7 @@ resource "fleet_cluster_resource_placement" "loose" {
 
 @pytest.mark.of_domains("fleet", "vnf")
 @pytest.mark.usefixtures("here")
-def test_what_acts_on_a_fleet_is_written_and_what_is_not_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fleet_objects_are_exported_and_others_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(EXAMPLES / "every-type", "e")
     Path("e/member.nf.hcl").write_text(MEMBER)
     with pytest.MonkeyPatch.context() as patch:
@@ -726,15 +726,15 @@ def test_what_acts_on_a_fleet_is_written_and_what_is_not_is_named(capsys: pytest
     }
 
 
-def bindings(document: Mapping[str, Any]) -> list[Any]:
+def list_binding_changes(document: Mapping[str, Any]) -> list[Any]:
     return [(r["address"], r["object"], r["to"]) for r in document["placement_changes"] if r["kind"] == "binding"]
 
 
 @pytest.mark.of_domains("fleet")
-def test_labels_of_nodes_name_their_machines(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    planned(SITE.replace('name    = "z"', 'name    = "z"\n  hardware_label_keys = ["rack.example/host"]'))
-    script = exported(here, "node-labels", capsys)
-    places = placements(json.loads(Path("p.json").read_text()))
+def test_node_labels_name_their_machines(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan_configuration(SITE.replace('name    = "z"', 'name    = "z"\n  hardware_label_keys = ["rack.example/host"]'))
+    script = export_plan(here, "node-labels", capsys)
+    places = list_new_placements(json.loads(Path("p.json").read_text()))
     for name in ("z-p-0", "z-p-1"):
         label = f"rack.example/host={places[name]['machine']}"
         assert f"kubectl --context z label node {name} --overwrite {label}" in script
@@ -742,16 +742,16 @@ def test_labels_of_nodes_name_their_machines(here: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.of_domains("fleet", "vnf")
-def test_placement_constraints_of_vnfs_are_requests_for_grants(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vnf_placement_constraints_become_grant_requests(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(EXAMPLES / "hardware-aware", here / "h", ignore=shutil.ignore_patterns("state", ".nexusform"))
 
-    def request(*more: str) -> dict[str, Any]:
+    def read_grant_request(*more: str) -> dict[str, Any]:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir("h")
             assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", *more]) == 0
-        return json.loads(exported(here / "h", "sol003", capsys))["tacker_vnf.a"]
+        return json.loads(export_plan(here / "h", "sol003", capsys))["tacker_vnf.a"]
 
-    def constraint(first: str) -> dict[str, Any]:
+    def build_constraint(first: str) -> dict[str, Any]:
         resources = [(first, "vnf-a-workerNode-0"), ("GRANT", "vnf-a-workerNode-1")]
         return {
             "affinityOrAntiAffinity": "ANTI_AFFINITY",
@@ -760,27 +760,27 @@ def test_placement_constraints_of_vnfs_are_requests_for_grants(here: Path, capsy
             "fallbackBestEffort": False,
         }
 
-    new = request()
+    new = read_grant_request()
     assert new["operation"] == "INSTANTIATE"
     assert [one["vduId"] for one in new["addResources"]] == ["masterNode", "workerNode", "workerNode"]
-    assert new["placementConstraints"] == [constraint("GRANT")]
+    assert new["placementConstraints"] == [build_constraint("GRANT")]
     assert new["_links"]["vnfLcmOpOcc"]["href"].endswith(new["vnfLcmOpOccId"])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir("h")
         assert run_command_line(["apply", "-auto-approve"]) == 0
-    healed = request("-replace=tacker_vnf.a:vnf-a-workerNode-1")
+    healed = read_grant_request("-replace=tacker_vnf.a:vnf-a-workerNode-1")
     assert healed["operation"] == "HEAL"
     assert [one["id"] for one in healed["addResources"]] == ["vnf-a-workerNode-1"]
     assert [one["resource"]["resourceId"] for one in healed["removeResources"]] == ["vnf-a-workerNode-1"]
-    assert healed["placementConstraints"] == []  # Tacker sends none with a heal request
-    gone = request("-destroy")
+    assert healed["placementConstraints"] == []  # Tacker sends none with a heal request.
+    gone = read_grant_request("-destroy")
     assert (gone["operation"], len(gone["removeResources"])) == ("TERMINATE", 3)
     assert gone["placementConstraints"] == []
 
 
 @pytest.mark.usefixtures("here")
-def test_a_plan_without_anything_of_the_kind_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    planned('resource "nexus_site" "lab" {}\n')
+def test_plan_without_exportable_data_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    plan_configuration('resource "nexus_site" "lab" {}\n')
     capsys.readouterr()
     assert run_command_line(["export", "-format=az", "p.nfplan"]) == 0
     told = capsys.readouterr()
@@ -828,7 +828,7 @@ resource "nexus_kubernetes_cluster" "c" {
 
 
 @pytest.mark.parametrize("form", ["azapi", "az"])
-def test_azure_blocks_go_through_and_their_secrets_do_not(
+def test_azure_blocks_are_exported_without_secrets(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -856,10 +856,10 @@ def test_azure_blocks_go_through_and_their_secrets_do_not(
     assert properties["initialAgentPoolConfigurations"][0]["count"] == 2
 
 
-def test_commands_take_every_flag_of_a_script(
+def test_commands_accept_every_flag_of_a_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An argument that the extension lacks stops a script after its first steps: nothing is written then."""
+    """An argument unknown to the extension would stop a script after its first steps, so nothing is written."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(BLOCKS)
     assert run_command_line(["plan", "-out=p", "-samples=0"]) == 0
@@ -877,6 +877,6 @@ def test_commands_take_every_flag_of_a_script(
     assert "has no argument for c: bespoke-things. Nothing was written" in told
 
 
-def test_a_form_that_there_is_not_is_named_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_format_is_quoted_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["export", "-format=bogus", "p.nfplan"]) == 1
     assert "Invalid value for '-format': 'bogus'" in capsys.readouterr().err

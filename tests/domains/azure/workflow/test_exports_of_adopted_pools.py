@@ -1,5 +1,5 @@
-"""Pools of real servers with networks, hugepages and keys: their count changes by every export, and all else
-of them stays, or the export is refused by name.
+"""Tests of imported pools with networks, hugepages and keys: every export changes only their count, or is rejected
+by name.
 
 NEXUSFORM_AZURE_BODIES names a folder with more of them.
 """
@@ -23,7 +23,7 @@ OWN = Path(__file__).parents[1] / "importers" / "cases" / "azure"
 MORE = os.environ.get("NEXUSFORM_AZURE_BODIES", "")
 FOLDERS = sorted(Path(MORE).glob("clusters/*") if MORE else OWN.glob("clusters-*"))
 NETWORKS = "attachedNetworkConfiguration"
-# What bodies here leave out, as recordings have it.
+# The values are from recordings; the bodies in this repository lack them.
 LEFT_OUT = {
     "administratorConfiguration": {"adminUsername": "azureuser", "sshPublicKeys": [{"keyData": "ssh-rsa AAAA"}]},
     "agentOptions": {"hugepagesCount": 32, "hugepagesSize": "1G"},
@@ -34,10 +34,8 @@ LEFT_OUT = {
 }
 
 
-def pool_with_networks(folder: Path) -> tuple[Any, Any, Any] | None:
-    """What was listed, the first cluster with nodes and a pool with networks of its own that may grow, and
-    that pool.
-    """
+def find_pool_with_networks(folder: Path) -> tuple[Any, Any, Any] | None:
+    """Return the list, the first cluster with nodes and a growable pool with networks of its own, and that pool."""
     read = json.loads((folder / "kubernetes_clusters.json").read_text())
     for cluster in read["value"] if isinstance(read, dict) else read:
         properties = cluster.get("properties", cluster)
@@ -48,13 +46,13 @@ def pool_with_networks(folder: Path) -> tuple[Any, Any, Any] | None:
     return None
 
 
-CASES = [folder for folder in FOLDERS if pool_with_networks(folder)]
+CASES = [folder for folder in FOLDERS if find_pool_with_networks(folder)]
 
 
-def with_networks(folder: Path) -> tuple[Any, Any]:
-    """A copy of a site in which the pool says all that servers say; cluster and pool."""
+def copy_site_with_networks(folder: Path) -> tuple[Any, Any]:
+    """Copy a site, and give the pool all properties known from servers; return cluster and pool."""
     shutil.copytree(folder, "export")
-    found = pool_with_networks(folder)
+    found = find_pool_with_networks(folder)
     assert found is not None
     read, cluster, pool = found
     for name, value in LEFT_OUT.items():
@@ -63,7 +61,7 @@ def with_networks(folder: Path) -> tuple[Any, Any]:
     return cluster, pool
 
 
-class Told:
+class CommandRunner:
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self.capsys = capsys
         self.out = self.err = ""
@@ -76,13 +74,13 @@ class Told:
 
 
 @pytest.fixture
-def nexusform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Told:
+def nexusform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
     monkeypatch.chdir(tmp_path)
-    return Told(capsys)
+    return CommandRunner(capsys)
 
 
-def adopt(told: Told, name: str, more: str = "") -> None:
-    """Take the site over and ask for one node more of a pool, with more in its block."""
+def import_and_grow_pool(told: CommandRunner, name: str, more: str = "") -> None:
+    """Import the site and request one more node of a pool, with more in its block."""
     assert told("import", "-from=export", "-generate-config-out=site.nf.hcl") == 0, told.err
     text = Path("site.nf.hcl").read_text()
     before, block = text.split(f'agent_pool "{name}" {{', 1)
@@ -92,14 +90,14 @@ def adopt(told: Told, name: str, more: str = "") -> None:
 
 
 @pytest.mark.parametrize("folder", CASES, ids=lambda path: path.name)
-def test_a_pool_with_networks_grows_by_its_count_alone(folder: Path, nexusform: Told) -> None:
-    cluster, pool = with_networks(folder)
-    adopt(nexusform, pool["name"])
+def test_pool_with_networks_changes_only_its_count(folder: Path, nexusform: CommandRunner) -> None:
+    cluster, pool = copy_site_with_networks(folder)
+    import_and_grow_pool(nexusform, pool["name"])
     assert nexusform("export", "-format=azapi", "p") == 0, nexusform.err
     (block,) = json.loads(nexusform.out)["resource"]["azapi_update_resource"].values()
     assert block["name"] == pool["name"]
     real = {"properties": {part: value for part, value in pool.items() if part != "name"}}
-    after = merge_bodies(real, block["body"])  # as azapi lays it over what stands
+    after = merge_bodies(real, block["body"])  # The azapi provider merges it into the current body.
     assert after["properties"] == {**real["properties"], "count": pool["count"] + 1}
 
     assert nexusform("export", "-format=az", "p") == 0, nexusform.err
@@ -115,10 +113,10 @@ def test_a_pool_with_networks_grows_by_its_count_alone(folder: Path, nexusform: 
 
 
 @pytest.mark.parametrize("folder", CASES[:1], ids=lambda path: path.name)
-def test_tags_of_an_azure_block_are_exported(folder: Path, nexusform: Told) -> None:
-    _, pool = with_networks(folder)
+def test_azure_block_tags_are_exported(folder: Path, nexusform: CommandRunner) -> None:
+    _, pool = copy_site_with_networks(folder)
     tags = '\n    azure {\n      body = { tags = { owner = "core" } }\n    }\n'
-    adopt(nexusform, pool["name"], tags)
+    import_and_grow_pool(nexusform, pool["name"], tags)
     assert nexusform("export", "-format=azapi", "p") == 0
     (block,) = json.loads(nexusform.out)["resource"]["azapi_update_resource"].values()
     assert block["body"] == {"properties": {"count": pool["count"] + 1}, "tags": {"owner": "core"}}
@@ -149,8 +147,8 @@ resource "nexus_kubernetes_cluster" "c" {
 """
 
 
-def test_labels_that_look_like_something_else_are_quoted_for_az(nexusform: Told) -> None:
-    """`az` reads 1.10 in a list as the number 1.1, and null as nothing."""
+def test_ambiguous_labels_are_quoted_for_az(nexusform: CommandRunner) -> None:
+    """In a list, `az` reads 1.10 as the number 1.1, and null as no value."""
     Path("main.nf.hcl").write_text(LABELS)
     assert nexusform("plan", "-out=p", "-samples=0") == 0, nexusform.err
     assert nexusform("export", "-format=az", "p") == 0, nexusform.err

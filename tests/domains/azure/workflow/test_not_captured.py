@@ -1,4 +1,4 @@
-"""Exports that lack a kind: what was not captured is not gone, and whoever reads them is told."""
+"""Tests of exports without one kind of object: an uncaptured object counts as existing, and readers are warned."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SITE = "dev08-0a105e4eb74b"
 
 @pytest.fixture(autouse=True)
 def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real site with a list of agent pools, which have labels, and one plain VM."""
+    """Return a real site with a list of labelled agent pools and one plain VM."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(CASE, "export")
-    (cluster,) = clusters()
+    (cluster,) = read_clusters()
     pools = [
         {"id": f"{cluster['id']}/agentPools/{pool['name']}", "name": pool["name"], "properties": pool}
         for pool in cluster["properties"]["initialAgentPoolConfigurations"]
@@ -37,25 +37,25 @@ def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     VMS.write_text(json.dumps([{"id": "/x/virtualMachines/jump", "name": "jump", **where, **vm}]))
 
 
-def clusters() -> list[dict[str, Any]]:
+def read_clusters() -> list[dict[str, Any]]:
     return json.loads(CLUSTERS.read_text())["value"]
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """Exit code and all text, in one line."""
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Return the exit code and all output on one line."""
     code = run_command_line(arguments)
     captured = capsys.readouterr()
     return code, " ".join((captured.out + captured.err).replace("│", " ").split())
 
 
-def imported(capsys: pytest.CaptureFixture[str], to: str = "site.nf.hcl") -> str:
-    code, out = told(capsys, "import", "-from=export", f"-generate-config-out={to}")
+def import_site(capsys: pytest.CaptureFixture[str], to: str = "site.nf.hcl") -> str:
+    code, out = run_command(capsys, "import", "-from=export", f"-generate-config-out={to}")
     assert code == 0, out
     return out
 
 
-def planned(capsys: pytest.CaptureFixture[str]) -> str:
-    code, out = told(capsys, "plan", "-details", "-samples=0")
+def plan_site(capsys: pytest.CaptureFixture[str]) -> str:
+    code, out = run_command(capsys, "plan", "-details", "-samples=0")
     assert code == 0, out
     return out
 
@@ -68,11 +68,11 @@ def planned(capsys: pytest.CaptureFixture[str]) -> str:
         (POOLS, "agent pools of 1 cluster were not captured", "agentpool list --kubernetes-cluster-name ssh-"),
     ],
 )
-def test_what_is_missing_is_said_where_it_is_read(
+def test_missing_list_is_reported_by_each_reader(
     path: Path, said: str, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path.unlink()
-    for text in (imported(capsys), told(capsys, "inventory", "check", "export")[1]):
+    for text in (import_site(capsys), run_command(capsys, "inventory", "check", "export")[1]):
         assert said in text
         assert command in text
 
@@ -85,146 +85,146 @@ def test_what_is_missing_is_said_where_it_is_read(
         (POOLS, f"The agent pools of 1 cluster of {SITE} were not captured (ssh-test-3d38): count, mode"),
     ],
 )
-def test_what_was_not_captured_is_not_gone(path: Path, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    imported(capsys)
-    before = planned(capsys)
+def test_uncaptured_objects_are_not_deleted(path: Path, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
+    before = plan_site(capsys)
     assert "7 kept" in before
     assert "not captured" not in before
     path.unlink()
-    out = planned(capsys)
+    out = plan_site(capsys)
     assert "No changes." in out
     assert "7 kept" in out
     assert said in out
 
 
-def test_an_empty_list_says_that_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    imported(capsys)
+def test_empty_list_means_deletion(capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
     VMS.write_text('{"value": []}')
-    out = planned(capsys)
+    out = plan_site(capsys)
     assert "nexus_virtual_machine.jump has been deleted" in out
     assert "Plan: 1 to add" in out
 
 
-def test_a_cluster_shown_alone_says_nothing_of_others(capsys: pytest.CaptureFixture[str]) -> None:
-    (cluster,) = clusters()
+def test_single_cluster_output_implies_nothing_about_others(capsys: pytest.CaptureFixture[str]) -> None:
+    (cluster,) = read_clusters()
     CLUSTERS.write_text(json.dumps([cluster, {**cluster, "id": f"{cluster['id']}2", "name": "other"}]))
-    imported(capsys)
+    import_site(capsys)
     CLUSTERS.write_text(json.dumps(cluster))
-    out = planned(capsys)
+    out = plan_site(capsys)
     assert "No changes." in out
     assert "1 Kubernetes cluster" in out
     assert "(other)" in out
-    assert "single Kubernetes clusters, but no list" in told(capsys, "inventory", "check", "export")[1]
+    assert "single Kubernetes clusters, but no list" in run_command(capsys, "inventory", "check", "export")[1]
 
 
-def test_a_list_that_is_cut_off_says_nothing_of_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
-    imported(capsys)
+def test_truncated_list_implies_nothing_about_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
     CLUSTERS.write_text('{"value": [], "nextLink": "https://x.test/2"}')
-    assert "No changes." in planned(capsys)
+    assert "No changes." in plan_site(capsys)
     machines = Path("export/bare_metal_machines.json")
     document = json.loads(machines.read_text())
     machines.write_text(json.dumps({**document, "nextLink": "https://x.test/2"}))
-    code, out = told(capsys, "plan")
+    code, out = run_command(capsys, "plan")
     assert (code, "this is one page of several" in out) == (1, True)
 
 
-def test_an_export_of_another_site_says_nothing_of_this_one(capsys: pytest.CaptureFixture[str]) -> None:
-    imported(capsys)
+def test_export_of_another_site_is_ignored(capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
     for path in (CLUSTERS, POOLS, VMS):
         path.unlink()
     for path in Path("export").iterdir():
         path.write_text(path.read_text().replace("b37dev08", "c48abc").replace(SITE, "elsewhere"))
-    out = planned(capsys)
+    out = plan_site(capsys)
     assert "No changes." in out
     assert f'does not contain the site "{SITE}", but only site. ' in out
 
 
-def test_machines_that_no_file_tells_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    everything = [*clusters(), *json.loads(Path("export/racks.json").read_text())["value"]]
+def test_export_without_machines_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    everything = [*read_clusters(), *json.loads(Path("export/racks.json").read_text())["value"]]
     shutil.rmtree("export")
     Path("export").mkdir()
     Path("export/all.json").write_text(json.dumps(everything))
-    code, out = told(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+    code, out = run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
     assert code == 1
     assert "No file of the export holds bare-metal machines" in out
     assert "baremetalmachine list" in out
 
 
-def test_a_step_is_not_done_because_its_kind_was_not_captured(capsys: pytest.CaptureFixture[str]) -> None:
-    imported(capsys)
+def test_step_is_not_done_if_its_kind_was_not_captured(capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
     text = Path("site.nf.hcl").read_text()
     start = text.index('resource "nexus_virtual_machine"')
     Path("site.nf.hcl").write_text(text[:start] + text[text.index("\n}\n", start) + 3 :])
     VMS.unlink()
-    code, out = told(capsys, "apply", "-auto-approve")
+    code, out = run_command(capsys, "apply", "-auto-approve")
     assert (code, "is not removed yet" in out) == (0, True)
     VMS.write_text("[]")
-    code, out = told(capsys, "apply", "-auto-approve")
+    code, out = run_command(capsys, "apply", "-auto-approve")
     assert code == 0, out
 
 
-def test_pools_that_were_not_captured_are_changed_where_nodes_show_it(capsys: pytest.CaptureFixture[str]) -> None:
-    imported(capsys)
+def test_uncaptured_pool_changes_are_verified_by_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
     POOLS.unlink()
     text = Path("site.nf.hcl").read_text()
     grown = text.replace('"ssh-test-3d38-pool1" {\n    count       = 3', '"ssh-test-3d38-pool1" {\n    count       = 4')
     assert grown != text
     Path("site.nf.hcl").write_text(grown)
-    code, out = told(capsys, "apply", "-auto-approve")
+    code, out = run_command(capsys, "apply", "-auto-approve")
     assert (code, "were not captured; only their nodes are known" in out) == (0, True), out
-    (cluster,) = clusters()
+    (cluster,) = read_clusters()
     node = next(n for n in cluster["properties"]["nodes"] if "ssh-test-3d38-pool1" in n["name"])
     cluster["properties"]["nodes"].append({**node, "name": f"{node['name'][:-5]}zzzzz"})
     CLUSTERS.write_text(json.dumps({"value": [cluster]}))
-    code, out = told(capsys, "apply", "-auto-approve")
+    code, out = run_command(capsys, "apply", "-auto-approve")
     assert code == 2, out
     assert "Wrong certain predictions" in out, "the new node stands beside another one of its pool"
-    assert "No changes." in planned(capsys)
+    assert "No changes." in plan_site(capsys)
 
 
-def test_a_reconciliation_judges_nothing_that_was_not_captured(capsys: pytest.CaptureFixture[str]) -> None:
-    imported(capsys)
+def test_reconcile_skips_uncaptured_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
     CLUSTERS.unlink()
-    code, out = told(capsys, "reconcile", "-from=export")
+    code, out = run_command(capsys, "reconcile", "-from=export")
     assert code == 2, out
     assert "nowhere" not in out
     assert "1 object not checked" in out
     assert f"1 Kubernetes cluster of {SITE} was not captured" in out
 
 
-def test_an_imported_vm_leaves_a_machine_that_is_emptied(capsys: pytest.CaptureFixture[str]) -> None:
-    imported(capsys)
+def test_imported_vm_leaves_an_evacuated_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
     site = Path("site.nf.hcl")
     (line,) = [line for line in site.read_text().splitlines() if 'name        = "b37dev08a1co01"' in line]
     site.write_text(site.read_text().replace(line, f"{line}\n  evacuate = true"))
-    assert "jump r1 / b37dev08a1co01 -> r1 / b37dev08a1co03 (machine_evacuated)" in planned(capsys)
+    assert "jump r1 / b37dev08a1co01 -> r1 / b37dev08a1co03 (machine_evacuated)" in plan_site(capsys)
 
 
-# --- who is nobody's ------------------------------------------------------------------------------
+# --- unmanaged objects ----------------------------------------------------------------------------
 
 
 @pytest.mark.of_domains("whatif")
-def test_the_nodes_of_a_new_cluster_hold_their_room_before_it_is_imported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_of_unimported_cluster_take_capacity(capsys: pytest.CaptureFixture[str]) -> None:
     whole = {path: path.read_text() for path in (CLUSTERS, POOLS)}
     CLUSTERS.write_text('{"value": []}')
     POOLS.unlink()
-    imported(capsys)
-    free = room(capsys)
+    import_site(capsys)
+    free = count_free_vms(capsys)
     for path, text in whole.items():
         path.write_text(text)
-    out = planned(capsys)
+    out = plan_site(capsys)
     assert "No changes." in out
     assert f"6 VMs on {SITE.partition('-')[0]}" in out or "6 VMs on site belong to no resource" in out
-    taken = room(capsys)
+    taken = count_free_vms(capsys)
     assert taken < free
-    imported(capsys, "more.nf.hcl")
-    out = planned(capsys)
+    import_site(capsys, "more.nf.hcl")
+    out = plan_site(capsys)
     assert "belong to no resource" not in out
-    assert room(capsys) == taken
+    assert count_free_vms(capsys) == taken
 
 
-def room(capsys: pytest.CaptureFixture[str], *more: str) -> int:
-    """How many VMs of one SKU fit after the plan."""
+def count_free_vms(capsys: pytest.CaptureFixture[str], *more: str) -> int:
+    """Return the number of VMs of one SKU with capacity after the plan."""
     assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", *more]) == 0
     capsys.readouterr()
     run_command_line(["simulate", "capacity", "-plan=p.nfplan", "-sku=NC_G6_28_v1", "-format=json"])
@@ -234,16 +234,16 @@ def room(capsys: pytest.CaptureFixture[str], *more: str) -> int:
 
 @pytest.mark.of_domains("whatif")
 @pytest.mark.parametrize("way", ["-replace", "another name", "another address"])
-def test_a_machine_made_anew_keeps_who_is_nobodys(way: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recreated_machine_keeps_unmanaged_vms(way: str, capsys: pytest.CaptureFixture[str]) -> None:
     whole = CLUSTERS.read_text()
     CLUSTERS.write_text('{"value": []}')
     POOLS.unlink()
     VMS.write_text("[]")
-    imported(capsys)
+    import_site(capsys)
     CLUSTERS.write_text(whole)
     assert run_command_line(["apply", "-auto-approve", "-samples=0"]) == 0
     capsys.readouterr()
-    taken = room(capsys)
+    taken = count_free_vms(capsys)
     site = Path("site.nf.hcl")
     text = site.read_text()
     changed = {
@@ -253,4 +253,4 @@ def test_a_machine_made_anew_keeps_who_is_nobodys(way: str, capsys: pytest.Captu
     site.write_text(changed.get(way, text))
     replaced = ["-replace=nexus_bare_metal_machine.b37dev08a1co01"] if way == "-replace" else []
     assert (site.read_text() != text) == (not replaced)
-    assert room(capsys, *replaced) == taken
+    assert count_free_vms(capsys, *replaced) == taken

@@ -1,4 +1,4 @@
-"""`predict`: where VMs land that another tool's plan makes."""
+"""Tests of `predict`: placements of VMs created by another tool's plan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def change(
+def build_change(
     kind: str,
     address: str,
     actions: list[str],
@@ -38,7 +38,7 @@ def change(
     after_body: Any = None,
     **values: Any,
 ) -> dict[str, Any]:
-    """One of `resource_changes`."""
+    """Return an entry of `resource_changes`."""
     body = after_body if after_body is not None else {"properties": properties or {}}
     shown = {"type": TYPES[kind], "name": address.rpartition(".")[2], "body": body, **values}
     gone, made = actions == ["delete"], actions[0] == "create"
@@ -62,9 +62,9 @@ def change(
     return change
 
 
-def cluster(name: str, count: int = 3, **more: Any) -> dict[str, Any]:
+def build_cluster(name: str, count: int = 3, **more: Any) -> dict[str, Any]:
     plane = {"count": count, "vmSkuName": "NC_G6_28_v1"}
-    return change(
+    return build_change(
         "cluster",
         f"azapi_resource.{name}",
         ["create"],
@@ -74,12 +74,12 @@ def cluster(name: str, count: int = 3, **more: Any) -> dict[str, Any]:
     )
 
 
-def pool(name: str, count: int, actions: list[str], **more: Any) -> dict[str, Any]:
+def build_pool(name: str, count: int, actions: list[str], **more: Any) -> dict[str, Any]:
     settings = {"count": count, "vmSkuName": "NC_P22_112_v1", **more.pop("properties", {})}
-    return change("pool", f"azapi_resource.{name}", actions, settings, **{"name": name, **more})
+    return build_change("pool", f"azapi_resource.{name}", actions, settings, **{"name": name, **more})
 
 
-def write(*changes: Mapping[str, Any], **root: Any) -> None:
+def write_plan(*changes: Mapping[str, Any], **root: Any) -> None:
     document = {
         "format_version": "1.2",
         "planned_values": {},
@@ -89,77 +89,77 @@ def write(*changes: Mapping[str, Any], **root: Any) -> None:
     Path("plan.json").write_text(json.dumps(document))
 
 
-def predict(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str, str]:
+def run_predict(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str, str]:
     code = run_command_line(["predict", "-terraform-plan=plan.json", f"-inventory={EXPORT}", "-samples=0", *more])
     told = capsys.readouterr()
     return code, told.out, " ".join(told.err.replace("│", " ").split())
 
 
-def rows(capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, Any]]:
-    code, out, err = predict(capsys, "-report=json:-", *more)
+def predict_rows(capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, Any]]:
+    code, out, err = run_predict(capsys, "-report=json:-", *more)
     assert (code, err) == (0, ""), err
     return json.loads(out)["placement_changes"]
 
 
-def refers_to(address: str, argument: str, *names: str) -> dict[str, Any]:
+def build_reference(address: str, argument: str, *names: str) -> dict[str, Any]:
     return {"address": address, "expressions": {argument: {"references": list(names)}}}
 
 
-# --- what Terraform calls what it does ----------------------------------------------------------
+# --- actions in Terraform's terms -----------------------------------------------------------------
 
 VM_BODY = {"cpuCores": 4, "memorySizeGB": 16}
 
 
-def in_a_line(text: str) -> str:
+def join_lines(text: str) -> str:
     return " ".join(text.replace("│", " ").split())
 
 
 @pytest.mark.parametrize("actions", [["create", "forget"], ["forget", "create"]])
-def test_what_is_forgotten_for_a_new_one_stands_beside_it(
+def test_forgotten_object_remains_next_to_its_replacement(
     actions: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    entry = change("vm", "azapi_resource.jump", actions, VM_BODY, name="jump2", parent_id=TENANT)
+    entry = build_change("vm", "azapi_resource.jump", actions, VM_BODY, name="jump2", parent_id=TENANT)
     old = {**entry["change"]["after"], "name": "jumpbox01"}
     old["id"] = f"{TENANT}/providers/Microsoft.NetworkCloud/virtualMachines/jumpbox01"
     entry["change"]["before"] = old
-    write(entry)
-    (row,) = rows(capsys)
+    write_plan(entry)
+    (row,) = predict_rows(capsys)
     assert (row["trigger"], row["from"]) == ("new", None)
-    code, out, err = predict(capsys, "-details")
+    code, out, err = run_predict(capsys, "-details")
     assert (code, "1 to place, 0 to move, 0 to remove" in out) == (0, True), out
-    assert "on no machine" not in in_a_line(out + err), "what comes has none in the export"
+    assert "on no machine" not in join_lines(out + err), "what comes has none in the export"
 
 
 @pytest.mark.parametrize("actions", [["forget"], ["no-op"], ["read"]])
-def test_what_is_not_touched_stands(actions: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    entry = pool("edge", 9, actions, id=f"{CORE}/agentPools/edge")
+def test_untouched_objects_remain(actions: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    entry = build_pool("edge", 9, actions, id=f"{CORE}/agentPools/edge")
     if actions == ["forget"]:
         entry["change"]["after"] = None
-    write(entry)
-    assert rows(capsys) == []
+    write_plan(entry)
+    assert predict_rows(capsys) == []
 
 
-def test_a_deposed_object_goes_beside_the_one_of_its_address(capsys: pytest.CaptureFixture[str]) -> None:
+def test_deposed_object_is_removed_next_to_its_successor(capsys: pytest.CaptureFixture[str]) -> None:
     names = ["new", "old"]
     made, gone = (
-        change("vm", "azapi_resource.jump", actions, VM_BODY, name=name, parent_id=TENANT)
+        build_change("vm", "azapi_resource.jump", actions, VM_BODY, name=name, parent_id=TENANT)
         for name, actions in zip(names, (["create"], ["delete"]), strict=True)
     )
-    write(made, {**gone, "deposed": "1a2b3c4d"})
-    code, out, _ = predict(capsys, "-details")
+    write_plan(made, {**gone, "deposed": "1a2b3c4d"})
+    code, out, _ = run_predict(capsys, "-details")
     assert (code, "1 to place" in out) == (0, True), out
-    assert 'the inventory has no "old" to remove' in in_a_line(out)
+    assert 'the inventory has no "old" to remove' in join_lines(out)
 
 
-def test_a_moved_address_is_the_object_of_its_id(capsys: pytest.CaptureFixture[str]) -> None:
+def test_moved_address_is_matched_by_id(capsys: pytest.CaptureFixture[str]) -> None:
     pool_id = f"{CORE}/agentPools/agentpool1"
-    grown = pool("agentpool1", 5, ["update"], id=pool_id)
-    write({**grown, "address": "azapi_resource.after", "name": "after", "previous_address": grown["address"]})
-    assert {row["trigger"] for row in rows(capsys)} == {"scale_out"}
+    grown = build_pool("agentpool1", 5, ["update"], id=pool_id)
+    write_plan({**grown, "address": "azapi_resource.after", "name": "after", "previous_address": grown["address"]})
+    assert {row["trigger"] for row in predict_rows(capsys)} == {"scale_out"}
 
 
-def test_what_is_deferred_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    later = pool("workers", 4, ["create"], unknown={"parent_id": True})
+def test_deferred_changes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    later = build_pool("workers", 4, ["create"], unknown={"parent_id": True})
     document = {
         "format_version": "1.2",
         "planned_values": {},
@@ -168,22 +168,24 @@ def test_what_is_deferred_is_named(capsys: pytest.CaptureFixture[str]) -> None:
         "complete": False,
     }
     Path("plan.json").write_text(json.dumps(document))
-    code, out, _ = predict(capsys, "-details")
+    code, out, _ = run_predict(capsys, "-details")
     assert code == 0
-    assert "Terraform defers 1 resource to a later plan (azapi_resource.workers)" in in_a_line(out)
+    assert "Terraform defers 1 resource to a later plan (azapi_resource.workers)" in join_lines(out)
 
 
-# --- what comes --------------------------------------------------------------------------------
+# --- new objects -------------------------------------------------------------------------------
 
 
 def test_a_new_cluster_and_its_pools_are_placed(capsys: pytest.CaptureFixture[str]) -> None:
     initial = [{"name": "system", "count": 2, "mode": "System", "vmSkuName": "NC_G6_28_v1"}]
-    write(
-        cluster("ran", initialAgentPoolConfigurations=initial),
-        pool("workers", 4, ["create"], unknown={"parent_id": True, "id": True}),
-        resources=[refers_to("azapi_resource.workers", "parent_id", "azapi_resource.ran.id", "azapi_resource.ran")],
+    write_plan(
+        build_cluster("ran", initialAgentPoolConfigurations=initial),
+        build_pool("workers", 4, ["create"], unknown={"parent_id": True, "id": True}),
+        resources=[
+            build_reference("azapi_resource.workers", "parent_id", "azapi_resource.ran.id", "azapi_resource.ran")
+        ],
     )
-    placed = rows(capsys)
+    placed = predict_rows(capsys)
     assert {row["trigger"] for row in placed} == {"new"}
     assert [row["object"] for row in placed] == [
         *(f"ran-control-plane-{number}" for number in range(3)),
@@ -193,15 +195,15 @@ def test_a_new_cluster_and_its_pools_are_placed(capsys: pytest.CaptureFixture[st
     assert all(row["to"]["machine"].startswith("x01lon1c") for row in placed)
 
 
-def test_a_body_may_be_a_json_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_body_may_be_a_json_string(capsys: pytest.CaptureFixture[str]) -> None:
     body = {"properties": {"controlPlaneNodeConfiguration": {"count": 1, "vmSkuName": "NC_G6_28_v1"}}}
-    write(change("cluster", "azapi_resource.a", ["create"], after_body=json.dumps(body), parent_id=TENANT))
-    assert [row["object"] for row in rows(capsys)] == ["a-control-plane-0"]
+    write_plan(build_change("cluster", "azapi_resource.a", ["create"], after_body=json.dumps(body), parent_id=TENANT))
+    assert [row["object"] for row in predict_rows(capsys)] == ["a-control-plane-0"]
 
 
-def test_pools_of_modules_find_their_clusters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pools_in_modules_find_their_clusters(capsys: pytest.CaptureFixture[str]) -> None:
     clusters = [
-        change(
+        build_change(
             "cluster",
             f'module.cluster["{key}"].azapi_resource.this',
             ["create"],
@@ -212,7 +214,7 @@ def test_pools_of_modules_find_their_clusters(capsys: pytest.CaptureFixture[str]
         for key in ("a", "b")
     ]
     pools = [
-        change(
+        build_change(
             "pool",
             f'module.cluster["{key}"].module.pool.azapi_resource.this[0]',
             ["create"],
@@ -222,7 +224,7 @@ def test_pools_of_modules_find_their_clusters(capsys: pytest.CaptureFixture[str]
         )
         for key, count in (("a", 1), ("b", 2))
     ]
-    inner = {"resources": [refers_to("azapi_resource.this", "parent_id", "var.cluster_id")]}
+    inner = {"resources": [build_reference("azapi_resource.this", "parent_id", "var.cluster_id")]}
     outer = {
         "resources": [{"address": "azapi_resource.this", "expressions": {}}],
         "module_calls": {
@@ -232,113 +234,115 @@ def test_pools_of_modules_find_their_clusters(capsys: pytest.CaptureFixture[str]
             }
         },
     }
-    write(*clusters, *pools, module_calls={"cluster": {"expressions": {}, "module": outer}})
-    workers = [row["object"] for row in rows(capsys) if "-more-" in row["object"]]
+    write_plan(*clusters, *pools, module_calls={"cluster": {"expressions": {}, "module": outer}})
+    workers = [row["object"] for row in predict_rows(capsys) if "-more-" in row["object"]]
     assert workers == ["a-more-0", "b-more-0", "b-more-1"]
 
 
-def test_a_vm_larger_than_a_cell_spans_two(capsys: pytest.CaptureFixture[str]) -> None:
+def test_vm_larger_than_a_cell_uses_two_cells(capsys: pytest.CaptureFixture[str]) -> None:
     body = {"cpuCores": 60, "memorySizeGB": 100, "storageProfile": {"osDisk": {"diskSizeGB": 64}}}
-    write(change("vm", "azapi_resource.large", ["create"], body, name="big", parent_id=TENANT))
-    (row,) = rows(capsys)
+    write_plan(build_change("vm", "azapi_resource.large", ["create"], body, name="big", parent_id=TENANT))
+    (row,) = predict_rows(capsys)
     assert (row["address"], row["object"], row["trigger"]) == ("nexus_virtual_machine.large", "big", "new")
     assert row["to"]["numa_cells"] in ([0, 1], None)
 
 
-def test_the_order_of_creation_is_that_of_references(capsys: pytest.CaptureFixture[str]) -> None:
+def test_creation_order_follows_references(capsys: pytest.CaptureFixture[str]) -> None:
     after = {"address": "azapi_resource.a", "expressions": {}, "depends_on": ["azapi_resource.b"]}
-    write(cluster("a"), cluster("b"), resources=[after, {"address": "azapi_resource.b", "expressions": {}}])
-    assert [row["object"][0] for row in rows(capsys)] == ["b"] * 3 + ["a"] * 3
+    write_plan(
+        build_cluster("a"), build_cluster("b"), resources=[after, {"address": "azapi_resource.b", "expressions": {}}]
+    )
+    assert [row["object"][0] for row in predict_rows(capsys)] == ["b"] * 3 + ["a"] * 3
 
 
-def test_an_order_that_is_left_open_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    write(cluster("a"), cluster("b"))
-    code, out, _ = predict(capsys)
+def test_undefined_creation_order_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_cluster("a"), build_cluster("b"))
+    code, out, _ = run_predict(capsys)
     assert code == 0
     assert ("the creation order of azapi_resource.a and azapi_resource.b is not defined") in " ".join(out.split())
 
 
-def test_a_plan_of_other_things_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
-    write()
-    code, out, err = predict(capsys, "-detailed-exitcode")
+def test_plan_of_unrelated_resources_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan()
+    code, out, err = run_predict(capsys, "-detailed-exitcode")
     assert (code, err) == (0, "")
     assert "plan.json contains no Microsoft.NetworkCloud resources" in " ".join(out.split())
-    assert rows(capsys) == []
+    assert predict_rows(capsys) == []
 
 
-def test_a_comment_on_a_plan_of_other_things_says_that_nothing_is_foretold(capsys: pytest.CaptureFixture[str]) -> None:
-    write()
-    code, out, _ = predict(capsys, "-report=markdown:-")
+def test_comment_on_unrelated_plan_reports_nothing_to_predict(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan()
+    code, out, _ = run_predict(capsys, "-report=markdown:-")
     assert code == 0
     assert "nothing-to-predict: plan.json contains no Microsoft.NetworkCloud resources" in out
 
 
-def test_a_location_of_the_same_name_elsewhere_is_told_by_its_id(capsys: pytest.CaptureFixture[str]) -> None:
-    made = cluster("a")
+def test_location_with_same_name_is_reported_by_id(capsys: pytest.CaptureFixture[str]) -> None:
+    made = build_cluster("a")
     group = "resourceGroups/lon1-managed/providers/Microsoft.ExtendedLocation/customLocations/lon1-cl"
     other = f"/subscriptions/00000000-0000-0000-0000-000000000001/{group}"
     made["change"]["after"]["body"]["extendedLocation"] = {"name": other, "type": "CustomLocation"}
-    write(made)
-    code, _, said = predict(capsys)
+    write_plan(made)
+    code, _, said = run_predict(capsys)
     assert code == 1
     whole = said.replace(" ", "").lower()
     assert f'itsextendedlocationis"{other.lower()}"' in whole
     assert f"theinventoryisof{TENANT.partition('/resourceGroups')[0]}/{group.lower()}." in whole
 
 
-# --- what stands -------------------------------------------------------------------------------
+# --- existing objects --------------------------------------------------------------------------
 
 
-def test_a_pool_that_stands_grows(capsys: pytest.CaptureFixture[str]) -> None:
-    write(pool("agentpool1", 6, ["update"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
-    changed = rows(capsys)
+def test_existing_pool_grows(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_pool("agentpool1", 6, ["update"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
+    changed = predict_rows(capsys)
     assert [(row["action"], row["trigger"]) for row in changed] == [("place", "scale_out")] * 2
     assert [row["object"] for row in changed] == ["core-amf-agentpool1-4", "core-amf-agentpool1-5"]
 
 
-def test_what_is_deleted_leaves(capsys: pytest.CaptureFixture[str]) -> None:
-    write(
-        change("cluster", "azapi_resource.core", ["delete"], id=CORE, name="core-amf"),
-        pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE),
+def test_deleted_objects_are_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(
+        build_change("cluster", "azapi_resource.core", ["delete"], id=CORE, name="core-amf"),
+        build_pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE),
     )
-    changed = rows(capsys)
+    changed = predict_rows(capsys)
     assert {(row["action"], row["trigger"]) for row in changed} == {("remove", "cluster_removed")}
     assert len(changed) == 7
 
 
-def test_a_deleted_pool_takes_its_nodes_along(capsys: pytest.CaptureFixture[str]) -> None:
-    write(pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
-    changed = rows(capsys)
+def test_deleted_pool_removes_its_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
+    changed = predict_rows(capsys)
     assert [(row["action"], row["trigger"]) for row in changed] == [("remove", "pool_removed")] * 4
 
 
-def test_a_replaced_pool_is_placed_anew(capsys: pytest.CaptureFixture[str]) -> None:
-    write(pool("agentpool1", 4, ["delete", "create"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
-    actions = sorted(row["action"] for row in rows(capsys))
+def test_replaced_pool_is_placed_again(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_pool("agentpool1", 4, ["delete", "create"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
+    actions = sorted(row["action"] for row in predict_rows(capsys))
     assert actions == ["place"] * 4 + ["remove"] * 4
 
 
-def test_a_replaced_cluster_is_placed_anew_with_the_pools_of_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+def test_replaced_cluster_is_placed_again_with_planned_pools(capsys: pytest.CaptureFixture[str]) -> None:
     again = ["delete", "create"]
     initial = [{"name": "fresh", "count": 2, "mode": "System", "vmSkuName": "NC_G6_28_v1"}]
     body = {
         "controlPlaneNodeConfiguration": {"count": 3, "vmSkuName": "NC_G12_56_v1"},
         "initialAgentPoolConfigurations": initial,
     }
-    write(
-        change("cluster", "azapi_resource.core", again, body, id=CORE, name="core-amf"),
-        pool("agentpool1", 1, again, id=f"{CORE}/agentPools/agentpool1", parent_id=CORE),
-        resources=[refers_to("azapi_resource.agentpool1", "parent_id", "azapi_resource.core.id")],
+    write_plan(
+        build_change("cluster", "azapi_resource.core", again, body, id=CORE, name="core-amf"),
+        build_pool("agentpool1", 1, again, id=f"{CORE}/agentPools/agentpool1", parent_id=CORE),
+        resources=[build_reference("azapi_resource.agentpool1", "parent_id", "azapi_resource.core.id")],
     )
-    after = {row["object"] for row in rows(capsys) if row["to"] is not None}
+    after = {row["object"] for row in predict_rows(capsys) if row["to"] is not None}
     assert after == {
         *(f"core-amf-control-plane-{number}" for number in range(3)),
         *("core-amf-fresh-0", "core-amf-fresh-1", "core-amf-agentpool1-0"),
     }
 
 
-def bare_export(place: Path) -> None:
-    """An export in which a cluster alone tells what the site is called, and nothing lists agent pools."""
+def write_bare_export(place: Path) -> None:
+    """Write an export without agent pools; only a cluster has the name of the site."""
     place.mkdir()
     for name in ("racks.json", "bare_metal_machines.json", "kubernetes_clusters.json"):
         items = json.loads((EXPORT / name).read_text(encoding="utf-8"))
@@ -361,100 +365,100 @@ FRESH = {
 
 
 @pytest.mark.parametrize(("actions", "after"), [(["delete"], 0), (["delete", "create"], 5)])
-def test_a_site_keeps_its_name_when_the_cluster_goes_that_told_it(
+def test_site_keeps_name_after_deletion_of_its_naming_cluster(
     actions: list[str], after: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bare_export(Path("site"))
-    write(change("cluster", "azapi_resource.core", actions, FRESH, id=CORE, name="core-amf"))
-    code, out, err = predict(capsys, "-inventory=site", "-report=json:-")
+    write_bare_export(Path("site"))
+    write_plan(build_change("cluster", "azapi_resource.core", actions, FRESH, id=CORE, name="core-amf"))
+    code, out, err = run_predict(capsys, "-inventory=site", "-report=json:-")
     assert code == 0, err
     changed = json.loads(out)["placement_changes"]
     assert len([row for row in changed if row["from"] is not None]) == 7
     assert len([row for row in changed if row["to"] is not None]) == after
 
 
-def test_the_only_pool_that_a_cluster_was_made_with_takes_its_nodes_along(capsys: pytest.CaptureFixture[str]) -> None:
-    bare_export(Path("site"))
-    write(pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
-    code, out, err = predict(capsys, "-inventory=site", "-report=json:-")
+def test_deleted_only_initial_pool_removes_its_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    write_bare_export(Path("site"))
+    write_plan(build_pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
+    code, out, err = run_predict(capsys, "-inventory=site", "-report=json:-")
     assert code == 0, err
     changed = json.loads(out)["placement_changes"]
     assert [(row["action"], row["trigger"]) for row in changed] == [("remove", "pool_removed")] * 4
 
 
-def test_what_stays_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    write(pool("agentpool1", 9, ["no-op"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
-    code, out, err = predict(capsys, "-detailed-exitcode")
+def test_unchanged_objects_give_no_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_pool("agentpool1", 9, ["no-op"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
+    code, out, err = run_predict(capsys, "-detailed-exitcode")
     assert (code, err) == (0, "")
     assert "No changes." in out
 
 
-def test_the_initial_pools_of_a_standing_cluster_do_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_initial_pools_of_existing_cluster_have_no_effect(capsys: pytest.CaptureFixture[str]) -> None:
     initial = [{"name": "agentpool1", "count": 9, "vmSkuName": "NC_P22_112_v1"}]
     body = {"initialAgentPoolConfigurations": initial}
-    write(change("cluster", "azapi_resource.core", ["update"], body, id=CORE, name="core-amf"))
-    code, out, err = predict(capsys)
+    write_plan(build_change("cluster", "azapi_resource.core", ["update"], body, id=CORE, name="core-amf"))
+    code, out, err = run_predict(capsys)
     assert code == 0, err
     assert "No changes." in out, out
     assert err == ""
     assert 'the pool "agentpool1" requests 9 VMs here and 4 exist' in " ".join(out.split())
 
 
-# --- mistakes ----------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------
 
 
-def test_what_is_unknown_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    one = pool("p", 1, ["create"], parent_id=CORE, unknown={"body": {"properties": {"count": True}}})
+def test_unknown_values_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    one = build_pool("p", 1, ["create"], parent_id=CORE, unknown={"body": {"properties": {"count": True}}})
     del one["change"]["after"]["body"]["properties"]["count"]
     network = {"body": {"properties": {"attachedNetworkConfiguration": True}}}
-    write(one, pool("fine", 1, ["create"], parent_id=CORE, unknown=network))
-    code, _, err = predict(capsys)
+    write_plan(one, build_pool("fine", 1, ["create"], parent_id=CORE, unknown=network))
+    code, _, err = run_predict(capsys)
     assert code == 1
     assert "plan.json, azapi_resource.p.properties.count: this is known only after apply" in err
     assert "azapi_resource.fine" not in err
 
 
-def test_a_body_that_is_unknown_as_a_whole_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    one = pool("p", 1, ["create"], parent_id=CORE, unknown={"body": True})
+def test_entirely_unknown_body_is_reported_with_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    one = build_pool("p", 1, ["create"], parent_id=CORE, unknown={"body": True})
     del one["change"]["after"]["body"]
-    write(one)
-    code, _, err = predict(capsys)
+    write_plan(one)
+    code, _, err = run_predict(capsys)
     assert code == 1
     assert "azapi_resource.p: the whole body is known only after apply" in err
 
 
-def test_a_pool_without_a_cluster_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    write(pool("p", 1, ["create"], unknown={"parent_id": True}))
-    code, _, err = predict(capsys)
+def test_pool_without_cluster_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_pool("p", 1, ["create"], unknown={"parent_id": True}))
+    code, _, err = run_predict(capsys)
     assert code == 1
     assert "its references lead to no cluster of this plan" in err
 
 
-def test_a_sku_that_nobody_knows_has_a_neighbour(capsys: pytest.CaptureFixture[str]) -> None:
-    write(pool("p", 1, ["create"], parent_id=CORE, properties={"vmSkuName": "NC_P22_113_v1"}))
-    code, _, err = predict(capsys)
+def test_unknown_sku_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_pool("p", 1, ["create"], parent_id=CORE, properties={"vmSkuName": "NC_P22_113_v1"}))
+    code, _, err = run_predict(capsys)
     assert code == 1
     assert 'has a VM SKU "NC_P22_113_v1". Did you mean "NC_P22_112_v1"?' in err
 
 
-def test_what_the_inventory_lacks_cannot_change(capsys: pytest.CaptureFixture[str]) -> None:
-    write(pool("p", 1, ["update"], id=f"{CORE}/agentPools/p", parent_id=CORE))
-    code, _, err = predict(capsys)
+def test_object_missing_in_inventory_cannot_change(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_pool("p", 1, ["update"], id=f"{CORE}/agentPools/p", parent_id=CORE))
+    code, _, err = run_predict(capsys)
     assert code == 1
     assert 'the inventory has no "core-amf/p" to change' in err
 
 
-def test_what_stands_already_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    write(pool("agentpool1", 5, ["create"], parent_id=CORE))
-    code, out, err = predict(capsys)
+def test_existing_object_to_create_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_pool("agentpool1", 5, ["create"], parent_id=CORE))
+    code, out, err = run_predict(capsys)
     assert (code, err) == (0, "")
     assert "1 to place" in out
     assert '"core-amf/agentpool1" is to be created but is in the inventory' in " ".join(out.split())
 
 
-def test_a_confined_run_predicts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sandboxed_run_predicts(capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(EXPORT, "export")
-    write(cluster("a"))
+    write_plan(build_cluster("a"))
     code = run_command_line(["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0", "-confine=."])
     assert code == 0, capsys.readouterr().err
     assert "3 to place" in capsys.readouterr().out
@@ -469,15 +473,15 @@ def test_a_confined_run_predicts(capsys: pytest.CaptureFixture[str]) -> None:
         (b'{"planned_values": ', "terraform show -json"),
     ],
 )
-def test_a_file_of_another_kind_is_told(content: bytes, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_of_another_kind_is_reported(content: bytes, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("plan.json").write_bytes(content)
-    code, _, err = predict(capsys)
+    code, _, err = run_predict(capsys)
     assert code == 1
     assert words in err
 
 
-def test_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    write(cluster("a"))
+def test_no_file_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_cluster("a"))
     shutil.copytree(EXPORT, "export")
     before = sorted(Path().rglob("*"))
     assert run_command_line(["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0"]) == 0
@@ -485,10 +489,10 @@ def test_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
     assert sorted(Path().rglob("*")) == before
 
 
-def test_guard_rails_and_exit_codes_are_those_of_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    write(cluster("a"))
-    assert predict(capsys, "-detailed-exitcode")[0] == 2
-    code, _, err = predict(capsys, "-fail-on=capacity:1000")
+def test_guard_rails_and_exit_codes_match_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_cluster("a"))
+    assert run_predict(capsys, "-detailed-exitcode")[0] == 2
+    code, _, err = run_predict(capsys, "-fail-on=capacity:1000")
     assert code == 1
     assert "-fail-on=capacity:1000" in err
 
@@ -502,12 +506,12 @@ def test_guard_rails_and_exit_codes_are_those_of_plan(capsys: pytest.CaptureFixt
         (["-terraform-plan=a", "-inventory=b"], 'There is no file "a"'),
     ],
 )
-def test_usage(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_errors(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["predict", *arguments]) == 1
     assert words in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-def test_a_failed_prediction_replaces_older_reports(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_prediction_replaces_older_reports(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("r.md", "r.json"):
         Path(name).write_text("older")
     Path("t.json").write_text("{}")
@@ -518,17 +522,17 @@ def test_a_failed_prediction_replaces_older_reports(capsys: pytest.CaptureFixtur
     capsys.readouterr()
 
 
-def test_a_plan_without_nexus_resources_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
-    write()
-    code, out, _ = predict(capsys)
+def test_plan_without_nexus_resources_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan()
+    code, out, _ = run_predict(capsys)
     assert code == 0
     assert "Nothing to predict. The plan contains no Azure Operator Nexus resources." in " ".join(out.split())
     assert "No changes" not in out
-    assert predict(capsys, "-fail-on=empty:0")[0] == 1
+    assert run_predict(capsys, "-fail-on=empty:0")[0] == 1
 
 
 def test_a_plan_is_read_from_stdin(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    write(cluster("a"))
+    write_plan(build_cluster("a"))
     content = Path("plan.json").read_bytes()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
     assert run_command_line(["predict", "-terraform-plan=-", f"-inventory={EXPORT}"]) == 0

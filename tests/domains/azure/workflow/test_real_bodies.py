@@ -1,4 +1,4 @@
-"""Bodies of real servers: every one is taken over without a change, and what failed there is named.
+"""Import every body of real servers without a change, and name the failed objects.
 
 NEXUSFORM_AZURE_BODIES names a folder with more of them: `sites/NNN` and `clusters/NNN`.
 """
@@ -20,8 +20,8 @@ CASES = sorted(path for path in (Path(MORE).glob("*/*") if MORE else OWN.iterdir
 KINDS = ("kubernetes_clusters", "virtual_machines", "bare_metal_machines", "agent_pools")
 
 
-def failed(folder: Path) -> list[str]:
-    """The names of what the bodies have as Failed, or in Error."""
+def list_failed_objects(folder: Path) -> list[str]:
+    """Return the names of the objects with provisioning state Failed or detailed status Error."""
     names = []
     for kind in KINDS:
         path = folder / f"{kind}.json"
@@ -37,25 +37,25 @@ def _has_failed(body: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("folder", CASES, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_bodies_of_real_servers(
+def test_bodies_of_real_servers_are_imported(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names = failed(folder)
+    names = list_failed_objects(folder)
     code = run_command_line(["inventory", "check", str(folder)])
     assert code == 2 if names else code in (0, 2)
     checked = capsys.readouterr().out
-    _tells(checked, names)
+    _check_failure_report(checked, names)
     assert run_command_line(["import", f"-from={folder}", "-generate-config-out=site.nf.hcl"]) == 0
-    _tells(capsys.readouterr().out, names)
+    _check_failure_report(capsys.readouterr().out, names)
     assert run_command_line(["plan", "-detailed-exitcode", "-details"]) == 0
     planned = capsys.readouterr().out
     assert "No changes." in planned
-    _tells(planned, names)
+    _check_failure_report(planned, names)
 
 
-def _tells(text: str, names: list[str]) -> None:
-    """Whether what failed is told, and the first of it by name."""
+def _check_failure_report(text: str, names: list[str]) -> None:
+    """Check that failed objects are reported, at least one of them by name."""
     said = " ".join(text.replace("│", " ").split())
     assert ("reported by Azure" in said) == bool(names)
     assert not names or any(name in said for name in names)

@@ -1,6 +1,5 @@
-"""What a plan claimed and nobody looked at is settled by `reconcile`: a platform that follows the rule, one
-that packs, and one that draws at random; what was sure and broke is an alarm.
-"""
+"""Tests of `reconcile`: it verifies open predictions on a platform with the placement rule, a packing one, and a
+random one. A broken certain prediction is an alarm."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ CLUSTER = """resource "nexus_kubernetes_cluster" "cN" {
 
 
 class Operator:
-    """Plans and applies without looking; later somebody exports what the platform did."""
+    """Plan and apply without observation, and export the result of the platform later."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self.capsys = capsys
@@ -59,7 +58,7 @@ class Operator:
         return json.loads(STATE.read_text())
 
     def export(self, platform: str) -> None:
-        """What `az` prints once the platform has made the VMs of all clusters in its own way."""
+        """Write the output of `az` after the platform has created the VMs of all clusters in its own way."""
         captured_site(self.state(), Path("export"))
         path = Path("export/kubernetes_clusters.json")
         clusters = json.loads(path.read_text())
@@ -97,7 +96,7 @@ def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(("platform", "code"), [("follows", 0), ("packs", 2), ("draws", 2)])
-def test_reconcile_settles_what_nobody_had_looked_at(platform: str, code: int, operator: Operator) -> None:
+def test_reconcile_verifies_open_predictions(platform: str, code: int, operator: Operator) -> None:
     operator.make(0)
     assert operator.record() == {}
     assert "open_claims" in operator.private("nexus_kubernetes_cluster")[0]
@@ -110,14 +109,14 @@ def test_reconcile_settles_what_nobody_had_looked_at(platform: str, code: int, o
     assert ("Wrong certain predictions" in operator.said) == (platform != "follows")
     assert "open_claims" not in operator.private("nexus_kubernetes_cluster")[0]
     assert len(json.dumps(operator.private("nexus_site"))) <= 4096
-    # Once is enough, and nothing is planned for it.
+    # Predictions are verified once, and no change is planned for it.
     before = STATE.read_bytes()
     assert operator("reconcile", "-from=export", "-format=json") == 0
     assert STATE.read_bytes() == before
     assert operator("plan", "-detailed-exitcode") == 0, operator.said
 
 
-def test_shares_are_lowered_by_what_reconcile_settled(operator: Operator) -> None:
+def test_verified_predictions_lower_the_shares(operator: Operator) -> None:
     for number in range(6):
         operator.make(number)
     operator.export("packs")
@@ -133,7 +132,7 @@ def test_shares_are_lowered_by_what_reconcile_settled(operator: Operator) -> Non
     assert "shares are lowered to the measured accuracy" in operator.said, operator.said
 
 
-def test_what_was_not_captured_stays_open(operator: Operator) -> None:
+def test_uncaptured_predictions_stay_open(operator: Operator) -> None:
     operator.make(0)
     operator.export("follows")
     Path("export/kubernetes_clusters.json").unlink()
@@ -142,7 +141,7 @@ def test_what_was_not_captured_stays_open(operator: Operator) -> None:
     assert "open_claims" in operator.private("nexus_kubernetes_cluster")[0]
 
 
-def test_a_note_that_says_something_else_is_no_claim(operator: Operator) -> None:
+def test_invalid_record_is_no_prediction(operator: Operator) -> None:
     operator.make(0)
     operator.export("follows")
     document = operator.state()
@@ -155,8 +154,9 @@ def test_a_note_that_says_something_else_is_no_claim(operator: Operator) -> None
     assert operator.record() == {}
 
 
-def test_what_is_left_to_others_is_settled_once_it_is_there(operator: Operator) -> None:
-    """A provider that sends nothing: the plan is applied, somebody scales the pool, and `reconcile` looks."""
+def test_changes_by_others_are_verified_once_they_exist(operator: Operator) -> None:
+    """The provider sends no requests: the plan is applied, another user scales the pool, and `reconcile` verifies
+    it."""
     operator.make(0)
     operator.export("follows")
     for name in ("site.nf.hcl", "c0.nf.hcl"):

@@ -1,4 +1,4 @@
-"""The document's site as Azure would print it: taken over, replayed, and moved about."""
+"""Tests of the document's site in the format of Azure: import, replay, and moved nodes."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ STATE = Path(__file__).parents[4] / "state" / "nexus-document.nfstate"
 
 @pytest.fixture(autouse=True)
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The site of the Nexus document after cluster E, exported with random names of nodes."""
+    """Write the site of the Nexus document after cluster E, exported with random node names."""
     monkeypatch.chdir(tmp_path)
     captured_site(json.loads(STATE.read_text()), Path("export"))
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     code = run_command_line(arguments)
     return code, capsys.readouterr().out
 
 
-def test_the_documents_site_is_explained_and_each_moved_node_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
-    code, out = told(capsys, "plan", "-detailed-exitcode")
+def test_document_site_is_explained_and_moved_nodes_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
+    code, out = run_command(capsys, "plan", "-detailed-exitcode")
     assert code == 0
     assert "No changes." in out
-    code, out = told(capsys, "reconcile", "-from=export", "-replay", "-format=json")
+    code, out = run_command(capsys, "reconcile", "-from=export", "-replay", "-format=json")
     assert code == 0
     by_spread = {one["rack_spread"]: one for one in json.loads(out)["replays"]}
     score = by_spread["pool"]
@@ -44,26 +44,26 @@ def test_the_documents_site_is_explained_and_each_moved_node_is_told(capsys: pyt
     text = Path("site.nf.hcl").read_text()
     fewer = re.sub(r"(count += )(\d\d)", lambda count: f"{count[1]}{int(count[2]) - 1}", text, count=1)
     Path("site.nf.hcl").write_text(fewer)
-    code, out = told(capsys, "plan", "-samples=0")
+    code, out = run_command(capsys, "plan", "-samples=0")
     assert code == 0
     accuracy = f"{score['hits']:,} of {score['judged']:,} verified VMs (100.0 %) run where predicted"
     assert accuracy in " ".join(out.split())
     Path("site.nf.hcl").write_text(text)
     vms = Path("export/virtual_machines.json")
     vms.unlink()
-    score = json.loads(told(capsys, "reconcile", "-from=export", "-replay", "-format=json")[1])["replays"][0]
+    score = json.loads(run_command(capsys, "reconcile", "-from=export", "-replay", "-format=json")[1])["replays"][0]
     assert score["judged"] == 0
     assert "the site was captured incompletely" in next(iter(score["not_judged"]))
     vms.write_text("[]")
-    moved = move_some(share=0.05)
-    code, out = told(capsys, "reconcile", "-from=export", "-format=json")
+    moved = move_share_of_nodes(share=0.05)
+    code, out = run_command(capsys, "reconcile", "-from=export", "-format=json")
     assert code == 2
     misses = {m["vm"].partition("[")[2][:-1] for c in json.loads(out)["clusters"] for m in c["misses"]}
     assert misses == moved
 
 
-def move_some(share: float) -> set[str]:
-    """Put that share of the nodes on other machines by hand; their names."""
+def move_share_of_nodes(share: float) -> set[str]:
+    """Move this share of the nodes to other machines; return their names."""
     random = Random(11)
     path = Path("export/kubernetes_clusters.json")
     clusters = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""What pods claim of a site's storage appliance, from manifests to what a plan and questions say."""
+"""Tests of PersistentVolumeClaims on a site's storage appliance, from manifests to plans and simulations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.azure.workflow.test_room_other import CASE, add_networks, bodies, name_network, planned, warnings_of
+from tests.domains.azure.workflow.test_room_other import (
+    CASE,
+    add_networks,
+    list_exhaustion_warnings,
+    name_network,
+    plan_site,
+    read_bodies,
+)
 
 pytestmark = pytest.mark.of_domains("fleet")
 MANIFEST = """
@@ -49,8 +56,8 @@ spec:
 
 
 @pytest.fixture(name="site")
-def with_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    """A site with an appliance of 500 GiB and one volume of 200."""
+def site_with_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """Return a site with an appliance of 500 GiB and one volume of 200."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(CASE, "export")
     name_network(tmp_path / "export")
@@ -66,11 +73,11 @@ def with_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 def change(name: str, **values: Any) -> None:
     path = Path("export", f"{name}.json")
-    path.write_text(json.dumps([{**bodies(path)[0], **values}]))
+    path.write_text(json.dumps([{**read_bodies(path)[0], **values}]))
 
 
-def claims(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
-    """The row of claims of a plan."""
+def plan_claims(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    """Return the row of claims in a plan."""
     assert run_command_line(["plan", "-report=json:plan.json", *options]) == 0
     capsys.readouterr()
     rows = json.loads(Path("plan.json").read_text())["capacity_other"]
@@ -78,19 +85,19 @@ def claims(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
     return row
 
 
-def used(row: dict[str, Any]) -> tuple[int | None, int | None]:
+def get_usage(row: dict[str, Any]) -> tuple[int | None, int | None]:
     return row["used_before"], row["used_after"]
 
 
 @pytest.mark.usefixtures("site")
-def test_claims_of_a_plan_stand_beside_the_volumes(capsys: pytest.CaptureFixture[str]) -> None:
-    row = claims(capsys)
+def test_planned_claims_are_added_to_volumes(capsys: pytest.CaptureFixture[str]) -> None:
+    row = plan_claims(capsys)
     assert (row["name"], row["total"], row["unit"], row["lacks"]) == ("ssh-test-3d38", 500, "GiB", False)
-    assert used(row) == (200, 200 + 3 * 60)
-    assert not warnings_of("plan.json")
-    row = claims(capsys, "-var=replicas=6")
-    assert (used(row), row["lacks"]) == ((200, 560), True)
-    [warning] = warnings_of("plan.json")
+    assert get_usage(row) == (200, 200 + 3 * 60)
+    assert not list_exhaustion_warnings("plan.json")
+    row = plan_claims(capsys, "-var=replicas=6")
+    assert (get_usage(row), row["lacks"]) == ((200, 560), True)
+    [warning] = list_exhaustion_warnings("plan.json")
     assert "storage for claims of pods of ssh-test-3d38: 560 GiB needed, at most 500 exist" in (warning["detail"])
     assert not warning.get("preexisting")
     assert run_command_line(["plan", "-report=markdown:plan.md", "-var=replicas=6"]) == 0
@@ -101,18 +108,18 @@ def test_claims_of_a_plan_stand_beside_the_volumes(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.usefixtures("site")
-def test_claims_of_other_classes_take_nothing_of_the_appliance(capsys: pytest.CaptureFixture[str]) -> None:
-    assert used(claims(capsys, "-var=class=storageClassName: nexus-shared")) == (200, 200)
-    assert used(claims(capsys, '-var=class=storageClassName: ""')) == (200, 200)
-    # Without a class it is the default one.
-    assert used(claims(capsys, "-var=class=volumeMode: Filesystem")) == (200, 380)
+def test_claims_of_other_classes_use_no_appliance_capacity(capsys: pytest.CaptureFixture[str]) -> None:
+    assert get_usage(plan_claims(capsys, "-var=class=storageClassName: nexus-shared")) == (200, 200)
+    assert get_usage(plan_claims(capsys, '-var=class=storageClassName: ""')) == (200, 200)
+    # Without a class, the default class applies.
+    assert get_usage(plan_claims(capsys, "-var=class=volumeMode: Filesystem")) == (200, 380)
 
 
 @pytest.mark.usefixtures("site")
-def test_a_claim_that_does_not_say_how_much_is_never_enough(capsys: pytest.CaptureFixture[str]) -> None:
+def test_claim_without_size_has_unknown_usage(capsys: pytest.CaptureFixture[str]) -> None:
     Path("db.yaml").write_text(STATEFUL_SET.replace("requests: {storage: ${size}}", "limits: {}"))
-    row = claims(capsys)
-    assert used(row) == (200, None)
+    row = plan_claims(capsys)
+    assert get_usage(row) == (200, None)
     assert row["free_after_at_most"] is None
     assert row["name"] == "ssh-test-3d38; core/data-db-0 has no size"
     assert run_command_line(["plan", "-report=markdown:plan.md"]) == 0
@@ -123,21 +130,21 @@ def test_a_claim_that_does_not_say_how_much_is_never_enough(capsys: pytest.Captu
 
 
 @pytest.mark.of_domains("whatif")
-def test_scaled_out_after_an_apply(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of three claims of 60 GiB one at most may have the volume of 200: nobody has captured others."""
+def test_scale_out_after_apply(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At most one of three claims of 60 GiB can have the volume of 200, because no other volume was captured."""
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
-    assert used(claims(capsys)) == (320, 320)
-    assert used(claims(capsys, "-var=replicas=5")) == (320, 440)
-    # Claims stay when their pods go, and no template changes one that stands.
-    assert used(claims(capsys, "-var=replicas=1")) == (320, 320)
-    assert used(claims(capsys, "-var=size=90Gi")) == (320, 320)
-    assert used(claims(capsys, "-var=size=90Gi", "-var=replicas=4")) == (320, 410)
-    # A later export has the volumes of the claims.
-    volume = bodies(site / "export" / "volumes.json")[0]
+    assert get_usage(plan_claims(capsys)) == (320, 320)
+    assert get_usage(plan_claims(capsys, "-var=replicas=5")) == (320, 440)
+    # Claims remain after their pods, and a template does not change existing claims.
+    assert get_usage(plan_claims(capsys, "-var=replicas=1")) == (320, 320)
+    assert get_usage(plan_claims(capsys, "-var=size=90Gi")) == (320, 320)
+    assert get_usage(plan_claims(capsys, "-var=size=90Gi", "-var=replicas=4")) == (320, 410)
+    # A later export lists the volumes of the claims.
+    volume = read_bodies(site / "export" / "volumes.json")[0]
     more = [{**volume, "id": f"{volume['id']}{at}", "name": f"v{at}", "sizeMiB": 61440} for at in range(3)]
     (site / "export" / "volumes.json").write_text(json.dumps([volume, *more]))
-    assert used(claims(capsys, "-var=replicas=5")) == (380, 500)
+    assert get_usage(plan_claims(capsys, "-var=replicas=5")) == (380, 500)
     assert run_command_line(["apply", "-auto-approve", "-var=replicas=5"]) == 0
     capsys.readouterr()
     assert run_command_line(["simulate", "capacity", "-report=json:room.json"]) == 0
@@ -147,29 +154,29 @@ def test_scaled_out_after_an_apply(site: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.usefixtures("site")
-def test_claims_go_with_their_namespace(capsys: pytest.CaptureFixture[str]) -> None:
+def test_claims_are_removed_with_their_namespace(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["apply", "-auto-approve"]) == 0
     Path("pods.nf.hcl").unlink()
     capsys.readouterr()
-    before, after = used(claims(capsys))
+    before, after = get_usage(plan_claims(capsys))
     assert (before, after) == (320, 20)
 
 
 @pytest.mark.usefixtures("site")
-def test_claims_of_what_is_not_looked_at_stay(capsys: pytest.CaptureFixture[str]) -> None:
+def test_claims_outside_the_target_remain(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
-    assert used(claims(capsys, "-target=nexus_site.dev08-0a105e4eb74b")) == (320, 320)
+    assert get_usage(plan_claims(capsys, "-target=nexus_site.dev08-0a105e4eb74b")) == (320, 320)
 
 
-def test_what_was_not_captured_is_not_enough(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_uncaptured_volumes_leave_usage_unknown(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (site / "export" / "volumes.json").unlink()
-    assert used(claims(capsys)) == (None, None)
-    # Claims alone that are too many are too many whatever volumes there are.
-    row = claims(capsys, "-var=replicas=9")
-    assert (used(row), row["lacks"]) == ((None, 540), True)
+    assert get_usage(plan_claims(capsys)) == (None, None)
+    # The claims alone exceed the total, so existing volumes do not matter.
+    row = plan_claims(capsys, "-var=replicas=9")
+    assert (get_usage(row), row["lacks"]) == ((None, 540), True)
     (site / "pods.nf.hcl").unlink()
-    row = claims(capsys)
-    assert (row["name"], row["captured"], used(row)) == (None, False, (None, None))
-    _, rows = planned(capsys)
+    row = plan_claims(capsys)
+    assert (row["name"], row["captured"], get_usage(row)) == (None, False, (None, None))
+    _, rows = plan_site(capsys)
     assert rows["claims", None]["free_after_at_most"] is None

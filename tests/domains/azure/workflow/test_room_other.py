@@ -1,4 +1,4 @@
-"""From an export with networks and storage to what a plan and reports say, on bodies of real servers."""
+"""Tests of networks and storage of an export in plans and reports, on bodies of real servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CASE = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "clusters-0
 MORE = os.environ.get("NEXUSFORM_AZURE_BODIES", "")
 
 
-def bodies(path: Path) -> list[dict[str, Any]]:
+def read_bodies(path: Path) -> list[dict[str, Any]]:
     read: Any = json.loads(path.read_text())
     return read["value"] if isinstance(read, dict) else read
 
@@ -28,17 +28,17 @@ NETWORK: dict[str, Any] = {
 
 
 def name_network(directory: Path) -> None:
-    """Have the cluster say which network its nodes are on, where the body leaves that out."""
+    """Add the network of the nodes to clusters without one."""
     path = directory / "kubernetes_clusters.json"
-    clusters = bodies(path)
+    clusters = read_bodies(path)
     for cluster in clusters:
         (cluster.get("properties") or cluster).setdefault("networkConfiguration", NETWORK)
     path.write_text(json.dumps(clusters))
 
 
 def add_networks(directory: Path, prefix: str) -> None:
-    """Lists of networks and storage at the site of the cluster there; its nodes are on the network."""
-    cluster = bodies(directory / "kubernetes_clusters.json")[0]
+    """Write lists of networks and storage for the site of the cluster; its nodes are on the network."""
+    cluster = read_bodies(directory / "kubernetes_clusters.json")[0]
     properties = cluster.get("properties") or cluster
     network_id = properties["networkConfiguration"]["cniNetworkId"]
     at = {"extendedLocation": cluster["extendedLocation"]}
@@ -50,22 +50,22 @@ def add_networks(directory: Path, prefix: str) -> None:
         (directory / f"{name}.json").write_text(json.dumps([{**at, **body}]))
 
 
-def planned(capsys: pytest.CaptureFixture[str]) -> tuple[str, dict[tuple[str, str], dict[str, Any]]]:
-    """What a plan says in words, and its `capacity_other` by kind and name."""
+def plan_site(capsys: pytest.CaptureFixture[str]) -> tuple[str, dict[tuple[str, str], dict[str, Any]]]:
+    """Return the text of a plan, and its `capacity_other` by kind and name."""
     assert run_command_line(["plan", "-report=json:plan.json"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     rows = json.loads(Path("plan.json").read_text()).get("capacity_other", [])
     return text, {(row["kind"], row["name"]): row for row in rows}
 
 
-def warnings_of(plan: str) -> list[dict[str, Any]]:
-    """What a plan warns of that runs out."""
+def list_exhaustion_warnings(plan: str) -> list[dict[str, Any]]:
+    """Return the warnings of a plan about exhausted site resources."""
     diagnostics = json.loads(Path(plan).read_text())["diagnostics"]
     return [each for each in diagnostics if each["id"] == "exhausted-site-resources"]
 
 
 @pytest.fixture(name="site")
-def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def imported_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(CASE, "export")
     name_network(tmp_path / "export")
@@ -75,8 +75,8 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 
 @pytest.mark.usefixtures("site")
-def test_what_was_not_captured_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    _, rows = planned(capsys)
+def test_uncaptured_resources_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    _, rows = plan_site(capsys)
     assert rows["l3_network", "l3network-504"]["total"] is None
     assert not rows["storage_appliance", None]["captured"]
     assert run_command_line(["plan", "-report=markdown:plan.md"]) == 0
@@ -84,26 +84,26 @@ def test_what_was_not_captured_is_said(capsys: pytest.CaptureFixture[str]) -> No
     capsys.readouterr()
 
 
-def test_a_plan_says_what_runs_out(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """6 nodes stand on a network of 6 addresses; one more, and an upgrade, do not fit."""
+def test_plan_reports_exhausted_resources(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """6 nodes are on a network of 6 addresses; one more node and an upgrade do not fit."""
     add_networks(site / "export", "10.0.0.0/29")
-    _, rows = planned(capsys)
+    _, rows = plan_site(capsys)
     row = rows["l3_network", "l3network-504"]
     assert (row["total"], row["used_before"], row["free_after_at_most"], row["surge"]) == (6, 6, 0, 1)
     assert row["lacks"]
     assert rows["storage_appliance", "sa"]["free_after_at_most"] == 1
     assert rows["volumes", "1 volume"]["used_after"] == 2
-    assert [each["preexisting"] for each in warnings_of("plan.json")] == [True]
+    assert [each["preexisting"] for each in list_exhaustion_warnings("plan.json")] == [True]
     configuration = site / "site.nf.hcl"
     configuration.write_text(configuration.read_text().replace("count       = 3", "count       = 5"))
-    text, rows = planned(capsys)
+    text, rows = plan_site(capsys)
     after = rows["l3_network", "l3network-504"]["used_after"]
     assert after > 6
     assert f"{after} needed, at most 6 exist" in text
     assert text.count("needed, at most 6 exist") == 1
-    # The other bound is that of the decision block: the export lacks VMs.
+    # The other bound is in the decision block: the export lacks VMs.
     assert text.count("at most") == text.count("Capacity: dev08-0a105e4eb74b at most") + 1 == 2
-    [warning] = warnings_of("plan.json")
+    [warning] = list_exhaustion_warnings("plan.json")
     assert warning["level"] == "warning"
     assert not warning.get("preexisting")
     assert warning["address"].startswith("nexus_site.")
@@ -111,7 +111,7 @@ def test_a_plan_says_what_runs_out(site: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.of_domains("whatif")
-def test_state_remembers_and_questions_tell(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_state_keeps_figures_for_simulations(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add_networks(site / "export", "10.0.0.0/29")
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
@@ -123,13 +123,13 @@ def test_state_remembers_and_questions_tell(site: Path, capsys: pytest.CaptureFi
     assert "prefix (the prefix of a network is fixed)" in capsys.readouterr().out.replace("\n│ ", " ")
     [answer] = json.loads(Path("room.json").read_text())["sites"]
     assert {row["kind"] for row in answer["capacity_other"]} >= {"l3_network", "pod_cidr", "storage_appliance"}
-    # A later export that lacks the list takes nothing for granted.
+    # With a later export without the list, the total is unknown.
     (site / "export" / "l3_networks.json").unlink()
-    _, rows = planned(capsys)
+    _, rows = plan_site(capsys)
     assert rows["l3_network", "l3network-504"]["total"] is None
 
 
-# By hand: nodes, blocks of 64 in the IPv4 podCidrs, addresses of load balancers; and a prefix with its hosts.
+# Counted by hand: nodes, blocks of 64 in the IPv4 podCidrs, addresses of load balancers; and a prefix with its hosts.
 BY_HAND = {
     "001": (2, 1024, [256], "10.0.0.0/30", 2),
     "004": (2, 1024, [256], "10.0.0.0/29", 6),
@@ -148,7 +148,7 @@ BY_HAND = {
 
 @pytest.mark.skipif(not MORE, reason="NEXUSFORM_AZURE_BODIES names no bodies")
 @pytest.mark.parametrize("name", BY_HAND)
-def test_addresses_by_hand(
+def test_addresses_match_manual_counts(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes, blocks, balancers, prefix, hosts = BY_HAND[name]
@@ -157,7 +157,7 @@ def test_addresses_by_hand(
     add_networks(tmp_path / "export", prefix)
     assert run_command_line(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
     capsys.readouterr()
-    _, rows = planned(capsys)
+    _, rows = plan_site(capsys)
     [network] = [row for row in rows.values() if row["kind"] == "l3_network"]
     assert (network["total"], network["used_after"], network["free_after_at_most"]) == (hosts, nodes, hosts - nodes)
     [pods] = [row for row in rows.values() if row["kind"] == "pod_cidr"]

@@ -1,7 +1,7 @@
-"""Scripts of `az` commands: every word of them is one that the real `az` reads as it was meant.
+"""Tests of scripts of `az` commands: the real `az` parses each argument as intended.
 
-NEXUSFORM_AZ names a real `az` with the extension networkcloud. It is never signed in here: it reads the words
-of a command before it asks who somebody is.
+NEXUSFORM_AZ names a real `az` with the extension networkcloud. It is never signed in: it parses a command before it
+checks the credentials.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ resource "nexus_virtual_machine" "v" {
 TAGS = {"ManagedBy": "nc", "Own Er": "x=1", "Dot.ted/x": "", "it's": "'q'", "n": "null", "h": "??", "v": "1.10"}
 
 
-def script(place: Path, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    """The words of every command of the script for the configuration."""
+def export_commands(place: Path, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    """Return the arguments of every command in the script for the configuration."""
     tags = "{ " + ", ".join(f'"{name}" = "{value}"' for name, value in TAGS.items()) + " }"
     (place / "main.nf.hcl").write_text(CONFIGURATION.replace("TAGS", tags).replace("KEY", KEY))
     assert run_command_line(["plan", "-out=p", "-samples=0"]) == 0, capsys.readouterr().err
@@ -92,9 +92,9 @@ def script(place: Path, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
 def test_tags_keep_their_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A tag is called what it is called; what the shorthand reads otherwise stands in its quotes."""
+    """Tags keep their names; names with special characters for the shorthand are quoted."""
     monkeypatch.chdir(tmp_path)
-    commands = script(tmp_path, capsys)
+    commands = export_commands(tmp_path, capsys)
     assert [words[2] for words in commands] == ["kubernetescluster", "virtualmachine"]
     for words in commands:
         start = words.index("--tags") + 1
@@ -111,11 +111,11 @@ def test_tags_keep_their_names(
 
 @needs_az
 @pytest.mark.slow
-def test_a_real_az_reads_every_command(
+def test_real_az_parses_every_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    commands = script(tmp_path, capsys)
+    commands = export_commands(tmp_path, capsys)
     removed = shlex.split("az networkcloud virtualmachine delete --name v --resource-group g --yes")
     machine = shlex.split("az networkcloud baremetalmachine cordon --name m --resource-group g --evacuate True")
     extensions = Path.home() / ".azure" / "cliextensions"
@@ -129,7 +129,7 @@ def test_a_real_az_reads_every_command(
 
 @needs_az
 @pytest.mark.parametrize(("kind", "verb"), ARGUMENTS)
-def test_the_recorded_flags_are_those_of_a_real_az(kind: str, verb: str) -> None:
+def test_recorded_flags_match_real_az(kind: str, verb: str) -> None:
     nouns = {CLUSTER: "kubernetescluster", POOL: "kubernetescluster agentpool", MACHINE: "baremetalmachine"}
     noun = nouns.get(kind, "virtualmachine")
     words = [os.environ["NEXUSFORM_AZ"], "networkcloud", *noun.split(), verb, "--help"]

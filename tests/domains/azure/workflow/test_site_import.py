@@ -1,4 +1,4 @@
-"""Real sites taken over: `import -from`, and what plans say afterwards."""
+"""Tests of `import -from` on real sites, and of later plans."""
 
 from __future__ import annotations
 
@@ -18,73 +18,73 @@ SETS = sorted(path.name for path in CASES.iterdir() if path.is_dir())
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty directory."""
+    """Return an empty working directory."""
     monkeypatch.chdir(tmp_path)
 
 
-def captured(name: str) -> None:
+def copy_export(name: str) -> None:
     shutil.copytree(CASES / name, "export")
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = run_command_line(arguments)
     captured_text = capsys.readouterr()
     return code, captured_text.out, captured_text.err
 
 
-def imported(capsys: pytest.CaptureFixture[str]) -> str:
-    code, out, err = told(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+def import_site(capsys: pytest.CaptureFixture[str]) -> str:
+    code, out, err = run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
     assert (code, err) == (0, "")
     return out
 
 
-def bodies(kind: str) -> list[dict[str, Any]]:
+def read_bodies(kind: str) -> list[dict[str, Any]]:
     path = Path("export") / f"{kind}.json"
     return [body["properties"] for body in json.loads(path.read_text())["value"]] if path.exists() else []
 
 
-def rows(capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, Any]]:
-    code, _, err = told(capsys, "plan", "-out=p.nfplan", "-samples=0", *more)
+def plan_rows(capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, Any]]:
+    code, _, err = run_command(capsys, "plan", "-out=p.nfplan", "-samples=0", *more)
     assert (code, err) == (0, "")
-    code, out, _ = told(capsys, "show", "-json", "p.nfplan")
+    code, out, _ = run_command(capsys, "show", "-json", "p.nfplan")
     assert code == 0
     return json.loads(out)["placement_changes"]
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_real_sites_are_taken_over_and_nothing_changes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    captured(name)
-    out = imported(capsys)
-    nodes = [node for cluster in bodies("kubernetes_clusters") for node in cluster["nodes"]]
-    vms = [*nodes, *bodies("virtual_machines")]
+def test_real_sites_are_imported_without_changes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export(name)
+    out = import_site(capsys)
+    nodes = [node for cluster in read_bodies("kubernetes_clusters") for node in cluster["nodes"]]
+    vms = [*nodes, *read_bodies("virtual_machines")]
     housed = sum(bool(vm.get("bareMetalMachineId")) for vm in vms)
     counts = re.findall(r"(\d+) VMs? imported, (\d+) without a machine, (\d+) occupied", " ".join(out.split()))
     assert [sum(map(int, column)) for column in zip(*counts, strict=True)] == [housed, len(vms) - housed, 0]
-    assert sum(map(int, re.findall(r"(\d+) machines?,", out))) == len(bodies("bare_metal_machines"))
-    code, out, _ = told(capsys, "plan", "-detailed-exitcode")
+    assert sum(map(int, re.findall(r"(\d+) machines?,", out))) == len(read_bodies("bare_metal_machines"))
+    code, out, _ = run_command(capsys, "plan", "-detailed-exitcode")
     assert code == 0
     assert "No changes." in out
     assert not re.search(r"[1-9]\d* to (place|move|remove)", out)
 
 
-def test_the_next_vm_is_the_only_new_one(capsys: pytest.CaptureFixture[str]) -> None:
-    captured("clusters-070")
-    imported(capsys)
+def test_next_vm_is_the_only_new_one(capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-070")
+    import_site(capsys)
     text = Path("site.nf.hcl").read_text()
     cordoned = re.sub(r'(name += "b37dev08a1co01"\n)', r"\1  cordoned = true\n", text, count=1)
     grown = re.sub(r'("ssh-test-3d38-pool1" \{\s+count += )3', r"\g<1>4", cordoned)
     assert len({text, cordoned, grown}) == 3
     Path("site.nf.hcl").write_text(grown)
-    (new,) = [row for row in rows(capsys) if row["action"] != "keep"]
+    (new,) = [row for row in plan_rows(capsys) if row["action"] != "keep"]
     assert (new["action"], new["trigger"]) == ("place", "scale_out")
     assert new["object"] == "ssh-test-3d38-ssh-test-3d38-pool1-3"
     assert new["to"]["machine"] != "b37dev08a1co01"
 
 
-def test_a_second_import_takes_over_what_is_new_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    captured("clusters-070")
-    imported(capsys)
-    code, out, _ = told(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
+def test_second_import_adds_only_new_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-070")
+    import_site(capsys)
+    code, out, _ = run_command(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
     assert code == 0
     assert "Nothing to import" in out
     assert not Path("more.nf.hcl").exists()
@@ -95,23 +95,23 @@ def test_a_second_import_takes_over_what_is_new_alone(capsys: pytest.CaptureFixt
     added["properties"] = {**machine["properties"], "rackSlot": 40}
     document["value"].append(added)
     path.write_text(json.dumps(document))
-    code, out, err = told(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
+    code, out, err = run_command(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
     assert (code, err) == (0, "")
     assert "1 object in the state" in out
     written = Path("more.nf.hcl").read_text()
     assert "provider " not in written.replace("provider    = azure_export", "")
     assert "nexus_rack.r1.id" in written
-    assert "No changes." in told(capsys, "plan")[1]
+    assert "No changes." in run_command(capsys, "plan")[1]
 
 
-def test_a_site_keeps_its_name_when_its_first_cluster_tells_another(capsys: pytest.CaptureFixture[str]) -> None:
-    captured("clusters-070")
+def test_site_keeps_name_despite_another_name_in_first_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-070")
     clusters = Path("export/kubernetes_clusters.json").rename("clusters.json")
-    assert "site: 1 rack, 6 machines" in imported(capsys)
+    assert "site: 1 rack, 6 machines" in import_site(capsys)
     clusters.rename("export/kubernetes_clusters.json")
-    code, out, _ = told(capsys, "plan", "-detailed-exitcode")
+    code, out, _ = run_command(capsys, "plan", "-detailed-exitcode")
     assert (code, "No changes." in out, "outside of nexusform" in out) == (0, True, False)
-    code, out, _ = told(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
+    code, out, _ = run_command(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
     assert (code, "site: 1 rack, 6 machines, 1 cluster; 6 VMs imported" in out) == (0, True)
     assert "3 objects in the state, nothing moved" in out
     written = Path("more.nf.hcl").read_text()
@@ -121,41 +121,41 @@ def test_a_site_keeps_its_name_when_its_first_cluster_tells_another(capsys: pyte
         "nexus_kubernetes_cluster",
     ]
     assert "site_id            = nexus_site.site.id" in written
-    code, out, _ = told(capsys, "plan", "-detailed-exitcode")
+    code, out, _ = run_command(capsys, "plan", "-detailed-exitcode")
     assert (code, "No changes." in out) == (0, True)
     assert not re.search(r"[1-9]\d* to (place|move|remove)", out)
-    code, out, _ = told(capsys, "reconcile", "-from=export")
+    code, out, _ = run_command(capsys, "reconcile", "-from=export")
     assert (code, "Every VM is where the state records it." in out) == (0, True)
 
 
-def test_a_site_keeps_its_name_when_its_last_cluster_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
-    captured("clusters-070")
-    assert "dev08-0a105e4eb74b: 1 rack" in imported(capsys)
+def test_site_keeps_name_without_its_last_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-070")
+    assert "dev08-0a105e4eb74b: 1 rack" in import_site(capsys)
     Path("export/kubernetes_clusters.json").write_text("[]")
-    _, out, _ = told(capsys, "plan")
+    _, out, _ = run_command(capsys, "plan")
     assert re.findall(r"- (\S+) +has been deleted", out) == ["nexus_kubernetes_cluster.ssh-test-3d38"]
     assert "Plan: 1 to add, 0 to change, 0 to destroy." in out
-    _, out, _ = told(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
+    _, out, _ = run_command(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
     assert "Nothing to import" in out
 
 
-def test_machines_that_state_has_at_another_site_are_not_taken_over_again(capsys: pytest.CaptureFixture[str]) -> None:
-    captured("clusters-070")
+def test_machines_of_another_site_in_state_are_not_imported(capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-070")
     shutil.copytree("export", "later")
     Path("export/kubernetes_clusters.json").unlink()
-    imported(capsys)
+    import_site(capsys)
     shutil.copy("later/kubernetes_clusters.json", "export")
-    # Two of six machines are still called so: too few to tell that it is the same site.
+    # Two of six machines keep their names: too few to identify the site.
     for path in Path("export").glob("[bk]*.json"):
         path.write_text(re.sub(r"\bb37(dev08a1co0[1345])\b", r"c48\1", path.read_text()))
-    code, _, err = told(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
+    code, _, err = run_command(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
     words = " ".join(err.replace("│", " ").split())
     assert code == 1
     assert '2 machines of the site "dev08-0a105e4eb74b" have the rack and name' in words
     assert 'remove those of "site" (nexusform state rm ADDRESS)' in words
     assert not Path("more.nf.hcl").exists()
-    # Another directory may well be another site.
-    code, out, err = told(capsys, "import", "-from=later", "-generate-config-out=more.nf.hcl")
+    # Another directory may be of another site.
+    code, out, err = run_command(capsys, "import", "-from=later", "-generate-config-out=more.nf.hcl")
     assert (code, "Warning: Machines from another site" in out + err) == (0, True)
 
 
@@ -168,20 +168,20 @@ def test_machines_that_state_has_at_another_site_are_not_taken_over_again(capsys
         (["-from=broken", "-generate-config-out=s.nf.hcl"], "broken/bare_metal_machines.json, line 1"),
     ],
 )
-def test_mistakes_write_nothing(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    captured("clusters-007")
+def test_invalid_import_writes_nothing(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-007")
     shutil.copytree("export", "broken")
     Path("broken/bare_metal_machines.json").write_text('[{"id": ')
     before = sorted(Path().rglob("*"))
-    code, _, err = told(capsys, "import", *arguments)
+    code, _, err = run_command(capsys, "import", *arguments)
     assert code == 1
     assert words in " ".join(err.replace("│", " ").split())
     assert "Unknown machine" not in err
     assert sorted(Path().rglob("*")) == before
 
 
-def moved(position: int) -> str:
-    """Move a node of the first cluster to another machine of the export; its name."""
+def move_node(position: int) -> str:
+    """Move a node of the first cluster to another machine of the export; return its name."""
     path = Path("export/kubernetes_clusters.json")
     document = json.loads(path.read_text())
     node = document["value"][0]["properties"]["nodes"][position]
@@ -191,75 +191,75 @@ def moved(position: int) -> str:
     return str(node["name"])
 
 
-def test_a_plan_says_what_stands_elsewhere_than_recorded(capsys: pytest.CaptureFixture[str]) -> None:
-    captured("clusters-070")
-    imported(capsys)
-    name = moved(3)
-    (row,) = rows(capsys)
+def test_plan_reports_vms_observed_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-070")
+    import_site(capsys)
+    name = move_node(3)
+    (row,) = plan_rows(capsys)
     assert (row["action"], row["trigger"], row["platform_name"]) == ("keep", "observed_elsewhere", name)
     assert row["from"]["machine"] != row["to"]["machine"]
-    code, out, _ = told(capsys, "plan")
+    code, out, _ = run_command(capsys, "plan")
     assert code == 0
     assert "No changes." in out
     assert "0 to move" in out
     assert name in out
-    assert told(capsys, "apply", "p.nfplan")[0] == 0
-    assert rows(capsys) == []
+    assert run_command(capsys, "apply", "p.nfplan")[0] == 0
+    assert plan_rows(capsys) == []
 
 
-def test_the_platforms_names_are_taken_wherever_a_name_is(capsys: pytest.CaptureFixture[str]) -> None:
-    captured("clusters-070")
-    imported(capsys)
+def test_platform_names_are_accepted_as_names(capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-070")
+    import_site(capsys)
     cluster, name = "nexus_kubernetes_cluster.ssh-test-3d38", "ssh-test-3d38-pool1-15c95f75-md-2jxj2"
-    (row,) = rows(capsys, f"-replace={cluster}:{name}")
+    (row,) = plan_rows(capsys, f"-replace={cluster}:{name}")
     assert (row["action"], row["trigger"], row["platform_name"]) == ("move", "heal", name)
-    code, out, _ = told(capsys, "explain", cluster, name)
+    code, out, _ = run_command(capsys, "explain", cluster, name)
     assert code == 0
     assert "ssh-test-3d38-ssh-test-3d38-pool1-0 runs on" in out
-    code, _, err = told(capsys, "explain", cluster, name[:-1] + "9")
+    code, _, err = run_command(capsys, "explain", cluster, name[:-1] + "9")
     assert code == 1
     assert f'Did you mean\n│ "{name}"' in err
 
 
-def test_reconcile_counts_misses_and_takes_over_what_is(capsys: pytest.CaptureFixture[str]) -> None:
-    captured("clusters-070")
+def test_reconcile_counts_wrong_predictions_and_updates_state(capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-070")
     Path("export/virtual_machines.json").write_text("[]")
-    imported(capsys)
-    code, out, _ = told(capsys, "reconcile", "-from=export", "-replay")
+    import_site(capsys)
+    code, out, _ = run_command(capsys, "reconcile", "-from=export", "-replay")
     assert code == 0
     assert "Every VM is where the state records it." in out
     assert "6 of 6 checked VMs (100.0 %)" in out
-    name = moved(3)
-    code, out, _ = told(capsys, "reconcile", "-from=export", "-format=json")
+    name = move_node(3)
+    code, out, _ = run_command(capsys, "reconcile", "-from=export", "-format=json")
     assert code == 2
     document = json.loads(out)
     (cluster,) = document["clusters"]
     assert (cluster["vms"], cluster["machine_hits"]) == (6, 5)
     assert name in cluster["misses"][0]["vm"]
-    assert rows(capsys) == []
-    assert told(capsys, "reconcile", "-from=export")[0] == 0
+    assert plan_rows(capsys) == []
+    assert run_command(capsys, "reconcile", "-from=export")[0] == 0
 
 
-def test_reconcile_tells_a_broken_separation_rule(capsys: pytest.CaptureFixture[str]) -> None:
-    captured("clusters-070")
-    imported(capsys)
+def test_reconcile_reports_broken_separation_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-070")
+    import_site(capsys)
     cluster = "nexus_kubernetes_cluster.ssh-test-3d38.id"
     Path("rules.nf.hcl").write_text(
         'resource "nexus_separation_rule" "apart" {\n  scope = "rack"\n  enforcement = "warn"\n'
         f'  group {{\n    pool_ids = ["${{{cluster}}}/sys-pool1"]\n  }}\n'
         f'  group {{\n    pool_ids = ["${{{cluster}}}/ssh-test-3d38-pool1"]\n  }}\n}}\n'
     )
-    code, out, _ = told(capsys, "reconcile", "-from=export")
+    code, out, _ = run_command(capsys, "reconcile", "-from=export")
     assert code == 3
     assert "1 separation rule does not hold" in out
 
 
-def test_a_change_that_the_export_does_not_show_is_not_done(capsys: pytest.CaptureFixture[str]) -> None:
-    captured("clusters-070")
-    imported(capsys)
+def test_change_missing_in_export_is_not_done(capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-070")
+    import_site(capsys)
     text = Path("site.nf.hcl").read_text()
     Path("site.nf.hcl").write_text(re.sub(r'("sys-pool1" \{\s+count += )2', r"\g<1>3", text))
-    code, out, err = told(capsys, "apply", "-auto-approve")
+    code, out, err = run_command(capsys, "apply", "-auto-approve")
     assert code == 0, "it waits; nothing failed"
     assert "does not show it" in " ".join(out.split())
     advice = " ".join((out + err).replace("│", " ").split())
@@ -268,7 +268,7 @@ def test_a_change_that_the_export_does_not_show_is_not_done(capsys: pytest.Captu
         in advice
     )
     assert "-resume" not in advice
-    _, out, err = told(capsys, "plan")
+    _, out, err = run_command(capsys, "plan")
     assert "The last apply did not finish: 1 step remains." in " ".join((out + err).replace("│", " ").split())
     path = Path("export/kubernetes_clusters.json")
     document = json.loads(path.read_text())
@@ -278,28 +278,28 @@ def test_a_change_that_the_export_does_not_show_is_not_done(capsys: pytest.Captu
     node = next(n for n in properties["nodes"] if "agentpool1" in n["name"])
     properties["nodes"].append({**node, "name": node["name"][:-5] + "zzzzz"})
     path.write_text(json.dumps(document))
-    code, out, _ = told(capsys, "apply", "-auto-approve")
+    code, out, _ = run_command(capsys, "apply", "-auto-approve")
     assert code == 2, "it stands where the plan was sure that it would not"
     assert "Wrong certain predictions" in out
-    assert "No changes." in told(capsys, "plan")[1]
+    assert "No changes." in run_command(capsys, "plan")[1]
 
 
-def test_what_pools_say_of_their_nodes_is_nothing_that_an_export_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    captured("clusters-070")
-    imported(capsys)
+def test_node_settings_of_pools_are_not_observed(capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-070")
+    import_site(capsys)
     text = Path("site.nf.hcl").read_text()
     more = r"\g<1>\n    sriov_vfs = 2\n    kubelet {\n      numa_nodes = 1\n    }"
     declared = re.sub(r'(agent_pool "ssh-test-3d38-pool1" \{)', more, text, count=1)
     assert declared != text
     Path("site.nf.hcl").write_text(declared)
-    code, out, err = told(capsys, "apply", "-auto-approve")
+    code, out, err = run_command(capsys, "apply", "-auto-approve")
     assert (code, err) == (0, ""), out
-    code, out, _ = told(capsys, "plan")
+    code, out, _ = run_command(capsys, "plan")
     assert "No changes." in out
 
 
-def test_hugepages_of_agent_options_are_what_the_nodes_of_a_pool_offer(capsys: pytest.CaptureFixture[str]) -> None:
-    captured("clusters-055")
+def test_hugepages_of_agent_options_are_node_resources(capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-055")
     path = Path("export/kubernetes_clusters.json")
     document = json.loads(path.read_text())
     pools = [
@@ -310,31 +310,31 @@ def test_hugepages_of_agent_options_are_what_the_nodes_of_a_pool_offer(capsys: p
     pools[0]["agentOptions"] = {"hugepagesCount": 4, "hugepagesSize": "1G"}
     pools[1]["agentOptions"] = {"hugepagesCount": 512}
     path.write_text(json.dumps(document))
-    imported(capsys)
+    import_site(capsys)
     text = Path("site.nf.hcl").read_text()
     assert re.findall(r'"(hugepages-.*)" += "(.*)"', text) == [("hugepages-1Gi", "4Gi"), ("hugepages-2Mi", "1024Mi")]
-    assert "No changes." in told(capsys, "plan")[1]
+    assert "No changes." in run_command(capsys, "plan")[1]
     pools[0]["agentOptions"] = {"hugepagesCount": 4, "hugepagesSize": "1GB"}
     path.write_text(json.dumps(document))
     shutil.rmtree("state")
     Path("site.nf.hcl").unlink()
-    _, out, err = told(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+    _, out, err = run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
     assert '"1GB" is not a page size: use "2M" or "1G".' in " ".join((out + err).replace("│", " ").split())
 
 
-def test_a_node_that_is_deleted_on_the_site_comes_again(capsys: pytest.CaptureFixture[str]) -> None:
-    captured("clusters-070")
-    imported(capsys)
+def test_node_deleted_on_site_is_recreated(capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-070")
+    import_site(capsys)
     path = Path("export/kubernetes_clusters.json")
     document = json.loads(path.read_text())
     nodes = document["value"][0]["properties"]["nodes"]
     gone = nodes.pop(next(n for n, node in enumerate(nodes) if "ssh-test-3d38-pool1" in node["name"]))
     path.write_text(json.dumps(document))
-    (coming,) = [row for row in rows(capsys) if row["action"] != "keep"]
+    (coming,) = [row for row in plan_rows(capsys) if row["action"] != "keep"]
     assert (coming["action"], coming["trigger"]) == ("place", "node_deleted")
-    code, out, err = told(capsys, "apply", "-auto-approve")
+    code, out, err = run_command(capsys, "apply", "-auto-approve")
     assert (code, "nexusform does not make this change" in " ".join((out + err).replace("│", " ").split())) == (1, True)
     nodes.append({**gone, "name": f"{gone['name'][:-5]}zzzzz"})
     path.write_text(json.dumps(document))
-    code, out, _ = told(capsys, "plan")
+    code, out, _ = run_command(capsys, "plan")
     assert (code, "No changes." in out, "6 kept" in out) == (0, True, True)

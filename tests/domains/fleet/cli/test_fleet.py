@@ -1,4 +1,4 @@
-"""Fleet placements as a user meets them: files, commands, and what state holds afterwards."""
+"""Tests of fleet placements from a user's view: files, commands, and the resulting state."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ resource "fleet_cluster_staged_update_strategy" "all" {
 WEB = "fleet_cluster_resource_placement.web"
 
 
-def staged_run(name: str, index: str = "") -> str:
+def build_staged_run(name: str, index: str = "") -> str:
     snapshot = f'resource_snapshot_index      = "{index}"' if index else ""
     return f"""
 resource "fleet_cluster_staged_update_run" "{name}" {{
@@ -109,7 +109,7 @@ resource "fleet_cluster_staged_update_run" "{name}" {{
 
 @pytest.fixture
 def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
-    """Writes a configuration, runs a command line over it; gives code, stdout, stderr."""
+    """Return a function that writes a configuration and runs a command on it: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
 
@@ -122,8 +122,8 @@ def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     return call
 
 
-def applied(nf: Callable[..., Told], configuration: str, *more: str) -> str:
-    """Apply, and see that nothing is left to plan; what was printed."""
+def apply_completely(nf: Callable[..., Told], configuration: str, *more: str) -> str:
+    """Apply, and check that the next plan is empty; return the output."""
     code, out, err = nf(configuration, "apply", "-auto-approve", *more)
     assert code == 0, out + err
     again, left, err = nf(configuration, "plan", "-detailed-exitcode", *more)
@@ -131,8 +131,8 @@ def applied(nf: Callable[..., Told], configuration: str, *more: str) -> str:
     return out + err
 
 
-def placed(address: str = WEB) -> dict[str, Any]:
-    """The placement as state holds it."""
+def read_placement(address: str = WEB) -> dict[str, Any]:
+    """Return the placement in the state."""
     document = json.loads(Path("state/nexusform.nfstate").read_text())
     kind, name = address.split(".")
     for resource in document["resources"]:
@@ -142,41 +142,41 @@ def placed(address: str = WEB) -> dict[str, Any]:
     raise AssertionError(address)
 
 
-def pods() -> int:
-    """How many pods stand on the member."""
-    workloads = placed()["attributes"]["workloads"].get("a", {})
+def count_pods() -> int:
+    """Return the number of pods on the member."""
+    workloads = read_placement()["attributes"]["workloads"].get("a", {})
     return sum(len(each) for each in workloads.values())
 
 
-def snapshots() -> list[int]:
-    """The numbers of the resource snapshots that a run may name."""
-    return [each["index"] for each in placed().get("private", {}).get("snapshots", ())]
+def list_snapshots() -> list[int]:
+    """Return the indexes of the resource snapshots available to a run."""
+    return [each["index"] for each in read_placement().get("private", {}).get("snapshots", ())]
 
 
 def test_run_applies_only_its_snapshot(nf: Callable[..., Told]) -> None:
     text = FLEET + HUB + EXTERNAL
     five = ("-var", "replicas=5")
-    applied(nf, text)
-    assert (snapshots(), pods()) == ([], 0)
+    apply_completely(nf, text)
+    assert (list_snapshots(), count_pods()) == ([], 0)
 
-    text += staged_run("r1")
-    applied(nf, text)
-    assert (snapshots(), pods()) == ([0], 3)
+    text += build_staged_run("r1")
+    apply_completely(nf, text)
+    assert (list_snapshots(), count_pods()) == ([0], 3)
 
-    applied(nf, text, *five)
-    assert (snapshots(), pods()) == ([0], 3)
+    apply_completely(nf, text, *five)
+    assert (list_snapshots(), count_pods()) == ([0], 3)
 
-    told = applied(nf, text + staged_run("early", "1"), *five)
+    told = apply_completely(nf, text + build_staged_run("early", "1"), *five)
     assert "no resourceSnapshots with index `1` found for placement `web`" in " ".join(told.split())
-    assert (snapshots(), pods()) == ([0], 3)
+    assert (list_snapshots(), count_pods()) == ([0], 3)
 
-    text += staged_run("r2")
-    applied(nf, text, *five)
-    assert (snapshots(), pods()) == ([0, 1], 5)
+    text += build_staged_run("r2")
+    apply_completely(nf, text, *five)
+    assert (list_snapshots(), count_pods()) == ([0, 1], 5)
 
-    applied(nf, text + staged_run("r3", "0"), *five)
-    assert (snapshots(), pods()) == ([0, 1], 3)
-    assert placed()["attributes"]["bindings"]["a"]["resource_snapshot"] == 0
+    apply_completely(nf, text + build_staged_run("r3", "0"), *five)
+    assert (list_snapshots(), count_pods()) == ([0, 1], 3)
+    assert read_placement()["attributes"]["bindings"]["a"]["resource_snapshot"] == 0
 
 
 ENVELOPE = """
@@ -252,12 +252,12 @@ resource "fleet_resource_override" "canary" {
 """
 
 
-def test_an_override_reaches_what_is_in_an_envelope(nf: Callable[..., Told]) -> None:
-    applied(nf, FLEET + ENVELOPE)
-    assert pods() == 1
-    told = applied(nf, FLEET + ENVELOPE + CANARY)
-    assert pods() == 3
-    overridden = next(c for c in placed()["attributes"]["conditions"] if c["type"].endswith("Overridden"))
+def test_override_changes_object_in_envelope(nf: Callable[..., Told]) -> None:
+    apply_completely(nf, FLEET + ENVELOPE)
+    assert count_pods() == 1
+    told = apply_completely(nf, FLEET + ENVELOPE + CANARY)
+    assert count_pods() == 3
+    overridden = next(c for c in read_placement()["attributes"]["conditions"] if c["type"].endswith("Overridden"))
     assert (overridden["status"], overridden["reason"]) == ("True", "OverriddenSucceeded")
     assert "overrides_changed" in told
     explained = nf(FLEET + ENVELOPE + CANARY, "explain", WEB, "a")[1]
@@ -265,10 +265,10 @@ def test_an_override_reaches_what_is_in_an_envelope(nf: Callable[..., Told]) -> 
     assert "+  replicas: 3" in explained
 
 
-def test_explain_names_the_override_that_fails(nf: Callable[..., Told]) -> None:
+def test_explain_names_failing_override(nf: Callable[..., Told]) -> None:
     failing = FLEET + ENVELOPE + CANARY.replace("/spec/replicas", "/spec/nothing/there")
-    applied(nf, failing)
-    assert pods() == 0
+    apply_completely(nf, failing)
+    assert count_pods() == 0
     explained = " ".join(nf(failing, "explain", WEB, "a")[1].split())
     assert 'ResourceOverrideSnapshot "canary-0" failed to apply on Deployment "web" in namespace "web"' in explained
     document = json.loads(nf(failing, "explain", "-format=json", WEB, "a")[1])
@@ -279,8 +279,8 @@ def test_explain_names_the_override_that_fails(nf: Callable[..., Told]) -> None:
     assert list(document["override_failures"]) == ["a"]
 
 
-def test_explain_of_a_member_is_what_every_placement_says_of_it(nf: Callable[..., Told]) -> None:
-    applied(nf, FLEET + ENVELOPE)
+def test_explain_of_member_lists_every_placement(nf: Callable[..., Told]) -> None:
+    apply_completely(nf, FLEET + ENVELOPE)
     explained = nf(FLEET + ENVELOPE, "explain", "fleet_member_cluster.a")[1]
     assert explained.startswith(f"{WEB} a\nbound to a\n")
     assert "No rule rejects it." in explained
@@ -290,7 +290,7 @@ def test_explain_of_a_member_is_what_every_placement_says_of_it(nf: Callable[...
 
 
 def test_unexplained_address_is_reported(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
-    applied(nf, FLEET + ENVELOPE)
+    apply_completely(nf, FLEET + ENVELOPE)
     monkeypatch.setattr("nexusform.workflow.placement_explanation._EXPLAINERS", {})
     code, _, told = nf(FLEET + ENVELOPE, "explain", WEB, "a")
     assert code == 1
@@ -299,7 +299,7 @@ def test_unexplained_address_is_reported(nf: Callable[..., Told], monkeypatch: p
     assert "has placements at" not in said
 
 
-def test_show_prints_what_was_written(nf: Callable[..., Told]) -> None:
+def test_show_prints_manifest_as_written(nf: Callable[..., Told]) -> None:
     manifest = """
 resource "fleet_cluster_resource_placement" "web" {
   manifest = <<-EOT
@@ -321,7 +321,7 @@ resource "fleet_cluster_resource_placement" "web" {
   EOT
 }
 """
-    applied(nf, FLEET + HUB + manifest)
+    apply_completely(nf, FLEET + HUB + manifest)
     shown = nf(FLEET + HUB + manifest, "show", WEB)[1]
     lines = [" ".join(line.split()) for line in shown.splitlines()]
     assert "API Version: placement.kubernetes-fleet.io/v1beta1" in lines
@@ -330,14 +330,14 @@ resource "fleet_cluster_resource_placement" "web" {
     assert "When To Apply: Always" in lines
 
 
-def test_a_staged_run_is_shown_as_a_timeline(nf: Callable[..., Told]) -> None:
+def test_staged_run_is_shown_as_timeline(nf: Callable[..., Told]) -> None:
     waiting = EXTERNAL.replace(
         "    label_selector {}\n", '    label_selector {}\n    before_stage_task {\n      type = "Approval"\n    }\n'
     )
     text = FLEET + HUB + waiting
-    applied(nf, text)
+    apply_completely(nf, text)
     reports = ("-report=json:p.json", "-report=markdown:p.md", "-report=html:p.html")
-    code, out, err = nf(text + staged_run("r1"), "plan", *reports)
+    code, out, err = nf(text + build_staged_run("r1"), "plan", *reports)
     assert code == 0, err
     assert "  start  all           waits for approval r1-before-all\n" in out
     assert "  start  all, group 1  update a (later)\n" in out
@@ -349,5 +349,5 @@ def test_a_staged_run_is_shown_as_a_timeline(nf: Callable[..., Told]) -> None:
     assert (row["stage"], row["group"], row["waits_for"]) == ("all", 1, "r1-before-all")
     (rollout,) = document["rollouts"]
     assert [step["status"] for step in rollout["steps"]] == ["waiting", "later"]
-    details = nf(text + staged_run("r1"), "plan", "-details")[1]
+    details = nf(text + build_staged_run("r1"), "plan", "-details")[1]
     assert "waits for approval r1-before-all" in details

@@ -1,4 +1,4 @@
-"""Fleet manifests: what a hub refuses is an error at its line; what a lenient reading corrects is listed."""
+"""Tests of fleet manifests: a rejected field is an error at its line; lenient parsing lists its corrections."""
 
 from __future__ import annotations
 
@@ -105,14 +105,14 @@ SPECS = {
 IN_NAMESPACE = ("ResourcePlacement", "ResourceOverride", "StagedUpdateStrategy", "StagedUpdateRun")
 
 
-def manifest(kind: str, version: str = "") -> str:
+def build_manifest_text(kind: str, version: str = "") -> str:
     default, spec = SPECS[kind]
     namespace = "  namespace: web\n" if kind in IN_NAMESPACE else ""
     return HEAD.format(version=version or default, kind=kind, namespace=namespace, spec=spec)
 
 
-def said(kind: str, text: str, *, lenient: bool = False) -> tuple[list[str], list[str]]:
-    """Errors and warnings of the type that plans the kind."""
+def list_findings(kind: str, text: str, *, lenient: bool = False) -> tuple[list[str], list[str]]:
+    """Return errors and warnings of the type that plans the kind."""
     check = RESOURCE_TYPES[API_KINDS[kind].type_name].check
     assert check is not None
     names = {"name": "it", "namespace": "web"} if kind in IN_NAMESPACE else {"name": "it"}
@@ -122,24 +122,24 @@ def said(kind: str, text: str, *, lenient: bool = False) -> tuple[list[str], lis
     return errors, warnings
 
 
-def refusals(kind: str, old: str, new: str) -> list[str]:
-    text = manifest(kind)
+def list_rejections(kind: str, old: str, new: str) -> list[str]:
+    text = build_manifest_text(kind)
     assert old in text, old
-    errors, _ = said(kind, text.replace(old, new, 1))
+    errors, _ = list_findings(kind, text.replace(old, new, 1))
     return errors
 
 
 @pytest.mark.parametrize("kind", SPECS)
-def test_what_a_hub_takes_is_read(kind: str) -> None:
+def test_valid_manifests_are_read(kind: str) -> None:
     for version in API_KINDS[kind].versions:
-        text = manifest(kind, version)
+        text = build_manifest_text(kind, version)
         if version == "v1":
             text = text.replace("    deleteStrategy: {propagationPolicy: Abandon}\n", "")
             text = text.replace("    reportBackStrategy: {type: Mirror, destination: WorkAPI}\n", "")
         if version == "v1alpha1":
             text = text.replace("  state: Run\n", "").replace("    maxConcurrency: 50%\n", "")
             text = text.replace("    beforeStageTasks:\n    - {type: Approval}\n", "", 1)
-        assert said(kind, text) == ([], []), version
+        assert list_findings(kind, text) == ([], []), version
 
 
 SERVER = """  uid: 1-2
@@ -151,9 +151,9 @@ SERVER = """  uid: 1-2
 spec:"""
 
 
-def test_what_a_server_sets_is_ignored() -> None:
-    text = manifest("ClusterResourcePlacement").replace("spec:", SERVER, 1) + "status: {conditions: []}\n"
-    assert said("ClusterResourcePlacement", text) == ([], [])
+def test_server_fields_are_ignored() -> None:
+    text = build_manifest_text("ClusterResourcePlacement").replace("spec:", SERVER, 1) + "status: {conditions: []}\n"
+    assert list_findings("ClusterResourcePlacement", text) == ([], [])
 
 
 CRP = "ClusterResourcePlacement"
@@ -161,7 +161,7 @@ CRO = "ClusterResourceOverride"
 RO = "ResourceOverride"
 STRATEGY = "ClusterStagedUpdateStrategy"
 BROKEN = [
-    # keys that nobody knows
+    # Unknown keys
     (CRP, "numberOfClusters:", "numberOfCluster:", 'unknown field "spec.policy.numberOfCluster"'),
     (CRP, "placementType:", "type:", 'unknown field "spec.policy.type"'),
     (CRP, "    affinity:", "    affinities:", 'unknown field "spec.policy.affinities"'),
@@ -197,11 +197,11 @@ BROKEN = [
     (STRATEGY, "afterStageTasks", "afterStage", "unknown field"),
     ("ClusterStagedUpdateRun", "resourceSnapshotIndex", "snapshotIndex", "unknown field"),
     ("ClusterResourcePlacementDisruptionBudget", "minAvailable", "minavailable", "unknown field"),
-    # keys twice
+    # Duplicate keys
     (CRP, "    numberOfClusters: 2\n", "    numberOfClusters: 2\n    numberOfClusters: 3\n", "occurs twice"),
     (CRP, "{key: k,", "{key: k, key: l,", "occurs twice"),
     (CRO, "{op: replace,", "{op: replace, op: add,", "occurs twice"),
-    # what must be there
+    # Missing required fields
     (CRP, '  - group: ""\n    version', "  - version", "spec.resourceSelectors[0].group is missing"),
     (CRP, "    version: v1\n", "", "spec.resourceSelectors[0].version is missing"),
     (CRP, "    kind: Namespace\n", "", "spec.resourceSelectors[0].kind is missing"),
@@ -225,7 +225,7 @@ BROKEN = [
     ("ClusterStagedUpdateRun", "  placementName: p\n", "", "spec.placementName is missing"),
     ("ClusterStagedUpdateRun", "  stagedRolloutStrategyName: s\n", "", "is missing"),
     ("ClusterResourcePlacementEviction", "  clusterName: c\n", "", "spec.clusterName is missing"),
-    # words that are none
+    # Invalid enumeration values
     (CRP, "PickN", "pickN", 'must be one of PickAll, PickN, PickFixed. Did you mean "PickN"?'),
     (CRP, "sortOrder: Descending", "sortOrder: Falling", "must be one of Ascending, Descending"),
     (CRP, "DoNotSchedule", "DoNotschedule", "must be one of"),
@@ -249,7 +249,7 @@ BROKEN = [
     (CRO, "scope: Cluster", "scope: Namespaced", "cannot be Namespaced scope"),
     (STRATEGY, "{type: Approval}", "{type: Wait}", "must be one of TimedWait, Approval"),
     ("ClusterStagedUpdateRun", "state: Run", "state: Start", "must be one of Initialize, Run, Stop"),
-    # values of the wrong kind
+    # Values of the wrong type
     (CRP, "numberOfClusters: 2", 'numberOfClusters: "2"', "must be a whole number; write 2, without quotes."),
     (CRP, "numberOfClusters: 2", "numberOfClusters: 2.5", "must be a whole number"),
     (CRP, "numberOfClusters: 2", "numberOfClusters: true", "must be a whole number"),
@@ -274,7 +274,7 @@ BROKEN = [
     (CRP, "PickN", "..", "must be one of"),
     (CRP, "    name: web", "    name: web\n  - ...", "a placeholder"),
     ("ClusterStagedUpdateRun", 'Index: "1"', "Index: 1", "with quotes"),
-    # numbers, sizes and patterns
+    # Numbers, sizes and patterns
     (CRP, "numberOfClusters: 2", "numberOfClusters: -1", "must be 0 or more"),
     (CRP, "numberOfClusters: 2", f"numberOfClusters: {2**31}", "must be at most 2147483647, not 2147483648"),
     (CRP, "numberOfClusters: 2", f"numberOfClusters: {'9' * 20}", "must be at most 2147483647, not 99999"),
@@ -303,7 +303,7 @@ BROKEN = [
     ("ClusterResourcePlacementDisruptionBudget", "50%", "-1", "must be 0 or more"),
     ("ClusterResourcePlacementDisruptionBudget", "50%", "50%\n  maxUnavailable: 1", "cannot be specified"),
     ("ClusterResourcePlacementEviction", "clusterName: c", f"clusterName: {'c' * 256}", "at most 255"),
-    # what does not go together
+    # Conflicting fields
     (CRP, "numberOfClusters: 2", "numberOfClusters: 2\n    clusterNames: []", "clusterNames cannot be set"),
     (CRP, "PickN", "PickAll", "numberOfClusters cannot be set when placementType is PickAll"),
     (CRP, "PickN", "PickFixed", "affinity cannot be set when placementType is PickFixed"),
@@ -315,7 +315,7 @@ BROKEN = [
     (CRO, "op: replace, path: /spec/replicas", "op: remove, path: /spec/replicas", "cannot have value"),
     (CRO, "overrideType: JSONPatch", "overrideType: Delete", "cannot be set when the override type is Delete"),
     (CRO, "- labelSelector: {matchLabels: {env: prod}}", "- {}", "labelSelector is required"),
-    # other objects
+    # Other objects
     (CRP, "/v1beta1", "/v1", 'unknown field "spec.strategy.deleteStrategy": v1 does not have it'),
     (CRP, "/v1beta1", "/v1alpha1", "a hub has ClusterResourcePlacement as"),
     (CRP, "placement.kubernetes-fleet.io/", "fleet.azure.com/", "a hub has ClusterResourcePlacement as"),
@@ -325,23 +325,23 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("kind", "old", "new", "words"), [case for case in BROKEN if case[3]])
-def test_what_a_hub_refuses_is_refused_at_its_line(kind: str, old: str, new: str, words: str) -> None:
-    errors = refusals(kind, old, new)
+def test_invalid_manifest_is_rejected_at_its_line(kind: str, old: str, new: str, words: str) -> None:
+    errors = list_rejections(kind, old, new)
     assert any(words in error for error in errors), errors
     assert all(error.startswith(("manifest:", "namespace")) for error in errors), errors
 
 
-def test_a_status_in_the_namespace_needs_one_namespace() -> None:
-    text = manifest(CRP).replace("ClusterScopeOnly", "NamespaceAccessible")
-    assert said(CRP, text) == ([], [])
-    errors, _ = said(CRP, text.replace("kind: Namespace", "kind: StorageClass"))
+def test_namespace_accessible_status_needs_one_namespace() -> None:
+    text = build_manifest_text(CRP).replace("ClusterScopeOnly", "NamespaceAccessible")
+    assert list_findings(CRP, text) == ([], [])
+    errors, _ = list_findings(CRP, text.replace("kind: Namespace", "kind: StorageClass"))
     assert ["exactly one resourceSelector" in error for error in errors] == [True]
 
 
 def test_pick_fixed_needs_no_names() -> None:
     spec = PLACEMENT[: PLACEMENT.index("  policy:")] + "  policy: {placementType: PickFixed}\n"
     text = HEAD.format(version="v1", kind=CRP, namespace="", spec=spec)
-    assert said(CRP, text) == ([], [])
+    assert list_findings(CRP, text) == ([], [])
 
 
 SLIPS = {
@@ -362,54 +362,56 @@ SLIPS["left-out-condition"] = ("    - {key: k, operator: Equal, value: v, effect
 OLD_NAME = "old-property-name"
 
 
-def test_every_correction_is_tried() -> None:
+def test_every_correction_is_tested() -> None:
     assert sorted([*SLIPS, OLD_NAME]) == sorted(CORRECTIONS)
 
 
-def test_the_old_name_of_node_count_is_no_slip_for_a_hub() -> None:
-    text = manifest(CRP).replace("kubernetes-fleet.io/node-count", "kubernetes.azure.com/node-count", 1)
-    assert said(CRP, text) == ([], [])
-    errors, warnings = said(CRP, text, lenient=True)
+def test_old_node_count_name_is_valid_for_a_hub() -> None:
+    text = build_manifest_text(CRP).replace("kubernetes-fleet.io/node-count", "kubernetes.azure.com/node-count", 1)
+    assert list_findings(CRP, text) == ([], [])
+    errors, warnings = list_findings(CRP, text, lenient=True)
     assert errors == []
     assert [f"[{OLD_NAME}]" in warning for warning in warnings] == [True]
 
 
 @pytest.mark.parametrize("correction", SLIPS)
-def test_a_lenient_reading_corrects_a_slip_and_lists_it(correction: str) -> None:
-    text = manifest(CRP).replace(*SLIPS[correction], 1)
-    errors, _ = said(CRP, text)
+def test_lenient_mode_corrects_and_lists_a_slip(correction: str) -> None:
+    text = build_manifest_text(CRP).replace(*SLIPS[correction], 1)
+    errors, _ = list_findings(CRP, text)
     assert any("Set lenient = true to accept it" in error for error in errors)
-    errors, warnings = said(CRP, text, lenient=True)
+    errors, warnings = list_findings(CRP, text, lenient=True)
     assert errors == []
     assert [f"[{correction}]" in warning for warning in warnings] == [True]
     assert ("this widens the selection" in warnings[0]) is CORRECTIONS[correction].widens
 
 
-def test_corrections_that_widen_a_selection_come_first() -> None:
-    text = manifest(CRP)
+def test_widening_corrections_are_listed_first() -> None:
+    text = build_manifest_text(CRP)
     for slip in SLIPS.values():
         text = text.replace(*slip, 1)
-    _, warnings = said(CRP, text, lenient=True)
+    _, warnings = list_findings(CRP, text, lenient=True)
     wider = ["this widens the selection" in line for line in warnings[0].splitlines()]
     assert wider == sorted(wider, reverse=True)
     assert len(wider) == len(SLIPS)
 
 
-def test_what_is_not_in_the_table_stays_an_error() -> None:
+def test_unknown_slips_stay_errors() -> None:
     for old, new in (("numberOfClusters", "numberOfCluster"), ("PickN", "pickN"), ("weight: 20", 'weight: "20"')):
-        errors, _ = said(CRP, manifest(CRP).replace(old, new, 1), lenient=True)
+        errors, _ = list_findings(CRP, build_manifest_text(CRP).replace(old, new, 1), lenient=True)
         assert errors, new
 
 
-def fields_apart(shape: FieldShape, schema: BlockSchema, path: str) -> list[str]:
-    """Where the shape of the API and the blocks of a type are not the same."""
+def find_field_differences(shape: FieldShape, schema: BlockSchema, path: str) -> list[str]:
+    """Return the fields with different API shapes and block schemas."""
     apart = []
     for key, field in shape.fields.items():
         name = get_block_name(key, field)
         below = field.items if field.items is not None and field.items.kind is FieldKind.OBJECT else field
         if below.kind is FieldKind.OBJECT:
             block = schema.blocks.get(name)
-            apart += [f"{path}.{name}"] if block is None else fields_apart(below, block.schema, f"{path}.{name}")
+            apart += (
+                [f"{path}.{name}"] if block is None else find_field_differences(below, block.schema, f"{path}.{name}")
+            )
             continue
         attribute = schema.attributes.get(name)
         if attribute is None:
@@ -420,8 +422,8 @@ def fields_apart(shape: FieldShape, schema: BlockSchema, path: str) -> list[str]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in API_KINDS if kind != "MemberCluster"])
-def test_blocks_say_what_the_api_says(kind: str) -> None:
+def test_blocks_match_the_api(kind: str) -> None:
     api = API_KINDS[kind]
-    apart = fields_apart(api.spec, RESOURCE_TYPES[api.type_name].schema, "")
-    # A scope of a namespace in an override changes nothing: it names one object.
+    apart = find_field_differences(api.spec, RESOURCE_TYPES[api.type_name].schema, "")
+    # A namespace scope in an override has no effect: it names one object.
     assert [each for each in apart if not each.endswith("cluster_resource_selector.selection_scope")] == []

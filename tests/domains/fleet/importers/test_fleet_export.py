@@ -1,4 +1,4 @@
-"""Snapshots and bindings as a hub shows them: numbers, parts, owners, and how far a cluster is."""
+"""Tests of snapshots and bindings of a hub export: indexes, parts, owners, and readiness of clusters."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ GROUP = "placement.kubernetes-fleet.io/v1"
 FLEET = "kubernetes-fleet.io"
 
 
-def an(kind: str, name: str, spec: dict[str, Any], labels: dict[str, str], **more: Any) -> Manifest:
+def build_object(kind: str, name: str, spec: dict[str, Any], labels: dict[str, str], **more: Any) -> Manifest:
     metadata = {"name": name, "generation": 2, "labels": labels}
     manifest = build_manifest({"apiVersion": GROUP, "kind": kind, "metadata": metadata, "spec": spec, **more})
     assert manifest is not None
     return manifest
 
 
-def config_map(name: str) -> dict[str, Any]:
+def build_config_map(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "web"}}
 
 
-def hub(owner: str, *, labelled: bool) -> list[Manifest]:
-    """A placement with its third policy, a content in parts, and one binding."""
+def build_hub_objects(owner: str, *, labelled: bool) -> list[Manifest]:
+    """Return a placement with its third policy, content in parts, and one binding."""
     parent = {f"{FLEET}/parent-CRP": owner}
     policy = {**parent, f"{FLEET}/policy-index": "2"} if labelled else {}
     resources = {**parent, f"{FLEET}/resource-index": "12"} if labelled else {}
     parts = []
     for part in ("snapshot", "0", "1"):
-        spec = {"selectedResources": [config_map(part)]}
-        parts.append(an("ClusterResourceSnapshot", f"{owner}-12-{part}", spec, resources))
+        spec = {"selectedResources": [build_config_map(part)]}
+        parts.append(build_object("ClusterResourceSnapshot", f"{owner}-12-{part}", spec, resources))
     binding = {
         "state": "Bound",
         "targetCluster": "a",
@@ -41,19 +41,19 @@ def hub(owner: str, *, labelled: bool) -> list[Manifest]:
         "resourceSnapshotName": f"{owner}-12-snapshot",
     }
     return [
-        an("ClusterResourcePlacement", owner, {}, {}),
-        an("ClusterSchedulingPolicySnapshot", f"{owner}-2", {}, policy),
+        build_object("ClusterResourcePlacement", owner, {}, {}),
+        build_object("ClusterSchedulingPolicySnapshot", f"{owner}-2", {}, policy),
         *parts,
-        an("ClusterResourceBinding", f"{owner}-a-1f", binding, parent),
+        build_object("ClusterResourceBinding", f"{owner}-a-1f", binding, parent),
     ]
 
 
 @pytest.mark.parametrize("labelled", [True, False])
 @pytest.mark.parametrize("owner", ["web", "web-1", "crp-1", "prod-eu-2", "a-1-0"])
-def test_numbers_are_what_follows_the_owners_name(owner: str, *, labelled: bool) -> None:
-    # Of all that is shown, names of other placements begin alike.
-    others = hub("web", labelled=labelled) if owner != "web" else []
-    shown = read_placements([*others, *hub(owner, labelled=labelled)])[owner]
+def test_indexes_follow_the_owner_name(owner: str, *, labelled: bool) -> None:
+    # Names of other listed placements have the same prefix.
+    others = build_hub_objects("web", labelled=labelled) if owner != "web" else []
+    shown = read_placements([*others, *build_hub_objects(owner, labelled=labelled)])[owner]
     assert shown.policy_index == 2
     (snapshot,) = shown.snapshots
     assert snapshot.index == 12
@@ -62,11 +62,15 @@ def test_numbers_are_what_follows_the_owners_name(owner: str, *, labelled: bool)
     assert (binding.policy_snapshot, binding.resource_snapshot) == (2, 12)
 
 
-def shown_binding(*conditions: dict[str, Any]) -> str:
+def read_readiness(*conditions: dict[str, Any]) -> str:
     labels = {f"{FLEET}/parent-CRP": "web"}
     spec = {"state": "Bound", "targetCluster": "a"}
-    binding = an("ClusterResourceBinding", "b", spec, labels, status={"conditions": list(conditions)})
-    return read_placements([an("ClusterResourcePlacement", "web", {}, {}), binding])["web"].bindings["a"].readiness
+    binding = build_object("ClusterResourceBinding", "b", spec, labels, status={"conditions": list(conditions)})
+    return (
+        read_placements([build_object("ClusterResourcePlacement", "web", {}, {}), binding])["web"]
+        .bindings["a"]
+        .readiness
+    )
 
 
 NOT_ALL = "NotAllWorkHaveBeenApplied"
@@ -85,28 +89,30 @@ NOT_ALL = "NotAllWorkHaveBeenApplied"
         ("WorkSynchronized", "False", "SyncWorkFailed", "", FAILED),
     ],
 )
-def test_how_far_a_cluster_is(kind: str, status: str, reason: str, message: str, standing: str) -> None:
+def test_readiness_of_a_cluster(kind: str, status: str, reason: str, message: str, standing: str) -> None:
     condition = {"type": kind, "status": status, "reason": reason, "message": message}
-    assert shown_binding(condition) == standing
+    assert read_readiness(condition) == standing
 
 
 def test_conditions_of_earlier_generation_are_ignored() -> None:
-    assert shown_binding({"type": "Available", "status": "True", "observedGeneration": 1}) == WAITING
-    assert shown_binding({"type": "Available", "status": "True", "observedGeneration": 2}) == READY
+    assert read_readiness({"type": "Available", "status": "True", "observedGeneration": 1}) == WAITING
+    assert read_readiness({"type": "Available", "status": "True", "observedGeneration": 2}) == READY
 
 
 def test_unprocessed_eviction_is_pending() -> None:
     kind, spec = "ClusterResourcePlacementEviction", {"placementName": "web", "clusterName": "a"}
     refused = {"conditions": [{"type": "Valid", "status": "False", "message": "no such placement"}]}
     valid = {"conditions": [{"type": "Valid", "status": "True"}]}
-    (over,) = read_evictions([an(kind, "e", spec, {}, status=refused)])
+    (over,) = read_evictions([build_object(kind, "e", spec, {}, status=refused)])
     assert (over.valid, over.executed, over.reason) == (False, False, "no such placement")
-    assert not list(read_evictions([an(kind, "e", spec, {}), an(kind, "f", spec, {}, status=valid)]))
+    assert not list(
+        read_evictions([build_object(kind, "e", spec, {}), build_object(kind, "f", spec, {}, status=valid)])
+    )
 
 
-def test_a_run_that_could_not_begin_is_over() -> None:
+def test_run_with_failed_initialization_has_ended() -> None:
     failed = {"type": "Initialized", "status": "False", "message": "not fully scheduled yet"}
     kind, spec = "ClusterStagedUpdateRun", {"placementName": "web"}
-    (shown,) = read_runs([an(kind, "r", spec, {}, status={"conditions": [failed]})])
+    (shown,) = read_runs([build_object(kind, "r", spec, {}, status={"conditions": [failed]})])
     assert (shown.ended, shown.succeeded, shown.reason) == (True, False, "not fully scheduled yet")
-    assert not list(read_runs([an(kind, "r", spec, {})]))
+    assert not list(read_runs([build_object(kind, "r", spec, {})]))

@@ -1,4 +1,4 @@
-"""Fleets in a few words: members, placements, and what a plan does to bindings."""
+"""Test helpers for small fleets: members, placements, and the effects of a plan on bindings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ resource "fleet_cluster_staged_update_strategy" "s" {
 """
 
 
-def member(name: str, labels: Mapping[str, str] | None = None, more: str = "") -> str:
+def build_member(name: str, labels: Mapping[str, str] | None = None, more: str = "") -> str:
     return f"""
 resource "fleet_member_cluster" "{name}" {{
   labels = {json.dumps(dict(labels or {}))}
@@ -60,11 +60,11 @@ resource "fleet_member_cluster" "{name}" {{
 """
 
 
-def nodes(count: int | str) -> str:
+def build_node_count(count: int | str) -> str:
     return f'properties = {{ "kubernetes-fleet.io/node-count" = "{count}" }}'
 
 
-def placement(policy: str = "", more: str = "", name: str = "p") -> str:
+def build_placement(policy: str = "", more: str = "", name: str = "p") -> str:
     return f"""
 resource "fleet_cluster_resource_placement" "{name}" {{
   resource_selector {{
@@ -78,7 +78,7 @@ resource "fleet_cluster_resource_placement" "{name}" {{
 """
 
 
-def pick_n(number: int | None, more: str = "") -> str:
+def build_pick_n(number: int | None, more: str = "") -> str:
     count = "" if number is None else f"number_of_clusters = {number}"
     return f"""
     placement_type = "PickN"
@@ -87,7 +87,7 @@ def pick_n(number: int | None, more: str = "") -> str:
 """
 
 
-def manifest_placement(text: str, name: str = "p", *, lenient: bool = False) -> str:
+def build_manifest_placement(text: str, name: str = "p", *, lenient: bool = False) -> str:
     leniently = "\n  lenient = true" if lenient else ""
     return f"""
 resource "fleet_cluster_resource_placement" "{name}" {{
@@ -96,24 +96,24 @@ resource "fleet_cluster_resource_placement" "{name}" {{
 """
 
 
-def hub(colour: str = "blue") -> str:
+def build_hub(colour: str = "blue") -> str:
     return NAMESPACE.replace("COLOUR", colour)
 
 
-def bindings(state: State, address: str = "fleet_cluster_resource_placement.p") -> dict[str, Any]:
+def get_bindings(state: State, address: str = "fleet_cluster_resource_placement.p") -> dict[str, Any]:
     found: dict[str, Any] = attributes(state, address)["bindings"]
     return found
 
 
-def picks(state: State, address: str = "fleet_cluster_resource_placement.p") -> list[str]:
-    return sorted(bindings(state, address))
+def list_picks(state: State, address: str = "fleet_cluster_resource_placement.p") -> list[str]:
+    return sorted(get_bindings(state, address))
 
 
-def binding_rows(result: PlanResult) -> dict[str, PlacementChange]:
-    """What happens to bindings, by cluster, without those of which nothing is said."""
+def list_binding_changes(result: PlanResult) -> dict[str, PlacementChange]:
+    """Return the binding changes of a plan by cluster, without unremarkable ones."""
     return {r.object: r for r in result.plan.placements if r.kind == "binding" and (r.action != "keep" or r.trigger)}
 
 
-def moves(result: PlanResult) -> dict[str, tuple[str, str]]:
-    """(action, trigger) by cluster."""
-    return {name: (str(row.action), row.trigger) for name, row in binding_rows(result).items()}
+def list_moves(result: PlanResult) -> dict[str, tuple[str, str]]:
+    """Return (action, trigger) by cluster."""
+    return {name: (str(row.action), row.trigger) for name, row in list_binding_changes(result).items()}

@@ -1,4 +1,4 @@
-"""Recordings of a running hub as dumps to plan from. They lie where NEXUSFORM_HUB_CASES says."""
+"""Recordings of a running hub as dumps to plan from, in the directory NEXUSFORM_HUB_CASES."""
 
 from __future__ import annotations
 
@@ -58,22 +58,22 @@ resource "fleet_member_cluster" "all" {
 """
 
 
-def configuration() -> str:
-    """Everything that a dump shows, as resources: the documentation's example, over every map."""
+def build_configuration() -> str:
+    """Return resources for everything in a dump: the documentation's example, for each map."""
     hub, body = "data.fleet_hub_export.hub", "manifest = each.value"
     blocks = (f'resource "{of}" "all" {{\n  for_each = {hub}.{name}\n  {body}\n}}\n' for name, of in ATTRIBUTES.items())
     return _FIRST + "".join(blocks)
 
 
-def recorded(name: str) -> dict[str, Any]:
-    """A recording."""
+def read_recording(name: str) -> dict[str, Any]:
+    """Read a recording."""
     document: dict[str, Any] = json.loads((Path(FOLDER) / f"{name}.json").read_text())
     return document
 
 
 def write_dump(objects: Iterable[Mapping[str, Any]], directory: Path) -> None:
-    """A directory with a dump and the configuration that takes everything from it."""
-    (directory / "main.nf.hcl").write_text(configuration())
+    """Write a directory with a dump and a configuration that reads everything from it."""
+    (directory / "main.nf.hcl").write_text(build_configuration())
     items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
     (directory / "hub.json").write_text(json.dumps(items))
 
@@ -81,18 +81,18 @@ def write_dump(objects: Iterable[Mapping[str, Any]], directory: Path) -> None:
 Key = tuple[str, str, str]
 
 
-def key_of(body: Mapping[str, Any]) -> Key:
-    """Which object this is."""
+def get_object_key(body: Mapping[str, Any]) -> Key:
+    """Return the kind, namespace and name of an object."""
     metadata = body["metadata"]
     return str(body["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"])
 
 
-def played(events: Iterable[Mapping[str, Any]], start: Mapping[Key, Any]) -> Iterator[dict[Key, Any]]:
-    """The objects of a hub after each event, the writes of users among them."""
+def replay_events(events: Iterable[Mapping[str, Any]], start: Mapping[Key, Any]) -> Iterator[dict[Key, Any]]:
+    """Yield the objects of a hub after each event, including the writes of users."""
     objects = dict(start)
     for event in events:
         if "event" in event:
-            key = key_of(event["object"])
+            key = get_object_key(event["object"])
             if event["event"] == "DELETED":
                 objects.pop(key, None)
             else:
@@ -103,42 +103,42 @@ def played(events: Iterable[Mapping[str, Any]], start: Mapping[Key, Any]) -> Ite
 
 
 def _write(event: Mapping[str, Any], objects: dict[Key, Any]) -> None:
-    """What a user's request leaves: the watch tells of some kinds only."""
+    """Store the result of a user's request, because the watch reports only some kinds."""
     answer, method = event.get("answer"), event["request"]["method"]
     written = event["request"].get("body")
     if event["status"] >= 300 or method == "GET":
         return
     if event["request"]["path"].endswith("/status"):
         named = answer if isinstance(answer, Mapping) and "metadata" in answer else written
-        standing = objects.get(key_of(named), named)
-        if _is_whole(standing):
-            objects[key_of(named)] = {**standing, "status": written["status"]}
+        standing = objects.get(get_object_key(named), named)
+        if _is_complete(standing):
+            objects[get_object_key(named)] = {**standing, "status": written["status"]}
         return
     if method == "DELETE":
-        objects.pop(_key_in(event["request"]["path"]), None)
+        objects.pop(_parse_key(event["request"]["path"]), None)
         return
-    body = answer if _is_whole(answer) else written
-    if not _is_whole(body):
+    body = answer if _is_complete(answer) else written
+    if not _is_complete(body):
         return
-    key = key_of(body)
+    key = get_object_key(body)
     if key[0] in ("ConfigMap", "Namespace", "Deployment", "Service", "Job") or "Override" in key[0]:
         objects[key] = body
     else:
         standing = objects.get(key, body)
-        # The watch tells of it later, where it was recorded thinly.
+        # The watch reports it later if it was recorded sparsely.
         objects[key] = {**standing, "spec": body.get("spec", {})}
 
 
-def _is_whole(body: Any) -> bool:
-    """Whether an answer or a request holds an object, and not only its names."""
+def _is_complete(body: Any) -> bool:
+    """Return whether an answer or a request holds a complete object, not only its names."""
     return isinstance(body, Mapping) and bool(body.keys() & {"spec", "data"} or body.get("kind") == "Namespace")
 
 
 _KINDS: Final = {"resourceoverrides": "ResourceOverride", "clusterresourceoverrides": "ClusterResourceOverride"}
 
 
-def _key_in(path: str) -> Key:
-    """Which object a path names, of kinds that the watch does not tell of."""
+def _parse_key(path: str) -> Key:
+    """Return the key of the object at a path, for kinds without watch events."""
     parts = path.split("/")
     namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-2] else ""
     return _KINDS.get(parts[-2], parts[-2]), namespace, parts[-1]

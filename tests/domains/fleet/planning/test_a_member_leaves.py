@@ -1,4 +1,4 @@
-"""A member leaves a running hub, recorded with its bindings: every recorded state foretells the last."""
+"""Recorded states of a running hub while a member leaves, with its bindings: every state predicts the last one."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.fleet.planning.hub_dumps import configuration, key_of, write_dump
-from tests.domains.fleet.planning.test_hub_stories import Dump, foretold, held
+from tests.domains.fleet.planning.hub_dumps import build_configuration, get_object_key, write_dump
+from tests.domains.fleet.planning.test_hub_stories import Dump, list_bindings, list_predicted_bindings
 from tests.planning.harness import errors, plan
 
 # PickAll of three; PickN of two of three; PickN of six with three members; PickFixed of three: 25 % may be
-# missed, of lv-n6 two. z3 leaves; each state is one dump, the last one when nothing happened any more.
+# unavailable, of lv-n6 two. z3 leaves; each state is one dump, the last one after all events.
 STATES: list[list[dict[str, Any]]] = json.loads(Path(__file__).with_name("a_member_leaves.json").read_text())
 
 
 @pytest.mark.parametrize("number", range(len(STATES)))
 def test_every_state_predicts_remaining_bindings(number: int) -> None:
-    last = held({key_of(each): each for each in STATES[-1]})
-    result = plan(configuration(), files_there=Dump(STATES[number]))
+    last = list_bindings({get_object_key(each): each for each in STATES[-1]})
+    result = plan(build_configuration(), files_there=Dump(STATES[number]))
     assert not errors(result)
-    assert foretold(result) == last
+    assert list_predicted_bindings(result) == last
     assert {name: each.get("z3") for name, each in last.items()} == {
         "lv-all": None,
         "lv-n2": None,

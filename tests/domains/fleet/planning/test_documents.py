@@ -1,4 +1,4 @@
-"""The product documents' YAML, read as printed: every slip a warning with its line, and what is picked."""
+"""Tests of the product documents' YAML as printed: each slip is a warning with its line, and the picks match."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from pathlib import Path
 import pytest
 
 from tests.domains.fleet.planning.fleet_harness import (
-    bindings,
-    hub,
-    manifest_placement,
-    member,
-    nodes,
-    pick_n,
-    picks,
-    placement,
+    build_hub,
+    build_manifest_placement,
+    build_member,
+    build_node_count,
+    build_pick_n,
+    build_placement,
+    get_bindings,
+    list_picks,
 )
 from tests.planning.harness import good, is_empty, plan, state_of, warnings
 
 DOCUMENTS = Path(__file__).parents[4] / "examples" / "fleet" / "documents"
 MEMBERS = (
-    member("cluster1", {"region": "east", "environment": "production"}, nodes(3))
-    + member("cluster2", {"region": "east", "critical-allowed": "true", "updateDay": "monday"}, nodes(5))
-    + member(
+    build_member("cluster1", {"region": "east", "environment": "production"}, build_node_count(3))
+    + build_member(
+        "cluster2", {"region": "east", "critical-allowed": "true", "updateDay": "monday"}, build_node_count(5)
+    )
+    + build_member(
         "cluster3",
         {"region": "west", "critical-allowed": "true", "critical-level": "1", "updateDay": "friday"},
-        nodes(9),
+        build_node_count(9),
     )
 )
 SLIP = "Corrected manifest"
@@ -49,28 +51,30 @@ CASES = {
 }
 
 
-def test_every_document_is_tried() -> None:
+def test_every_document_is_tested() -> None:
     assert sorted(CASES) == sorted(path.stem for path in DOCUMENTS.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_document_is_read_as_printed(name: str) -> None:
-    text = hub() + MEMBERS + manifest_placement((DOCUMENTS / f"{name}.yaml").read_text("utf-8"), lenient=True)
+def test_document_is_read_as_printed(name: str) -> None:
+    text = (
+        build_hub() + MEMBERS + build_manifest_placement((DOCUMENTS / f"{name}.yaml").read_text("utf-8"), lenient=True)
+    )
     wanted, said = CASES[name]
     result = good(plan(text))
     told = []
     for each in warnings(result):
         if each.id == "empty-resource-selection":
-            continue  # the documents do not print the objects
+            continue  # The documents do not print the objects.
         lines = re.findall(r"^manifest:([0-9]+): ", each.detail, re.MULTILINE) or ["0"]
         told += [(each.summary, int(line)) for line in lines]
     assert sorted(told) == sorted(said)
     state = state_of(text)
-    assert picks(state) == wanted
+    assert list_picks(state) == wanted
     assert is_empty(plan(text, state))
 
 
-def sorted_by(name: str, order: str) -> str:
+def build_sorter(name: str, order: str) -> str:
     return f"""affinity {{
       cluster_affinity {{
         preferred_during_scheduling_ignored_during_execution {{
@@ -86,7 +90,7 @@ def sorted_by(name: str, order: str) -> str:
     }}"""
 
 
-def lion(name: str, cpu: str, cost: str) -> str:
+def build_member_with_figures(name: str, cpu: str, cost: str) -> str:
     more = f"""
   resources {{
     available = {{ cpu = "{cpu}" }}
@@ -95,7 +99,7 @@ def lion(name: str, cpu: str, cost: str) -> str:
     per_cpu_core = "{cost}"
   }}
 """
-    return member(name, more=more)
+    return build_member(name, more=more)
 
 
 @pytest.mark.parametrize(
@@ -105,10 +109,10 @@ def lion(name: str, cpu: str, cost: str) -> str:
         (("kubernetes.azure.com/per-cpu-core-cost", "Ascending"), (0, 89, 100)),
     ],
 )
-def test_the_printed_numbers(sorter: tuple[str, str], scores: tuple[int, int, int]) -> None:
+def test_printed_scores(sorter: tuple[str, str], scores: tuple[int, int, int]) -> None:
     names = ("bravelion", "smartfish", "jumpingcat")
     figures = (("100", "1"), ("20", "0.2"), ("10", "0.1"))
-    members = "".join(lion(n, *f) for n, f in zip(names, figures, strict=True))
-    state = state_of(hub() + members + placement(pick_n(3, sorted_by(*sorter))))
-    held = bindings(state)
+    members = "".join(build_member_with_figures(n, *f) for n, f in zip(names, figures, strict=True))
+    state = state_of(build_hub() + members + build_placement(build_pick_n(3, build_sorter(*sorter))))
+    held = get_bindings(state)
     assert tuple(held[n]["affinity_score"] for n in names) == scores

@@ -1,4 +1,4 @@
-"""What comes of a plan for bindings and pods, beside VMs: reports and guard rails say the same."""
+"""Tests of the effects of a plan on bindings and pods, besides VMs: reports and guard rails agree."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ROWS = (
 )
 
 
-def test_effects_in_words() -> None:
+def test_effects_as_text() -> None:
     assert format_effect_clauses(count_effects(ROWS), [*LOSS_EFFECTS, Effect.WAITING]) == [
         "1 VM is re-created on another machine",
         "2 VMs are re-created in place",
@@ -67,7 +67,7 @@ def test_effects_in_words() -> None:
     ]
 
 
-def test_a_guard_rail_counts_all_that_is_disturbed() -> None:
+def test_guard_rail_counts_all_disruptions() -> None:
     plan = Plan(placements=ROWS)
     assert not apply_limits(plan, parse_guard_rail_limits("moved:4")).is_rejected
     broken = apply_limits(plan, parse_guard_rail_limits("moved:3"))
@@ -99,7 +99,7 @@ BOUND = Binding("west", BindingState.BOUND, 0)
 @pytest.mark.parametrize(
     ("rows", "denied"),
     [
-        # Its member is made anew: the binding goes, and comes again.
+        # Its member is re-created: the binding is removed and placed again.
         ([("binding", "remove", BOUND, None), ("binding", "place", None, BOUND)], True),
         ([("pod", "remove", ON_NODE, None), ("pod", "place", None, ON_NODE)], True),
         ([("pod", "remove", ON_NODE, None), ("pod", "place", None, PENDING)], True),
@@ -107,7 +107,7 @@ BOUND = Binding("west", BindingState.BOUND, 0)
         ([("pod", "remove", PENDING, None), ("pod", "place", None, ON_NODE)], False),
         ([("pod", "remove", ON_NODE, None)], False),
         ([("pod", "place", None, ON_NODE)], False),
-        # One of each kind are strangers.
+        # Objects of different kinds are unrelated.
         ([("pod", "remove", ON_NODE, None), ("binding", "place", None, BOUND)], False),
     ],
 )

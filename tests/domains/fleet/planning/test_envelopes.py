@@ -1,14 +1,14 @@
-"""Envelopes that a hub cannot open, and what members get while differences are only reported."""
+"""Tests of envelopes rejected by a hub, and of members under ReportDiff."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.domains.fleet.planning.fleet_harness import bindings, hub, member, placement
-from tests.domains.fleet.planning.test_operations import P, colours
+from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, build_placement, get_bindings
+from tests.domains.fleet.planning.test_operations import P, list_colours
 from tests.planning.harness import applied, attributes, good, plan, state_of, warnings
 
-MEMBERS = "".join(member(name) for name in ("m1", "m2", "m3"))
+MEMBERS = "".join(build_member(name) for name in ("m1", "m2", "m3"))
 POLICY = 'placement_type = "PickFixed"\n cluster_names = ["m1", "m2", "m3"]'
 ONE_BY_ONE = """
   strategy {
@@ -22,8 +22,8 @@ ONE_BY_ONE = """
 """
 
 
-def text(inside: str, applying: str = "ClientSideApply") -> str:
-    """A namespace with an envelope; `inside` is the metadata of the object in it."""
+def build_configuration(inside: str, applying: str = "ClientSideApply") -> str:
+    """Return a namespace with an envelope; `inside` is the metadata of the object in it."""
     envelope = f"""
     apiVersion: v1
     kind: Namespace
@@ -44,7 +44,7 @@ def text(inside: str, applying: str = "ClientSideApply") -> str:
           colour: blue
 """
     resource = f'resource "fleet_hub_manifest" "web" {{\n  yaml_body = <<-EOT{envelope}  EOT\n}}\n'
-    return resource + MEMBERS + placement(POLICY, ONE_BY_ONE.replace("APPLYING", applying))
+    return resource + MEMBERS + build_placement(POLICY, ONE_BY_ONE.replace("APPLYING", applying))
 
 
 @pytest.mark.parametrize(
@@ -60,22 +60,26 @@ def text(inside: str, applying: str = "ClientSideApply") -> str:
         ("{name: inside}", "a cluster scope object a.yaml (inside) has been wrapped in a resource envelope web/e"),
     ],
 )
-def test_an_object_of_elsewhere_in_an_envelope_stops_the_rollout(inside: str, said: str) -> None:
-    state = state_of(text("{name: inside, namespace: web}"))
-    result = good(plan(text(inside), state))
+def test_object_of_another_scope_in_envelope_stops_rollout(inside: str, said: str) -> None:
+    state = state_of(build_configuration("{name: inside, namespace: web}"))
+    result = good(plan(build_configuration(inside), state))
     kinds = {warning.id for warning in warnings(result)}
     assert {"envelope-cannot-be-opened", "incomplete-rollout"} <= kinds
     broken = applied(result, state)
-    assert {name: each["resource_snapshot"] for name, each in bindings(broken).items()} == {"m1": 1, "m2": 0, "m3": 0}
+    assert {name: each["resource_snapshot"] for name, each in get_bindings(broken).items()} == {
+        "m1": 1,
+        "m2": 0,
+        "m3": 0,
+    }
     last = attributes(broken, P)["placement_statuses"][0]["conditions"][-1]
     assert (last["type"], last["status"], last["reason"]) == ("WorkSynchronized", "False", "SyncWorkFailed")
     assert last["message"] == f"Failed to synchronize the work to the latest: {said}"
-    mended = applied(good(plan(text("{name: inside, namespace: web}"), broken)), broken)
-    assert {each["resource_snapshot"] for each in bindings(mended).values()} == {2}
+    mended = applied(good(plan(build_configuration("{name: inside, namespace: web}"), broken)), broken)
+    assert {each["resource_snapshot"] for each in get_bindings(mended).values()} == {2}
 
 
 def test_status_in_namespace_has_condition() -> None:
-    inside = text("{name: inside, namespace: web}")
+    inside = build_configuration("{name: inside, namespace: web}")
     told = inside.replace("strategy {", 'status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1)
     conditions = attributes(state_of(told), P)["conditions"]
     assert conditions[1] == {
@@ -89,21 +93,21 @@ def test_status_in_namespace_has_condition() -> None:
     ]
 
 
-def test_what_came_while_differences_were_reported_is_applied_at_last() -> None:
-    def now(colour: str, applying: str) -> str:
-        return hub(colour) + MEMBERS + placement(POLICY, ONE_BY_ONE.replace("APPLYING", applying))
+def test_changes_under_report_diff_are_applied_later() -> None:
+    def build_text(colour: str, applying: str) -> str:
+        return build_hub(colour) + MEMBERS + build_placement(POLICY, ONE_BY_ONE.replace("APPLYING", applying))
 
-    state = state_of(now("blue", "ClientSideApply"))
-    state = applied(good(plan(now("red", "ReportDiff"), state)), state)
-    assert colours(state) == {"blue"}
-    state = applied(good(plan(now("red", "ClientSideApply"), state)), state)
-    assert colours(state) == {"red"}
+    state = state_of(build_text("blue", "ClientSideApply"))
+    state = applied(good(plan(build_text("red", "ReportDiff"), state)), state)
+    assert list_colours(state) == {"blue"}
+    state = applied(good(plan(build_text("red", "ClientSideApply"), state)), state)
+    assert list_colours(state) == {"red"}
 
 
-def test_nothing_fails_to_be_applied_while_differences_are_reported() -> None:
+def test_report_diff_causes_no_apply_failures() -> None:
     def now(colour: str) -> str:
         failing = MEMBERS.replace('"m1" {', '"m1" {\n  apply_fails = true', 1)
-        return hub(colour) + failing + placement(POLICY, ONE_BY_ONE.replace("APPLYING", "ReportDiff"))
+        return build_hub(colour) + failing + build_placement(POLICY, ONE_BY_ONE.replace("APPLYING", "ReportDiff"))
 
     result = good(plan(now("red"), state_of(now("blue"))))
     assert [step.clusters for rollout in result.plan.rollouts for step in rollout.steps] == [("m1",), ("m2",), ("m3",)]

@@ -1,4 +1,4 @@
-"""A plan says for every binding whether its pods run on the cluster: now, after more nodes, or never."""
+"""Tests of feasibility: whether the pods of each binding run on the cluster now, after more nodes, or never."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return run
 
 
-def test_pods_that_fit_run_and_the_largest_count_is_named(plan: Callable[..., Answer]) -> None:
+def test_fitting_pods_run_and_maximum_is_named(plan: Callable[..., Answer]) -> None:
     _, text, (row,) = plan(replicas=2)
     assert "payments: runs on 1 of 1" in text
     assert (row["result"], row["missing_nodes"], row["replicas_requested"]) == ("runs", None, 2)
@@ -95,7 +95,7 @@ def test_pods_that_fit_run_and_the_largest_count_is_named(plan: Callable[..., An
 
 
 @pytest.mark.parametrize("replicas", [9, 14])
-def test_missing_nodes_are_the_fewest(replicas: int, plan: Callable[..., Answer]) -> None:
+def test_missing_nodes_are_minimal(replicas: int, plan: Callable[..., Answer]) -> None:
     _, text, (row,) = plan(replicas=replicas)
     assert (row["result"], row["pool"], row["site_capacity"]) == ("runs_after", "workers", "yes")
     missing = row["missing_nodes"]
@@ -104,12 +104,12 @@ def test_missing_nodes_are_the_fewest(replicas: int, plan: Callable[..., Answer]
     assert plan(f"-var=workers={1 + missing}", replicas=replicas)[2][0]["result"] == "runs_after"
 
 
-def test_a_site_without_capacity_for_the_nodes_is_named(plan: Callable[..., Answer]) -> None:
+def test_site_without_capacity_for_nodes_is_named(plan: Callable[..., Answer]) -> None:
     _, _, (row,) = plan(replicas=120, machines=1)
     assert (row["result"], row["site_capacity"]) == ("runs_after", "no")
 
 
-def test_a_pod_larger_than_every_node_cannot_run_and_the_guard_rail_stops_it(plan: Callable[..., Answer]) -> None:
+def test_guard_rail_rejects_pod_larger_than_every_node(plan: Callable[..., Answer]) -> None:
     code, text, (row,) = plan("-fail-on=infeasible:0", replicas=1, cpu=64)
     assert (row["result"], row["missing_nodes"]) == ("cannot_run", None)
     assert "Insufficient cpu" in row["reason"]
@@ -119,7 +119,7 @@ def test_a_pod_larger_than_every_node_cannot_run_and_the_guard_rail_stops_it(pla
     assert plan("-fail-on=infeasible:1", replicas=1, cpu=64)[0] == 0
 
 
-def test_a_cluster_without_known_nodes_is_unknown_and_passes_no_guard_rail(plan: Callable[..., Answer]) -> None:
+def test_cluster_without_known_nodes_is_unknown_and_rejected(plan: Callable[..., Answer]) -> None:
     code, text, rows = plan("-fail-on=infeasible:0", replicas=2, clusters='"west", "south"')
     assert [(row["cluster"], row["result"]) for row in rows] == [("south", "unknown"), ("west", "runs")]
     assert "south is unknown (the nodes of the cluster are not known)" in text
@@ -147,7 +147,7 @@ resource "fleet_member_cluster" "east" {
 """
 
 
-def test_bindings_of_one_site_share_its_capacity(plan: Callable[..., Answer], tmp_path: Path) -> None:
+def test_bindings_on_one_site_share_its_capacity(plan: Callable[..., Answer], tmp_path: Path) -> None:
     (tmp_path / "east.nf.hcl").write_text(EAST)
     _, _, rows = plan(replicas=9, clusters='"east", "west"', machines=3)
     assert {row["site_capacity"] for row in rows} == {"yes"}
@@ -156,7 +156,7 @@ def test_bindings_of_one_site_share_its_capacity(plan: Callable[..., Answer], tm
         EAST.replace('"fleet_member_cluster" "east"', '"fleet_member_cluster" "idle"')
     )
     _, _, (west,) = plan(replicas=replicas, clusters='"west"', machines=3)
-    assert west["site_capacity"] == "yes"  # alone it fits
+    assert west["site_capacity"] == "yes"  # It fits alone.
 
 
 def has_shortage(plan: Callable[..., Answer], replicas: int) -> bool:
@@ -164,7 +164,7 @@ def has_shortage(plan: Callable[..., Answer], replicas: int) -> bool:
     return {row["site_capacity"] for row in rows} == {"no"}
 
 
-def test_details_say_what_waits_with_one_machine_or_rack_down(plan: Callable[..., Answer]) -> None:
+def test_details_count_waiting_pods_per_machine_or_rack_loss(plan: Callable[..., Answer]) -> None:
     _, text, (row,) = plan(replicas=2)
     assert "one_machine_down" not in row
     assert "machine down" not in text
@@ -180,7 +180,7 @@ def test_details_say_what_waits_with_one_machine_or_rack_down(plan: Callable[...
     assert "payments, one rack down: all pods have a node" in text
 
 
-def test_details_say_whether_a_rejected_cluster_would_run_it(plan: Callable[..., Answer], tmp_path: Path) -> None:
+def test_details_show_feasibility_on_rejected_cluster(plan: Callable[..., Answer], tmp_path: Path) -> None:
     (tmp_path / "east.nf.hcl").write_text(EAST)
     rejecting = SITE.replace('"PickFixed"\n    cluster_names  = [CLUSTERS]', '"PickN"\n    number_of_clusters = 1')
     assert rejecting != SITE
@@ -195,7 +195,7 @@ def test_details_say_whether_a_rejected_cluster_would_run_it(plan: Callable[...,
 
 
 @pytest.mark.parametrize("replicas", [9, 14])
-def test_the_count_to_write_is_tested(replicas: int, plan: Callable[..., Answer]) -> None:
+def test_suggested_count_is_tested(replicas: int, plan: Callable[..., Answer]) -> None:
     _, text, (row,) = plan(replicas=replicas)
     (fix,) = row["suggested_fixes"]
     (edit,) = fix["edits"]
@@ -213,7 +213,7 @@ PICK_ONE = 'placement_type = "PickN"\n    number_of_clusters = 1'
 
 
 @pytest.mark.parametrize(("policy", "paths"), [(PICK_FIXED, 1), (PICK_ONE, 3)])
-def test_another_cluster_with_capacity_is_tested(
+def test_other_cluster_with_capacity_is_tested(
     policy: str, paths: int, plan: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(globals(), "SITE", SITE.replace(PICK_FIXED, policy))
@@ -244,7 +244,7 @@ FEWEST_NODES = """affinity {
     }"""
 
 
-def test_a_count_that_moves_the_placement_is_not_suggested(
+def test_count_with_placement_change_is_not_suggested(
     plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = SITE.replace(PICK_FIXED, f"{PICK_ONE}\n    {FEWEST_NODES}")
@@ -255,18 +255,16 @@ def test_a_count_that_moves_the_placement_is_not_suggested(
         assert len(row.get("suggested_fixes", ())) == fixes
 
 
-def test_no_fix_is_suggested_that_does_not_help(plan: Callable[..., Answer], tmp_path: Path) -> None:
+def test_useless_fix_is_not_suggested(plan: Callable[..., Answer], tmp_path: Path) -> None:
     (tmp_path / "east.nf.hcl").write_text(EAST)
     _, text, (row,) = plan(replicas=1, cpu=64)
     assert "suggested_fixes" not in row
     assert "Suggested fix (tested)" not in text
-    _, _, (row,) = plan(replicas=120, machines=1)  # the site has no capacity
+    _, _, (row,) = plan(replicas=120, machines=1)  # The site has no capacity.
     assert "suggested_fixes" not in row
 
 
-def test_losses_of_too_large_clusters_are_left_out(
-    plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_losses_of_large_clusters_are_omitted(plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nexusform.domains.pods.planning.pod_feasibility.MAX_LOST_PODS", 1)
     _, text, (row,) = plan("-details", replicas=2)
     assert "one_machine_down" not in row
@@ -293,17 +291,17 @@ AFFINITY = """affinity {
     }"""
 
 
-def write_members(text: str) -> str:
-    """Leave out the member without nodes."""
+def remove_member_without_nodes(text: str) -> str:
+    """Remove the member without nodes."""
     start = text.index('resource "fleet_member_cluster" "south"')
     return text[:start] + text[text.index('resource "fleet_hub_manifest"') :]
 
 
 @pytest.mark.parametrize("is_existing", [False, True])
-def test_a_pick_all_placement_without_the_cluster_is_tested(
+def test_pick_all_without_the_cluster_is_tested(
     is_existing: bool, plan: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = write_members(SITE)
+    site = remove_member_without_nodes(SITE)
     monkeypatch.setitem(globals(), "SITE", site.replace(PICK_FIXED, PICK_ALL))
     (tmp_path / "east.nf.hcl").write_text(LARGE)
     if is_existing:
@@ -321,10 +319,10 @@ def test_a_pick_all_placement_without_the_cluster_is_tested(
     assert [(row["cluster"], row["result"]) for row in rows] == [("east", "runs")]
 
 
-def test_an_existing_pick_n_placement_moves_with_an_affinity(
+def test_existing_pick_n_placement_moves_with_affinity(
     plan: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = write_members(SITE)
+    site = remove_member_without_nodes(SITE)
     monkeypatch.setitem(globals(), "SITE", site.replace(PICK_FIXED, PICK_ONE))
     (tmp_path / "east.nf.hcl").write_text(LARGE)
     before = plan(replicas=1, cpu=4, machines=8)[2]
@@ -340,10 +338,10 @@ def test_an_existing_pick_n_placement_moves_with_an_affinity(
     assert [(row["cluster"], row["result"]) for row in rows] == [("east", "runs")]
 
 
-def test_an_affinity_without_the_only_cluster_is_not_suggested(
+def test_affinity_excluding_the_only_cluster_is_not_suggested(
     plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(globals(), "SITE", write_members(SITE).replace(PICK_FIXED, PICK_ALL))
+    monkeypatch.setitem(globals(), "SITE", remove_member_without_nodes(SITE).replace(PICK_FIXED, PICK_ALL))
     _, _, (west,) = plan(replicas=1, cpu=64, machines=8)
     assert west["result"] == "cannot_run"
     assert "suggested_fixes" not in west
@@ -362,7 +360,7 @@ def test_untested_fixes_of_a_large_plan_are_counted(
     assert "Fixes not tested" not in text
 
 
-def test_a_pool_without_nodes_counts(plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pool_without_nodes_counts(plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
     empty = 'agent_pool "huge" {\n    count       = 0\n    vm_sku_name = "NC_P46_224_v1"\n  }\n  agent_pool "small" {'
     monkeypatch.setitem(globals(), "SITE", SITE.replace('agent_pool "small" {', empty))
     _, text, (row,) = plan(replicas=1, cpu=30, machines=8)

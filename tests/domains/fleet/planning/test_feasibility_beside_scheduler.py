@@ -1,4 +1,4 @@
-"""Answers about feasibility agree with a running kube-scheduler. The nightly run compares more fleets."""
+"""Compare feasibility answers with a running kube-scheduler. The nightly run compares more fleets."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.domains.hub.api_programs import ApiPrograms, lacking
+from tests.domains.hub.api_programs import ApiPrograms, find_obstacle
 from tests.kill_points import select_cases
 from tests.nightly.feasibility import Comparison, FleetComparison, start_scheduler
 from tests.nightly.feasible_fleets import build_fleet
 
 NEEDED = ("etcd", "kube-apiserver", "kube-scheduler")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(lacking(*NEEDED)), reason=lacking(*NEEDED) or "-")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(find_obstacle(*NEEDED)), reason=find_obstacle(*NEEDED) or "-")]
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiPrograms]
 
 
 @pytest.mark.parametrize("seed", select_cases([3, 6, 960049]))
-def test_answers_are_those_of_the_scheduler(seed: int, scheduler: ApiPrograms) -> None:
+def test_answers_match_scheduler(seed: int, scheduler: ApiPrograms) -> None:
     comparison = Comparison()
     FleetComparison(scheduler, build_fleet(seed), f"fleet {seed}", comparison).run()
     assert comparison.answers.total() > 0

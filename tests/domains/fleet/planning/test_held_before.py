@@ -1,4 +1,4 @@
-"""What the plan without its changes would warn of as well is not caused by it."""
+"""Tests of pre-existing findings: the plan does not cause a warning also given without its changes."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def _row(kind: str, action: str, source: Location | None, target: Location | Non
     return PlacementChange(WEB, kind, "x", PlacementAction(action), source, target, "new")
 
 
-def _caused(plan: Plan) -> set[str]:
-    """The kinds of warnings about `web` that a plan on top of another would cause."""
+def _list_caused_warnings(plan: Plan) -> set[str]:
+    """Return the kinds of warnings about `web` caused by a plan."""
     known = replace(plan, serial=3, diagnostics=tuple(build_warning(kind, address=str(WEB)) for kind in KINDS))
-    return {kind for kind, held in zip(KINDS, _held(known), strict=True) if not held}
+    return {kind for kind, held in zip(KINDS, _list_preexisting(known), strict=True) if not held}
 
 
-def _held(plan: Plan) -> tuple[bool, ...]:
+def _list_preexisting(plan: Plan) -> tuple[bool, ...]:
     return tuple(diagnostic.is_preexisting for diagnostic in mark_existing_findings(plan).diagnostics)
 
 
@@ -56,33 +56,33 @@ def _held(plan: Plan) -> tuple[bool, ...]:
         (_row("vm", "remove", HERE, None), {"rollout-deadlock"}),
     ],
 )
-def test_a_warning_is_caused_by_what_can_bring_it_about(row: PlacementChange, caused: set[str]) -> None:
-    assert _caused(Plan(placements=(row,))) == caused
+def test_warning_is_caused_by_relevant_changes_only(row: PlacementChange, caused: set[str]) -> None:
+    assert _list_caused_warnings(Plan(placements=(row,))) == caused
 
 
-def test_what_blocks_say_is_caused_by_them_alone() -> None:
+def test_block_warnings_are_caused_by_their_own_block() -> None:
     change = Change(OTHER, Action.UPDATE, {}, {}, "simulated", 1, 1)
-    assert not _caused(Plan(changes=(change,)))
+    assert not _list_caused_warnings(Plan(changes=(change,)))
     own = {"object-owned-by-another", "rollout-deadlock"}
-    assert _caused(Plan(changes=(replace(change, address=WEB),))) == own
+    assert _list_caused_warnings(Plan(changes=(replace(change, address=WEB),))) == own
     moved = replace(change, address=WEB, action=Action.NO_OP, previous_address=OTHER)
-    assert _caused(Plan(changes=(moved,))) == own
+    assert _list_caused_warnings(Plan(changes=(moved,))) == own
 
 
-def test_what_documents_say_is_caused_by_another_text() -> None:
+def test_manifest_warnings_are_caused_by_changed_text() -> None:
     followed = Change(
         WEB, Action.UPDATE, {"manifest": "a", "bindings": {}}, {"manifest": "a", "bindings": {"b": {}}}, "", 1, 1
     )
-    assert "corrected-manifest" not in _caused(Plan(changes=(followed,)))
+    assert "corrected-manifest" not in _list_caused_warnings(Plan(changes=(followed,)))
     rewritten = replace(followed, after={"manifest": "b"})
-    assert "corrected-manifest" in _caused(Plan(changes=(rewritten,)))
+    assert "corrected-manifest" in _list_caused_warnings(Plan(changes=(rewritten,)))
     created = replace(followed, action=Action.CREATE, before=None)
-    assert "corrected-manifest" in _caused(Plan(changes=(created,)))
+    assert "corrected-manifest" in _list_caused_warnings(Plan(changes=(created,)))
 
 
-def test_nothing_held_before_a_first_plan_and_no_error_ever_does() -> None:
+def test_first_plan_and_errors_have_no_preexisting_findings() -> None:
     corrected = build_warning("corrected-manifest", "One slip.", address=str(WEB))
-    assert _held(Plan(serial=1, diagnostics=(corrected,))) == (True,)
-    assert _held(Plan(diagnostics=(corrected,))) == (False,)
+    assert _list_preexisting(Plan(serial=1, diagnostics=(corrected,))) == (True,)
+    assert _list_preexisting(Plan(diagnostics=(corrected,))) == (False,)
     refused = build_error("corrected-manifest", "One slip.", address=str(WEB))
-    assert _held(Plan(serial=1, diagnostics=(refused,))) == (False,)
+    assert _list_preexisting(Plan(serial=1, diagnostics=(refused,))) == (False,)

@@ -1,4 +1,4 @@
-"""A whole dump of a running hub on which nothing is to be done."""
+"""Tests of a complete dump of a running hub without pending changes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.fleet.planning.hub_dumps import configuration, needs_recordings, recorded, write_dump
+from tests.domains.fleet.planning.hub_dumps import build_configuration, needs_recordings, read_recording, write_dump
 from tests.domains.fleet.planning.test_hub_stories import Dump
 from tests.planning.harness import errors, plan
 
 pytestmark = needs_recordings
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     code = run_command_line(arguments)
     captured = capsys.readouterr()
     return code, captured.out + captured.err
@@ -25,29 +25,29 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    write_dump(recorded("dump")["items"], tmp_path)
+    write_dump(read_recording("dump")["items"], tmp_path)
 
 
-def test_nothing_is_to_be_done(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out = told(capsys, "plan", "-out", "saved.nfplan")
+def test_plan_of_dump_has_no_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = run_command(capsys, "plan", "-out", "saved.nfplan")
     assert code == 0, out
     assert "0 to place, 0 to move, 0 to remove, 11 kept" in out
     assert "! " not in out
     assert "Rollout (earliest start" not in out
     for never in ("Event", "kube-", "fleet-member-", "fleet-system", "Namespace default", "Work "):
         assert never not in out, never
-    code, out = told(capsys, "apply", "saved.nfplan")
+    code, out = run_command(capsys, "apply", "saved.nfplan")
     assert (code, "Apply complete!" in out) == (0, True), out
-    code, out = told(capsys, "plan", "-detailed-exitcode")
+    code, out = run_command(capsys, "plan", "-detailed-exitcode")
     assert (code, "No changes." in out, "11 kept" in out) == (0, True, True), out
 
 
-def test_snapshots_keep_their_numbers_and_contents(capsys: pytest.CaptureFixture[str]) -> None:
-    told(capsys, "apply", "-auto-approve")
-    code, out = told(capsys, "state", "pull")
+def test_snapshots_keep_indexes_and_contents(capsys: pytest.CaptureFixture[str]) -> None:
+    run_command(capsys, "apply", "-auto-approve")
+    code, out = run_command(capsys, "state", "pull")
     assert code == 0
     state = json.loads(out)
-    placement = _instance(state, "core")
+    placement = _find_instance(state, "core")
     snapshots = {one["index"]: one for one in placement["private"]["snapshots"]}
     assert sorted(snapshots) == [0, 1]
     bodies = placement["private"]["bodies"]
@@ -55,23 +55,23 @@ def test_snapshots_keep_their_numbers_and_contents(capsys: pytest.CaptureFixture
     assert data == {0: [None, {"a": "v0"}], 1: [None, {"a": "v1"}]}
 
 
-def _instance(state: Any, key: str) -> dict[str, Any]:
-    """The placement of this name, wherever the state keeps it."""
+def _find_instance(state: Any, key: str) -> dict[str, Any]:
+    """Return the placement of this name from anywhere in the state."""
     found: list[dict[str, Any]] = []
 
-    def look(part: Any) -> None:
+    def search(part: Any) -> None:
         if isinstance(part, dict):
             private, attributes = part.get("private"), part.get("attributes")
             noted = isinstance(private, dict) and "snapshots" in private
             if noted and isinstance(attributes, dict) and attributes.get("id") == key:
                 found.append(part)
             for inner in part.values():
-                look(inner)
+                search(inner)
         elif isinstance(part, list):
             for inner in part:
-                look(inner)
+                search(inner)
 
-    look(state)
+    search(state)
     return found[0]
 
 
@@ -80,8 +80,8 @@ AFFINITY = "cluster does not match with any of the required cluster affinity ter
 APART = "cluster is not connected to the fleet: no recent heartbeat signals (last received 7 minutes ago)"
 
 
-def without(binding_of: str, cluster: str, objects: list[Any]) -> list[Any]:
-    """The objects of a hub where a placement of all clusters has none of one."""
+def remove_binding(binding_of: str, cluster: str, objects: list[Any]) -> list[Any]:
+    """Return the objects of a hub without the binding of a placement on one cluster."""
     kept = []
     for each in objects:
         if each["kind"] == "ClusterResourceBinding" and each["metadata"]["name"].startswith(f"{binding_of}-{cluster}-"):
@@ -93,8 +93,8 @@ def without(binding_of: str, cluster: str, objects: list[Any]) -> list[Any]:
     return kept
 
 
-def refuse(placement: str, cluster: str, reason: str, objects: list[Any]) -> None:
-    """Let the latest policy snapshot of a placement tell of a cluster that was refused."""
+def reject_cluster(placement: str, cluster: str, reason: str, objects: list[Any]) -> None:
+    """Record a rejected cluster in the latest policy snapshot of a placement."""
     for each in objects:
         if (each["kind"], each["metadata"]["name"]) == ("ClusterSchedulingPolicySnapshot", f"{placement}-0"):
             decisions = [d for d in each["status"]["targetClusters"] if d["clusterName"] != cluster]
@@ -103,65 +103,59 @@ def refuse(placement: str, cluster: str, reason: str, objects: list[Any]) -> Non
 
 
 @pytest.mark.parametrize("reason", [TAINT, AFFINITY, APART])
-def test_the_scheduler_has_not_looked_since_a_refusal_was_lifted(
+def test_cluster_with_removed_rejection_is_placed(
     reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    objects = without("core", "fra1", recorded("dump")["items"])
-    refuse("core", "fra1", f"ClusterUnschedulable, {reason}", objects)
+    objects = remove_binding("core", "fra1", read_recording("dump")["items"])
+    reject_cluster("core", "fra1", f"ClusterUnschedulable, {reason}", objects)
     write_dump(objects, tmp_path)
-    code, out = told(capsys, "plan", "-out", "saved.nfplan")
+    code, out = run_command(capsys, "plan", "-out", "saved.nfplan")
     assert code == 0, out
     assert "1 to place, 0 to move, 0 to remove, 10 kept" in out
-    code, out = told(capsys, "apply", "saved.nfplan")
+    code, out = run_command(capsys, "apply", "saved.nfplan")
     assert (code, "Apply complete!" in out) == (0, True), out
 
 
-def test_a_member_has_joined_that_the_scheduler_has_not_seen(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    objects = without("core", "fra1", recorded("dump")["items"])
+def test_new_member_unseen_by_scheduler_is_placed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    objects = remove_binding("core", "fra1", read_recording("dump")["items"])
     for each in objects:
         if (each["kind"], each["metadata"]["name"]) == ("ClusterSchedulingPolicySnapshot", "core-0"):
             decisions = each["status"]["targetClusters"]
             each["status"]["targetClusters"] = [d for d in decisions if d["clusterName"] != "fra1"]
     write_dump(objects, tmp_path)
-    code, out = told(capsys, "plan")
+    code, out = run_command(capsys, "plan")
     assert (code, "1 to place, 0 to move, 0 to remove, 10 kept" in out) == (0, True), out
 
 
-def test_a_member_that_is_still_tainted_stays_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    objects = without("core", "fra1", recorded("dump")["items"])
-    refuse("core", "fra1", f"ClusterUnschedulable, {TAINT}", objects)
+def test_tainted_member_stays_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    objects = remove_binding("core", "fra1", read_recording("dump")["items"])
+    reject_cluster("core", "fra1", f"ClusterUnschedulable, {TAINT}", objects)
     for each in objects:
         if (each["kind"], each["metadata"]["name"]) == ("MemberCluster", "fra1"):
             each["spec"]["taints"] = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
     write_dump(objects, tmp_path)
-    code, out = told(capsys, "plan")
+    code, out = run_command(capsys, "plan")
     assert (code, "0 to place, 0 to move, 0 to remove, 10 kept" in out) == (0, True), out
 
 
-def test_a_named_member_has_joined_and_the_scheduler_has_not_looked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    objects = without("fixed", "ams1", recorded("dump")["items"])
-    refuse("fixed", "ams1", 'Specified cluster "ams1" is not found', objects)
+def test_newly_joined_named_member_is_placed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    objects = remove_binding("fixed", "ams1", read_recording("dump")["items"])
+    reject_cluster("fixed", "ams1", 'Specified cluster "ams1" is not found', objects)
     write_dump(objects, tmp_path)
-    code, out = told(capsys, "plan")
+    code, out = run_command(capsys, "plan")
     assert (code, "1 to place, 0 to move, 0 to remove, 10 kept" in out) == (0, True), out
 
 
-def test_what_a_fulfilled_placement_refused_before_is_left_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    objects = recorded("dump")["items"]
-    refuse("shop", "fra1", f"ClusterUnschedulable, {TAINT}", objects)
+def test_rejection_of_fulfilled_placement_is_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    objects = read_recording("dump")["items"]
+    reject_cluster("shop", "fra1", f"ClusterUnschedulable, {TAINT}", objects)
     write_dump(objects, tmp_path)
-    code, out = told(capsys, "plan")
+    code, out = run_command(capsys, "plan")
     assert (code, "0 to place, 0 to move, 0 to remove, 11 kept" in out) == (0, True), out
 
 
-def overridden(cluster: str, label: str, objects: list[Any]) -> None:
-    """Let an override that names core be on a cluster, for those with this region."""
+def apply_override(cluster: str, label: str, objects: list[Any]) -> None:
+    """Record an override of core on a cluster, for members with this region."""
     version = "placement.kubernetes-fleet.io/v1beta1"
     selector = {"labelSelector": {"matchLabels": {"region": label}}}
     patch = {"op": "add", "path": "/metadata/annotations", "value": {"from": "override"}}
@@ -185,14 +179,14 @@ def overridden(cluster: str, label: str, objects: list[Any]) -> None:
             each["spec"]["clusterResourceOverrideSnapshots"] = ["o-0"]
 
 
-def said_of_lon1(objects: list[Any]) -> str:
-    """What a plan of a hub foretells of overriding core on lon1, which the hub says went well."""
+def predict_overridden_reason(objects: list[Any]) -> str:
+    """Return the predicted Overridden reason of core on lon1, with success reported by the hub."""
     for each in objects:
         if (each["kind"], each["metadata"]["name"]) == ("ClusterResourcePlacement", "core"):
             for status in each["status"]["placementStatuses"]:
                 of_overriding = [one for one in status["conditions"] if one["type"] == "Overridden"]
                 of_overriding[0]["reason"] = "OverriddenSucceeded"
-    result = plan(configuration(), files_there=Dump(objects))
+    result = plan(build_configuration(), files_there=Dump(objects))
     assert not errors(result)
     (after,) = [each.after for each in result.plan.changes if each.after and each.after.get("id") == "core"]
     (status,) = [each for each in after["placement_statuses"] if each["cluster_name"] == "lon1"]
@@ -200,14 +194,14 @@ def said_of_lon1(objects: list[Any]) -> str:
 
 
 @pytest.mark.parametrize("label", ["uk", "elsewhere"])
-def test_a_member_with_another_label_gets_no_other_overrides(label: str) -> None:
-    objects = recorded("dump")["items"]
-    overridden("lon1", label, objects)
-    assert said_of_lon1(objects) == "OverriddenSucceeded"
+def test_member_with_another_label_gets_no_override(label: str) -> None:
+    objects = read_recording("dump")["items"]
+    apply_override("lon1", label, objects)
+    assert predict_overridden_reason(objects) == "OverriddenSucceeded"
 
 
-def test_an_override_that_names_the_placement_and_is_gone_begins_a_rollout() -> None:
-    objects = recorded("dump")["items"]
-    overridden("lon1", "uk", objects)
+def test_deleted_override_of_placement_starts_rollout() -> None:
+    objects = read_recording("dump")["items"]
+    apply_override("lon1", "uk", objects)
     objects = [each for each in objects if each["kind"] != "ClusterResourceOverride"]
-    assert said_of_lon1(objects) == "NoOverrideSpecified"
+    assert predict_overridden_reason(objects) == "NoOverrideSpecified"

@@ -1,4 +1,4 @@
-"""Random fleets on a running hub, step by step: who gets what, in which state and with which scores."""
+"""Compare random fleets with a running hub step by step: clusters, binding states and scores."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nexusform.state.objects import EMPTY
-from tests.domains.fleet.planning.fleet_harness import bindings
-from tests.domains.fleet.planning.hub_dumps import needs_recordings, recorded
+from tests.domains.fleet.planning.fleet_harness import get_bindings
+from tests.domains.fleet.planning.hub_dumps import needs_recordings, read_recording
 from tests.planning.harness import applied, good, plan
 
 pytestmark = needs_recordings
@@ -60,19 +60,19 @@ def configuration(step: Mapping[str, Any], strategy: str) -> str:
 
 
 def is_soft(policy: Mapping[str, Any]) -> bool:
-    """Whether its spread scores after a change differ from run to run, on the hub itself."""
+    """Return whether its spread scores after a change differ between runs on the hub itself."""
     constraints = policy.get("topologySpreadConstraints") or ()
     return any(each.get("whenUnsatisfiable") == "ScheduleAnyway" for each in constraints)
 
 
 @pytest.mark.parametrize("number", range(24))
 def test_fleet_matches_the_hub(number: int) -> None:
-    fleet: Any = recorded("fleets")
+    fleet: Any = read_recording("fleets")
     state, story = EMPTY, fleet[number]
     for at, step in enumerate(story["steps"]):
         state = applied(good(plan(configuration(step, story["strategy"]), state)), state)
         for name, recorded_placement in step["placements"].items():
-            held = bindings(state, f"fleet_cluster_resource_placement.{name}")
+            held = get_bindings(state, f"fleet_cluster_resource_placement.{name}")
             soft = is_soft(recorded_placement["policy"])
             ours = {
                 cluster: [each["state"], *(() if soft else (each["topology_spread_score"],)), each["affinity_score"]]

@@ -1,4 +1,4 @@
-"""Every prefix of what a running hub did is a dump: it plans, and the plan foretells how the hub went on."""
+"""Each prefix of a recorded hub story is a dump: it plans, and the plan predicts the later behaviour of the hub."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.domains.fleet.planning.hub_dumps import Key, configuration, key_of, needs_recordings, played, recorded
+from tests.domains.fleet.planning.hub_dumps import (
+    Key,
+    build_configuration,
+    get_object_key,
+    needs_recordings,
+    read_recording,
+    replay_events,
+)
 from tests.kill_points import select_cases
 from tests.planning.harness import PlanResult, errors, plan
 
@@ -22,9 +29,9 @@ MEMBERS = {
     **dict.fromkeys(("create-scale-policy", "external-run", "content-change", "failed-apply"), FOUR),
     **dict.fromkeys(("eviction", "member-leaves", "delete-held"), FOUR),
 }
-# From which prefix on a story has a turn that no dump shows beforehand (in one of them an override that
-# webhooks refuse: that hub had none), and single prefixes that say less
-# than the hub knew: an executed eviction whose binding the recording does not show going.
+# First prefixes of stories with a turn unpredictable from dumps (one has an override rejected by webhooks absent on
+# that hub), and single prefixes with less data than the hub had: an executed eviction without a recorded deletion of
+# its binding.
 KNOWN_AHEAD = {"rollout-with-failing-members": 40, "override-of-defaulted-paths": 62}
 SAYS_LESS = {("eviction-while-a-run-waits", 24)}
 FORETOLD = (
@@ -39,12 +46,12 @@ FORETOLD = (
     "evictions-with-budgets",
     "rollout-with-failing-members",
 )
-# Of these too little was recorded to know what comes; they plan.
+# The recordings of these are too sparse to predict from; they are only planned.
 PLANNED = ("content-change", "eviction", "failed-apply", "delete-held", "run-applied-with-its-placement")
 
 
 class Dump:
-    """A file that a data source reads."""
+    """A file read by a data source."""
 
     def __init__(self, objects: Sequence[Mapping[str, Any]]) -> None:
         self.content = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()
@@ -56,7 +63,7 @@ class Dump:
         return []
 
 
-def member(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+def build_member(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
     now = "2026-11-21T03:00:00Z"
     conditions = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in ("Joined", "Healthy")]
     agent = {"type": "MemberAgent", "lastReceivedHeartbeat": now, "conditions": conditions}
@@ -69,27 +76,27 @@ def member(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def start_of(story: str, events: Sequence[Mapping[str, Any]]) -> dict[Key, Any]:
-    """What was there before a story: its members, and what it first tells of as changed."""
+def build_start(story: str, events: Sequence[Mapping[str, Any]]) -> dict[Key, Any]:
+    """Return the objects before a story: its members, and objects first reported as modified."""
     objects: dict[Key, Any] = {}
     seen: set[Key] = set()
     for event in events:
         if "event" in event:
-            key = key_of(event["object"])
+            key = get_object_key(event["object"])
             if key not in seen and event["event"] != "ADDED":
                 objects[key] = event["object"]
             seen.add(key)
     for name, labels in MEMBERS.get(story, FIVE).items():
-        body = member(name, labels)
-        objects[key_of(body)] = body
+        body = build_member(name, labels)
+        objects[get_object_key(body)] = body
     return objects
 
 
 Holds = dict[str, dict[str, tuple[str, int | None]]]
 
 
-def held(objects: Mapping[Key, Any]) -> Holds:
-    """Which placement holds which cluster in which state, with which resource snapshot, on the hub."""
+def list_bindings(objects: Mapping[Key, Any]) -> Holds:
+    """Return state and resource snapshot per placement and cluster on the hub."""
     holds: Holds = {}
     for (kind, _, _), body in objects.items():
         if kind != "ClusterResourceBinding" or "deletionTimestamp" in body["metadata"]:
@@ -102,8 +109,8 @@ def held(objects: Mapping[Key, Any]) -> Holds:
     return holds
 
 
-def foretold(result: PlanResult) -> Holds:
-    """The same after the plan."""
+def list_predicted_bindings(result: PlanResult) -> Holds:
+    """Return state and resource snapshot per placement and cluster after the plan."""
     holds: Holds = {}
     for change in result.plan.changes:
         if change.address.type == "fleet_cluster_resource_placement" and change.after:
@@ -114,50 +121,52 @@ def foretold(result: PlanResult) -> Holds:
     return holds
 
 
-def end_of_turn(events: Sequence[Mapping[str, Any]], at: int) -> int | None:
-    """The last event before somebody does the next thing; None where a request is still to come before."""
+def find_end_of_turn(events: Sequence[Mapping[str, Any]], at: int) -> int | None:
+    """Return the last event before the next action of a user, or None if a request is still to come."""
     marks = [n for n, event in enumerate(events) if "note" in event]
-    marks = marks or [n for n, event in enumerate(events) if _writes(event)]
+    marks = marks or [n for n, event in enumerate(events) if _is_write(event)]
     end = next((mark - 1 for mark in marks if mark > at), len(events) - 1)
-    to_come = any(_writes(event) for event in events[at + 1 : end + 1])
+    to_come = any(_is_write(event) for event in events[at + 1 : end + 1])
     return None if to_come or "note" in events[at] else end
 
 
-def _writes(event: Mapping[str, Any]) -> bool:
+def _is_write(event: Mapping[str, Any]) -> bool:
     return "request" in event and event["request"]["method"] != "GET"
 
 
 @pytest.mark.parametrize("story", select_cases(FORETOLD))
 def test_every_prefix_predicts_the_next_hub_state(story: str) -> None:
-    events = recorded(story)["events"]
-    states = list(played(events, start_of(story, events)))
+    events = read_recording(story)["events"]
+    states = list(replay_events(events, build_start(story, events)))
     planned = 0
     for at in range(KNOWN_AHEAD.get(story, len(states))):
-        end = end_of_turn(events, at)
+        end = find_end_of_turn(events, at)
         if end is None or (story, at) in SAYS_LESS:
             continue
-        result = plan(configuration(), files_there=Dump(list(states[at].values())))
+        result = plan(build_configuration(), files_there=Dump(list(states[at].values())))
         assert not errors(result), (at, errors(result))
-        holds = foretold(result)
-        assert holds == {key: held(states[end]).get(key, {}) for key in holds}, (at, events[at])
+        holds = list_predicted_bindings(result)
+        assert holds == {key: list_bindings(states[end]).get(key, {}) for key in holds}, (at, events[at])
         planned += 1
     assert planned > 20
 
 
 @pytest.mark.parametrize("story", PLANNED)
 def test_every_prefix_plans(story: str) -> None:
-    events = recorded(story)["events"]
-    for at, objects in enumerate(played(events, start_of(story, events))):
+    events = read_recording(story)["events"]
+    for at, objects in enumerate(replay_events(events, build_start(story, events))):
         if at % 5 == 0 or at > len(events) - 4:
-            result = plan(configuration(), files_there=Dump(list(objects.values())))
+            result = plan(build_configuration(), files_there=Dump(list(objects.values())))
             assert not errors(result), (at, errors(result))
 
 
 Told = dict[str, list[tuple[str, str, str, str]]]
 
 
-def told(placement: str, conditions: Sequence[Mapping[str, Any]], clusters: Sequence[Mapping[str, Any]]) -> Told:
-    """What a status says of a placement, and of each cluster."""
+def list_conditions(
+    placement: str, conditions: Sequence[Mapping[str, Any]], clusters: Sequence[Mapping[str, Any]]
+) -> Told:
+    """Return the conditions of a placement, and of each cluster."""
     parts = {placement: conditions} | {
         str(each.get("clusterName") or each.get("cluster_name") or ""): each["conditions"] for each in clusters
     }
@@ -170,20 +179,20 @@ def told(placement: str, conditions: Sequence[Mapping[str, Any]], clusters: Sequ
 
 @pytest.mark.parametrize("story", ["create-scale-policy", "external-run", "run-resumes-after-another"])
 def test_status_equals_the_status_of_the_hub(story: str) -> None:
-    events = recorded(story)["events"]
-    states = list(played(events, start_of(story, events)))
-    ends = {end_of_turn(events, at): at for at in reversed(range(len(states)))}
+    events = read_recording(story)["events"]
+    states = list(replay_events(events, build_start(story, events)))
+    ends = {find_end_of_turn(events, at): at for at in reversed(range(len(states)))}
     compared = 0
     for end, at in ends.items():
         if end is None:
             continue
-        result = plan(configuration(), files_there=Dump(list(states[at].values())))
+        result = plan(build_configuration(), files_there=Dump(list(states[at].values())))
         for change in result.plan.changes:
             if change.address.type != "fleet_cluster_resource_placement" or not change.after:
                 continue
             name, after = change.after["id"], change.after
             status = states[end]["ClusterResourcePlacement", "", name]["status"]
-            wanted = told(name, status["conditions"], status["placementStatuses"])
-            assert told(name, after["conditions"], after["placement_statuses"]) == wanted
+            wanted = list_conditions(name, status["conditions"], status["placementStatuses"])
+            assert list_conditions(name, after["conditions"], after["placement_statuses"]) == wanted
             compared += 1
     assert compared >= 3

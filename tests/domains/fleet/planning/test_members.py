@@ -1,11 +1,18 @@
-"""Members that are clusters of the configuration: figures from nodes, rounds, warnings and order."""
+"""Tests of members from clusters of the configuration: figures from nodes, iterations, warnings and order."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nexusform.plans.plan import StepKind
-from tests.domains.fleet.planning.fleet_harness import bindings, hub, moves, pick_n, picks, placement
+from tests.domains.fleet.planning.fleet_harness import (
+    build_hub,
+    build_pick_n,
+    build_placement,
+    get_bindings,
+    list_moves,
+    list_picks,
+)
 from tests.planning.harness import (
     RACKS,
     agent_pool,
@@ -24,7 +31,7 @@ from tests.planning.harness import (
 NAME_OF_NODES = "kubernetes-fleet.io/node-count"
 
 
-def joined(name: str, more: str = "") -> str:
+def build_joined_member(name: str, more: str = "") -> str:
     return f"""
 resource "fleet_member_cluster" "{name}" {{
   kubernetes_cluster_id = nexus_kubernetes_cluster.{name}.id
@@ -33,7 +40,7 @@ resource "fleet_member_cluster" "{name}" {{
 """
 
 
-def required(name: str, operator: str, value: str) -> str:
+def build_requirement(name: str, operator: str, value: str) -> str:
     return f"""affinity {{
       cluster_affinity {{
         required_during_scheduling_ignored_during_execution {{
@@ -51,29 +58,29 @@ def required(name: str, operator: str, value: str) -> str:
     }}"""
 
 
-def site(a: int = 1, b: int = 3, extra: str = "") -> str:
+def build_site(a: int = 1, b: int = 3, extra: str = "") -> str:
     return (
         RACKS
         + cluster("a", pools=pool("p", a, "NC_P10_56_v1"))
         + cluster("b", pools=pool("p", b, "NC_P10_56_v1"))
-        + joined("a", extra)
-        + joined("b")
-        + hub()
+        + build_joined_member("a", extra)
+        + build_joined_member("b")
+        + build_hub()
     )
 
 
-def noted(state: Any, name: str) -> dict[str, Any]:
+def read_private_data(state: Any, name: str) -> dict[str, Any]:
     current = state.instances[next(a for a in state.instances if str(a) == f"fleet_member_cluster.{name}")].current
     assert current is not None
     assert current.private is not None
     return dict(current.private)
 
 
-def test_figures_follow_from_nodes() -> None:
-    text = site(2, extra='cost {\n per_cpu_core = "0.5"\n }') + agent_pool(
+def test_figures_are_computed_from_nodes() -> None:
+    text = build_site(2, extra='cost {\n per_cpu_core = "0.5"\n }') + agent_pool(
         "more", "nexus_kubernetes_cluster.a.id", 1, "NC_G2_8_v1"
     )
-    figures = noted(state_of(text + placement()), "a")
+    figures = read_private_data(state_of(text + build_placement()), "a")
     assert figures["properties"] == {
         "kubernetes-fleet.io/node-count": "4",
         "kubernetes.azure.com/vm-sizes/NC_G2_8_v1/count": "1",
@@ -86,42 +93,44 @@ def test_figures_follow_from_nodes() -> None:
     assert figures["resources"]["available"] == {"cpu": "22", "memory": "148272Mi"}
 
 
-def test_raising_a_pool_lets_a_cluster_join_a_pick_all() -> None:
-    policy = required(NAME_OF_NODES, "Ge", "4")
-    state = state_of(site() + placement(policy))
-    assert picks(state) == ["b"]
-    assert is_empty(plan(site() + placement(policy), state))
-    result = good(plan(site(3) + placement(policy), state))
-    assert moves(result) == {"a": ("place", "cluster_properties_changed")}
+def test_cluster_with_larger_pool_joins_pick_all() -> None:
+    policy = build_requirement(NAME_OF_NODES, "Ge", "4")
+    state = state_of(build_site() + build_placement(policy))
+    assert list_picks(state) == ["b"]
+    assert is_empty(plan(build_site() + build_placement(policy), state))
+    result = good(plan(build_site(3) + build_placement(policy), state))
+    assert list_moves(result) == {"a": ("place", "cluster_properties_changed")}
     after = applied(result, state)
-    assert is_empty(plan(site(3) + placement(policy), after))
-    shrunk = good(plan(site(1) + placement(policy), after))
-    assert moves(shrunk) == {"a": ("keep", "labels_no_longer_match")}
+    assert is_empty(plan(build_site(3) + build_placement(policy), after))
+    shrunk = good(plan(build_site(1) + build_placement(policy), after))
+    assert list_moves(shrunk) == {"a": ("keep", "labels_no_longer_match")}
 
 
-def test_a_fulfilled_pick_n_does_not_follow_the_figures() -> None:
-    state = state_of(site() + placement(pick_n(1)))
-    assert picks(state) == ["b"]
-    result = good(plan(site(1, 4) + placement(pick_n(1)), state))
-    # Nothing happens for it, so it is no observation; among all that stay the row says why.
-    assert moves(result) == {}
+def test_fulfilled_pick_n_ignores_figures() -> None:
+    state = state_of(build_site() + build_placement(build_pick_n(1)))
+    assert list_picks(state) == ["b"]
+    result = good(plan(build_site(1, 4) + build_placement(build_pick_n(1)), state))
+    # Nothing changes for it, so it is not observed; the row of kept bindings has the reason.
+    assert list_moves(result) == {}
     row = next(r for r in result.plan.placements if r.kind == "binding")
     assert (row.object, str(row.action), row.trigger) == ("b", "keep", "")
     assert row.reason == "kept: a fulfilled PickN is not re-evaluated"
 
 
-def test_members_that_share_machines_are_warned_about() -> None:
+def test_members_sharing_machines_cause_a_warning() -> None:
     small = RACKS.replace("count         = 3", "count         = 1").replace("machine_count = 4", "machine_count = 1")
-    text = site().replace(RACKS, small)
-    found = [w for w in warnings(good(plan(text + placement()))) if w.summary == "Placement members share machines"]
+    text = build_site().replace(RACKS, small)
+    found = [
+        w for w in warnings(good(plan(text + build_placement()))) if w.summary == "Placement members share machines"
+    ]
     assert len(found) == 1
     assert "r0-bm01" in found[0].detail
     assert "a, b" in found[0].detail
 
 
-def test_an_unknown_cluster_is_an_error() -> None:
+def test_unknown_cluster_is_an_error() -> None:
     text = (
-        site()
+        build_site()
         + """
 resource "fleet_member_cluster" "c" {
   kubernetes_cluster_id = "s/zzz"
@@ -131,22 +140,22 @@ resource "fleet_member_cluster" "c" {
     assert [e.summary for e in errors(plan(text))] == ["Unknown cluster"]
 
 
-def test_members_and_objects_come_before_placements_and_go_after_them() -> None:
-    text = site() + placement()
+def test_members_and_objects_precede_placements_and_are_deleted_last() -> None:
+    text = build_site() + build_placement()
     made = good(plan(text))
     state = applied(made)
-    assert _order(made, StepKind.CREATE, "fleet_member_cluster.a", "fleet_cluster_resource_placement.p")
-    assert _order(made, StepKind.CREATE, "fleet_hub_manifest.web", "fleet_cluster_resource_placement.p")
+    assert _is_ordered(made, StepKind.CREATE, "fleet_member_cluster.a", "fleet_cluster_resource_placement.p")
+    assert _is_ordered(made, StepKind.CREATE, "fleet_hub_manifest.web", "fleet_cluster_resource_placement.p")
     from nexusform.plans.plan import Mode
 
     gone = good(plan(text, state, mode=Mode.DESTROY))
-    assert _order(gone, StepKind.DELETE, "fleet_cluster_resource_placement.p", "fleet_member_cluster.a")
-    assert _order(gone, StepKind.DELETE, "fleet_member_cluster.a", "nexus_kubernetes_cluster.a")
+    assert _is_ordered(gone, StepKind.DELETE, "fleet_cluster_resource_placement.p", "fleet_member_cluster.a")
+    assert _is_ordered(gone, StepKind.DELETE, "fleet_member_cluster.a", "nexus_kubernetes_cluster.a")
     assert {r.trigger for r in gone.plan.placements if r.kind == "binding"} == {"placement_removed"}
 
 
-def _order(result: Any, kind: StepKind, first: str, second: str) -> bool:
-    """Whether the step of the second waits for that of the first."""
+def _is_ordered(result: Any, kind: StepKind, first: str, second: str) -> bool:
+    """Return whether the second step waits for the first."""
     steps = {str(result.plan.changes[s.change].address): s for s in result.plan.steps if s.kind is kind}
     waits, seen = [steps[second].id], set()
     by_id = {s.id: s for s in result.plan.steps}
@@ -158,11 +167,11 @@ def _order(result: Any, kind: StepKind, first: str, second: str) -> bool:
     return steps[first].id in seen
 
 
-def test_a_cluster_that_is_replaced_keeps_its_member() -> None:
-    state = state_of(site() + placement())
-    result = good(plan(site() + placement(), state, replaces=("nexus_kubernetes_cluster.a",)))
-    assert moves(result) == {}
-    assert sorted(bindings(applied(result, state))) == ["a", "b"]
+def test_replaced_cluster_keeps_its_member() -> None:
+    state = state_of(build_site() + build_placement())
+    result = good(plan(build_site() + build_placement(), state, replaces=("nexus_kubernetes_cluster.a",)))
+    assert list_moves(result) == {}
+    assert sorted(get_bindings(applied(result, state))) == ["a", "b"]
     assert attributes(state, "fleet_member_cluster.a")["id"] == "a"
 
 
@@ -197,24 +206,24 @@ resource "fleet_hub_manifest" "work" {
 """
 
 
-def test_pods_of_one_placement_are_seen_by_another_in_the_next_round() -> None:
-    busy = required("resources.kubernetes-fleet.io/available-cpu", "Le", "10")
+def test_pods_of_one_placement_affect_others_in_next_iteration() -> None:
+    busy = build_requirement("resources.kubernetes-fleet.io/available-cpu", "Le", "10")
     fixed = 'placement_type = "PickFixed"\ncluster_names = ["a"]'
-    heavy = placement(fixed, name="heavy").replace('name    = "web"', 'name    = "work"')
-    text = site(1, 3) + WORK + placement(busy) + heavy
+    heavy = build_placement(fixed, name="heavy").replace('name    = "web"', 'name    = "work"')
+    text = build_site(1, 3) + WORK + build_placement(busy) + heavy
     result = good(plan(text))
     joined = next(r for r in result.plan.placements if r.kind == "binding" and str(r.address).endswith(".p"))
     assert (joined.object, joined.trigger) == ("a", "cluster_properties_changed")
     state = applied(result)
-    assert noted(state, "a")["resources"]["available"]["cpu"] == "9"
+    assert read_private_data(state, "a")["resources"]["available"]["cpu"] == "9"
     assert is_empty(plan(text, state))
     pods = attributes(state, "fleet_cluster_resource_placement.heavy")["workloads"]["a"]["work/Deployment/heavy"]
     assert [p["node"] for p in pods.values()] == ["a-p-0"]
 
 
-def test_a_pick_n_that_is_not_fulfilled_is_not_called_fulfilled() -> None:
+def test_unfulfilled_pick_n_is_not_reported_as_fulfilled() -> None:
     taint = 'taint {\n  key = "k"\n  value = "v"\n  effect = "NoSchedule"\n}\n'
-    text = site() + placement(pick_n(2))
+    text = build_site() + build_placement(build_pick_n(2))
     state = state_of(text)
     tainted = text.replace(
         'resource "fleet_member_cluster" "a" {\n', f'resource "fleet_member_cluster" "a" {{\n{taint}'

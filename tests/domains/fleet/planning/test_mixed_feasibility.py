@@ -1,4 +1,4 @@
-"""Answers of feasibility where nodes of one pool are not enough: a mix of pools, or an honest `unknown`."""
+"""Tests of feasibility if nodes of one pool are not enough: a mix of pools, or `unknown`."""
 
 from __future__ import annotations
 
@@ -54,45 +54,45 @@ def make_deployment(name: str, replicas: int, cpu: int, **spec: Any) -> Body:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": body}
 
 
-def find_row(nodes: list[Body], *workloads: Body, pods: tuple[Body, ...] = ()) -> Feasibility:
+def compute_feasibility(nodes: list[Body], *workloads: Body, pods: tuple[Body, ...] = ()) -> Feasibility:
     text = "\n---\n".join(json.dumps(body) for body in (build_namespace("p"), *workloads))
     fleet = Fleet(CONFIGURATION.replace("TEXT", text), {"west": [*nodes, *pods]}, {"p": list(workloads)})
     (row,) = fleet.plan().plan.feasibility
     return row
 
 
-def test_a_mix_of_pools_has_the_fewest_nodes_of_each() -> None:
+def test_mix_of_pools_has_fewest_nodes_of_each() -> None:
     nodes = [make_node("a", "blue", 4), make_node("b", "red", 8)]
     workloads = [
         make_deployment("w0", 6, 2, nodeSelector={"agentpool": "blue"}),
         make_deployment("w1", 5, 5, nodeSelector={"agentpool": "red"}),
     ]
-    row = find_row(nodes, *workloads)
+    row = compute_feasibility(nodes, *workloads)
     assert row.result is FeasibilityResult.RUNS_AFTER
     assert (row.missing_by_pool, row.missing_nodes, row.pool) == ({"blue": 2, "red": 4}, 6, "")
     enough = [make_node(f"a{number}", "blue", 4) for number in range(3)]
     enough += [make_node(f"b{number}", "red", 8) for number in range(5)]
-    assert find_row(enough, *workloads).result is FeasibilityResult.RUNS
+    assert compute_feasibility(enough, *workloads).result is FeasibilityResult.RUNS
     for fewer in (enough[1:], enough[:-1]):
-        assert find_row(fewer, *workloads).result is FeasibilityResult.RUNS_AFTER
+        assert compute_feasibility(fewer, *workloads).result is FeasibilityResult.RUNS_AFTER
 
 
-def test_no_tried_number_of_nodes_is_unknown() -> None:
+def test_insufficient_tested_node_counts_are_unknown() -> None:
     nodes = [make_node("a", "blue", 4, zone="1"), make_node("b", "blue", 4, zone="2")]
-    row = find_row(nodes, make_deployment("w0", 6, 2, nodeSelector={"zone": "2"}))
+    row = compute_feasibility(nodes, make_deployment("w0", 6, 2, nodeSelector={"zone": "2"}))
     assert (row.result, row.replicas_max, row.missing_nodes) == (FeasibilityResult.UNKNOWN, 2, None)
     assert row.reason.startswith("not enough: up to 6 more nodes per pool; 0/2 nodes are available")
     assert not row.is_certain
     assert row.is_waiting
 
 
-def test_a_pool_without_ready_nodes_gets_ready_ones() -> None:
+def test_pool_without_ready_nodes_gets_ready_ones() -> None:
     node = make_node("a", "blue", 4)
     node["spec"] = {
         "unschedulable": True,
         "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
     }
-    row = find_row([node], make_deployment("w0", 3, 2))
+    row = compute_feasibility([node], make_deployment("w0", 3, 2))
     assert (row.result, row.missing_nodes, row.pool) == (FeasibilityResult.RUNS_AFTER, 2, "blue")
 
 
@@ -108,16 +108,16 @@ def test_a_pool_without_ready_nodes_gets_ready_ones() -> None:
         {"schedulingGates": [{"name": "wait"}]},
     ],
 )
-def test_pods_that_fit_no_node_of_any_pool_cannot_run(spec: dict[str, Any]) -> None:
+def test_pods_without_a_fitting_pool_cannot_run(spec: dict[str, Any]) -> None:
     nodes = [make_node("a", "blue", 4), make_node("b", "red", 8)]
-    row = find_row(nodes, make_deployment("w0", 2, 2), make_deployment("w1", 1, 1, **spec))
+    row = compute_feasibility(nodes, make_deployment("w0", 2, 2), make_deployment("w1", 1, 1, **spec))
     assert row.result is FeasibilityResult.CANNOT_RUN
 
 
-def test_the_largest_count_beside_a_tie_of_other_pods_is_not_certain() -> None:
+def test_maximum_count_with_ties_of_other_pods_is_not_certain() -> None:
     nodes = [make_node("a", "blue", 4), make_node("b", "blue", 4, disk="ssd")]
     idle = make_deployment("w0", 0, 2, nodeSelector={"disk": "ssd"})
-    assert find_row(nodes, idle).is_certain
+    assert compute_feasibility(nodes, idle).is_certain
     text = "\n---\n".join(json.dumps(body) for body in (build_namespace("p"), idle))
     other = "\n---\n".join(
         json.dumps(body).replace('"p"', '"q"') for body in (build_namespace("p"), make_deployment("w1", 1, 2))

@@ -1,4 +1,4 @@
-"""What acts on placements: evictions and budgets, overrides, staged runs, strategies, destroying."""
+"""Tests of operations on placements: evictions and budgets, overrides, staged runs, strategies, deletion."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import (
     STAGES,
-    binding_rows,
-    bindings,
-    hub,
-    member,
-    moves,
-    pick_n,
-    picks,
-    placement,
+    build_hub,
+    build_member,
+    build_pick_n,
+    build_placement,
+    get_bindings,
+    list_binding_changes,
+    list_moves,
+    list_picks,
 )
 from tests.planning.harness import actions, applied, attributes, errors, good, is_empty, plan, rows, state_of, warnings
 
 P = "fleet_cluster_resource_placement.p"
-FLEET = hub() + "".join(member(n, {"ring": n[-1]}) for n in ("c1", "c2", "c3", "c4"))
+FLEET = build_hub() + "".join(build_member(n, {"ring": n[-1]}) for n in ("c1", "c2", "c3", "c4"))
 
 
-def eviction(cluster: str, name: str = "e") -> str:
+def build_eviction(cluster: str, name: str = "e") -> str:
     return f"""
 resource "fleet_placement_eviction" "{name}" {{
   placement_name = "p"
@@ -34,7 +34,7 @@ resource "fleet_placement_eviction" "{name}" {{
 """
 
 
-def budget(text: str) -> str:
+def build_budget(text: str) -> str:
     return f"""
 resource "fleet_placement_disruption_budget" "p" {{
   {text}
@@ -42,7 +42,7 @@ resource "fleet_placement_disruption_budget" "p" {{
 """
 
 
-def override(value: str, cluster: str = "", placed: str = "p") -> str:
+def build_override(value: str, cluster: str = "", placed: str = "p") -> str:
     selector = (
         f"""cluster_selector_term {{
           label_selector {{
@@ -79,8 +79,8 @@ resource "fleet_resource_override" "o" {{
 """
 
 
-def colours(state: State, address: str = P) -> set[str]:
-    """What the ConfigMap says on the clusters that have it."""
+def list_colours(state: State, address: str = P) -> set[str]:
+    """Return the colours in the ConfigMap on all clusters with it."""
     current = state.instances[parse_address(address)].current
     assert current is not None
     assert current.private is not None
@@ -95,7 +95,7 @@ EXTERNAL = """strategy {
   }"""
 
 
-def run(more: str = 'state = "Run"') -> str:
+def build_run(more: str = 'state = "Run"') -> str:
     return f"""
 resource "fleet_cluster_staged_update_run" "r" {{
   placement_name               = "p"
@@ -105,10 +105,10 @@ resource "fleet_cluster_staged_update_run" "r" {{
 """
 
 
-def test_an_evicted_cluster_may_be_picked_again() -> None:
-    text = FLEET + placement(pick_n(2))
+def test_evicted_cluster_may_be_picked_again() -> None:
+    text = FLEET + build_placement(build_pick_n(2))
     state = state_of(text)
-    result = good(plan(text + eviction("c4"), state))
+    result = good(plan(text + build_eviction("c4"), state))
     found = [(str(r.action), r.trigger) for r in result.plan.placements if r.object == "c4"]
     assert found == [("remove", "evicted"), ("place", "evicted")]
     after = applied(result, state)
@@ -121,94 +121,94 @@ def test_an_evicted_cluster_may_be_picked_again() -> None:
             "reason": "Eviction is allowed, no ClusterResourcePlacementDisruptionBudget specified",
         }
     ]
-    assert is_empty(plan(text + eviction("c4"), after))
+    assert is_empty(plan(text + build_eviction("c4"), after))
     removed = good(plan(text, after))
     assert actions(removed) == {"fleet_placement_eviction.e": "delete"}
-    assert moves(removed) == {}
+    assert list_moves(removed) == {}
 
 
-def test_a_budget_refuses_an_eviction() -> None:
-    text = FLEET + placement(pick_n(2)) + budget("min_available = 2")
+def test_budget_blocks_an_eviction() -> None:
+    text = FLEET + build_placement(build_pick_n(2)) + build_budget("min_available = 2")
     state = state_of(text)
-    result = good(plan(text + eviction("c4"), state))
-    assert moves(result) == {}
+    result = good(plan(text + build_eviction("c4"), state))
+    assert list_moves(result) == {}
     assert [w.summary for w in warnings(result)] == ["Eviction not executed"]
     assert attributes(applied(result, state), P)["evictions"][0]["executed"] is False
 
 
-def test_a_budget_of_a_pick_all_counts_only_whole_numbers() -> None:
-    found = errors(plan(FLEET + placement() + budget('min_available = "50%"')))
+def test_budget_of_pick_all_must_be_a_whole_number() -> None:
+    found = errors(plan(FLEET + build_placement() + build_budget('min_available = "50%"')))
     assert [e.summary for e in found] == ["Invalid disruption budget"]
 
 
-def test_an_override_rolls_out_to_its_clusters_only() -> None:
-    text = FLEET + placement(pick_n(2))
+def test_override_is_rolled_out_to_its_clusters_only() -> None:
+    text = FLEET + build_placement(build_pick_n(2))
     state = state_of(text)
-    result = good(plan(text + override("red", "c3"), state))
-    assert moves(result) == {"c3": ("update", "overrides_changed")}
+    result = good(plan(text + build_override("red", "c3"), state))
+    assert list_moves(result) == {"c3": ("update", "overrides_changed")}
     after = applied(result, state)
-    assert is_empty(plan(text + override("red", "c3"), after))
-    again = good(plan(text + override('${upper("green")}', "c3"), after))
-    assert moves(again) == {"c3": ("update", "overrides_changed")}
-    assert moves(good(plan(text, after))) == {"c3": ("update", "overrides_changed")}
+    assert is_empty(plan(text + build_override("red", "c3"), after))
+    again = good(plan(text + build_override('${upper("green")}', "c3"), after))
+    assert list_moves(again) == {"c3": ("update", "overrides_changed")}
+    assert list_moves(good(plan(text, after))) == {"c3": ("update", "overrides_changed")}
 
 
 def test_failed_override_is_reported() -> None:
-    text = FLEET + placement(pick_n(1)) + override("x").replace("/data/colour", "/data/missing")
+    text = FLEET + build_placement(build_pick_n(1)) + build_override("x").replace("/data/colour", "/data/missing")
     result = good(plan(text))
     assert [w.summary for w in warnings(result)] == ["Override failure"]
     conditions = attributes(applied(result), P)["conditions"]
     assert (conditions[-1]["reason"], conditions[-1]["status"]) == ("OverriddenFailed", "False")
 
 
-def test_a_failing_override_is_named_by_the_snapshot_that_a_hub_makes_of_it() -> None:
-    text = FLEET + placement(pick_n(1))
-    broken = override("x").replace("/data/colour", "/data/missing")
+def test_failing_override_is_named_by_its_snapshot() -> None:
+    text = FLEET + build_placement(build_pick_n(1))
+    broken = build_override("x").replace("/data/colour", "/data/missing")
     first = applied(good(plan(text + broken)))
-    assert 'ResourceOverrideSnapshot "o-0" failed to apply on' in failed_overriding(first)
+    assert 'ResourceOverrideSnapshot "o-0" failed to apply on' in list_override_failures(first)
     other = broken.replace("/data/missing", "/data/absent")
     second = applied(good(plan(text + other, first)), first)
-    assert 'ResourceOverrideSnapshot "o-1" failed to apply on' in failed_overriding(second)
+    assert 'ResourceOverrideSnapshot "o-1" failed to apply on' in list_override_failures(second)
     assert is_empty(plan(text + other, second))
     without = applied(good(plan(text, second)), second)
     anew = applied(good(plan(text + other, without)), without)
-    assert 'ResourceOverrideSnapshot "o-0" failed to apply on' in failed_overriding(anew)
+    assert 'ResourceOverrideSnapshot "o-0" failed to apply on' in list_override_failures(anew)
 
 
-def failed_overriding(state: State) -> str:
-    """What the status says of overriding on the clusters."""
+def list_override_failures(state: State) -> str:
+    """Return the override failure messages of the clusters' statuses."""
     statuses = attributes(state, P)["placement_statuses"]
     conditions = [each for status in statuses for each in status["conditions"]]
     return " ".join(each["message"] for each in conditions if each["reason"] == "OverriddenFailed")
 
 
-def test_labels_of_members_bring_overrides_with_the_next_change() -> None:
-    by_ring = override("red", "3").replace('"kubernetes-fleet.io/member-name"', "ring")
-    text = FLEET + placement(pick_n(4)) + by_ring
+def test_new_member_labels_change_overrides_at_next_rollout() -> None:
+    by_ring = build_override("red", "3").replace('"kubernetes-fleet.io/member-name"', "ring")
+    text = FLEET + build_placement(build_pick_n(4)) + by_ring
     state = state_of(text)
-    assert "red" in colours(state)
-    relabelled = text.replace(member("c3", {"ring": "3"}), member("c3", {"ring": "9"}))
+    assert "red" in list_colours(state)
+    relabelled = text.replace(build_member("c3", {"ring": "3"}), build_member("c3", {"ring": "9"}))
     result = good(plan(relabelled, state))
-    assert moves(result) == {}
+    assert list_moves(result) == {}
     assert "override-effective-next-change" in [each.id for each in warnings(result)]
     after = applied(result, state)
-    assert colours(after) == colours(state)
+    assert list_colours(after) == list_colours(state)
     last = good(plan(relabelled.replace("colour: blue", "colour: green"), after))
-    assert colours(applied(last, after)) == {"green"}
+    assert list_colours(applied(last, after)) == {"green"}
 
 
-def test_a_rollout_marks_where_overriding_fails() -> None:
+def test_rollout_marks_cluster_with_failing_override() -> None:
     strategy = 'strategy {\n rolling_update {\n max_unavailable = "1"\n max_surge = "0"\n }\n }'
-    text = FLEET + placement(pick_n(3), strategy)
+    text = FLEET + build_placement(build_pick_n(3), strategy)
     state = state_of(text)
-    broken = override("x", "c4").replace("/data/colour", "/data/missing")
+    broken = build_override("x", "c4").replace("/data/colour", "/data/missing")
     result = good(plan(text.replace("colour: blue", "colour: red") + broken, state))
     steps = [(step.clusters, step.status) for rollout in result.plan.rollouts for step in rollout.steps]
     assert (("c4",), "stuck") in steps, steps
     assert all("c4" not in clusters for clusters, status in steps if status != "stuck")
 
 
-def cluster_override(name: str) -> str:
+def build_cluster_override(name: str) -> str:
     return f"""
 resource "fleet_cluster_resource_override" "{name}" {{
   cluster_resource_selector {{
@@ -227,21 +227,21 @@ resource "fleet_cluster_resource_override" "{name}" {{
 """
 
 
-def test_one_object_is_selected_by_one_override_of_a_kind() -> None:
-    found = errors(plan(cluster_override("a") + cluster_override("b")))
+def test_object_is_selected_by_one_override_of_a_kind() -> None:
+    found = errors(plan(build_cluster_override("a") + build_cluster_override("b")))
     assert [e.address for e in found] == ["fleet_cluster_resource_override.b"]
     assert "the resource has been selected by both b and a, which is not supported" in found[0].detail
-    twice = FLEET + placement(pick_n(1)) + override("red")
-    other = override("blue").replace('"o"', '"p"')
+    twice = FLEET + build_placement(build_pick_n(1)) + build_override("red")
+    other = build_override("blue").replace('"o"', '"p"')
     assert [e.address for e in errors(plan(twice + other))] == ["fleet_resource_override.p"]
     assert errors(plan(twice + other.replace('namespace = "web"', 'namespace = "db"'))) == []
-    # Who stands keeps it, whatever its name.
-    state = state_of(cluster_override("z"))
-    found = errors(plan(cluster_override("z") + cluster_override("a"), state))
+    # The existing override keeps it, regardless of its name.
+    state = state_of(build_cluster_override("z"))
+    found = errors(plan(build_cluster_override("z") + build_cluster_override("a"), state))
     assert [e.address for e in found] == ["fleet_cluster_resource_override.a"]
 
 
-def test_a_hub_takes_a_hundred_overrides() -> None:
+def test_hub_accepts_at_most_a_hundred_overrides() -> None:
     many = """
 resource "fleet_cluster_resource_override" "many" {
   count = 101
@@ -287,11 +287,11 @@ resource "fleet_cluster_resource_override" "z" {
   }
 }
 """
-    text = FLEET + placement(pick_n(1)) + of_namespace
-    both = text + override("from the object")
+    text = FLEET + build_placement(build_pick_n(1)) + of_namespace
+    both = text + build_override("from the object")
     assert warnings(plan(both)) == []
-    assert colours(state_of(both)) == {"from the object"}
-    assert colours(state_of(text)) == {"from the namespace"}
+    assert list_colours(state_of(both)) == {"from the object"}
+    assert list_colours(state_of(text)) == {"from the namespace"}
     namespaced = """
 resource "fleet_resource_placement" "p" {
   namespace = "web"
@@ -302,48 +302,48 @@ resource "fleet_resource_placement" "p" {
   }
 }
 """
-    scoped = override("from the object").replace('name = "p"\n', 'name = "p"\n    scope = "Namespaced"\n')
+    scoped = build_override("from the object").replace('name = "p"\n', 'name = "p"\n    scope = "Namespaced"\n')
     for chosen, colour in (
         (of_namespace, "from the namespace"),
         (scoped, "from the object"),
-        (override("for the other placement"), "blue"),
+        (build_override("for the other placement"), "blue"),
     ):
         state = state_of(FLEET + namespaced + chosen)
-        assert colours(state, "fleet_resource_placement.p") == {colour}
+        assert list_colours(state, "fleet_resource_placement.p") == {colour}
 
 
 def test_external_placements_wait_for_a_staged_run() -> None:
-    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
+    text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
     state = state_of(text)
-    assert {b["state"] for b in bindings(state).values()} == {"Scheduled"}
+    assert {b["state"] for b in get_bindings(state).values()} == {"Scheduled"}
     assert is_empty(plan(text, state))
-    result = good(plan(text + run(), state))
-    assert moves(result) == {"c4": ("update", "staged_run"), "c3": ("keep", "staged_run")}
-    row = binding_rows(result)["c3"]
+    result = good(plan(text + build_run(), state))
+    assert list_moves(result) == {"c4": ("update", "staged_run"), "c3": ("keep", "staged_run")}
+    row = list_binding_changes(result)["c3"]
     assert (row.stage, row.group, row.waits_for) == ("two", 1, "r-after-one")
     assert [w.summary for w in warnings(result)] == ["Staged run awaiting approval"]
     state = applied(result, state)
-    assert {c: b["state"] for c, b in bindings(state).items()} == {"c3": "Scheduled", "c4": "Bound"}
-    assert is_empty(plan(text + run(), state))
-    approved = run('state = "Run"\n  approvals = ["r-after-one"]')
+    assert {c: b["state"] for c, b in get_bindings(state).items()} == {"c3": "Scheduled", "c4": "Bound"}
+    assert is_empty(plan(text + build_run(), state))
+    approved = build_run('state = "Run"\n  approvals = ["r-after-one"]')
     result = good(plan(text + approved, state))
-    assert moves(result) == {"c3": ("update", "staged_run")}
+    assert list_moves(result) == {"c3": ("update", "staged_run")}
     state = applied(result, state)
-    assert {b["state"] for b in bindings(state).values()} == {"Bound"}
+    assert {b["state"] for b in get_bindings(state).values()} == {"Bound"}
     conditions = [(c["type"], c["status"]) for c in attributes(state, P)["conditions"]]
     assert conditions[-1] == ("ClusterResourcePlacementAvailable", "True")
     assert is_empty(plan(text + approved, state))
 
 
 def test_status_of_evicted_cluster_is_kept_until_next_cycle() -> None:
-    """Seen on a running hub, nine times: under External nothing makes it look at a cluster picked again."""
-    text = FLEET + placement(pick_n(1), EXTERNAL) + STAGES + run()
+    """Observed on a running hub, nine times: under External, a cluster picked again gets no new status."""
+    text = FLEET + build_placement(build_pick_n(1), EXTERNAL) + STAGES + build_run()
     state = state_of(text)
     said = attributes(state, P)["placement_statuses"], attributes(state, P)["conditions"]
     assert said[0][0]["conditions"][-1]["type"] == "Available"
-    text += eviction("c4")
+    text += build_eviction("c4")
     state = applied(good(plan(text, state)), state)
-    assert bindings(state)["c4"]["state"] == "Scheduled"
+    assert get_bindings(state)["c4"]["state"] == "Scheduled"
     assert (attributes(state, P)["placement_statuses"], attributes(state, P)["conditions"]) == said
     assert is_empty(plan(text, state))
     text = text.replace("blue", "red")
@@ -357,7 +357,7 @@ def test_status_of_evicted_cluster_is_kept_until_next_cycle() -> None:
     assert conditions[-1]["reason"] == "RolloutControlledByExternalController"
 
 
-def test_a_rollout_is_a_timeline() -> None:
+def test_staged_rollout_is_a_timeline() -> None:
     stages = """
 resource "fleet_cluster_staged_update_strategy" "s" {
   stage {
@@ -396,9 +396,9 @@ resource "fleet_cluster_staged_update_strategy" "s" {
   }
 }
 """
-    members = "".join(member(f"c{i}", {"ring": str(i), "order": str(9 - i)}) for i in range(1, 5))
-    text = hub() + members + placement("", EXTERNAL) + stages
-    (rollout,) = good(plan(text + run())).plan.rollouts
+    members = "".join(build_member(f"c{i}", {"ring": str(i), "order": str(9 - i)}) for i in range(1, 5))
+    text = build_hub() + members + build_placement("", EXTERNAL) + stages
+    (rollout,) = good(plan(text + build_run())).plan.rollouts
     assert (str(rollout.address), rollout.cause, rollout.resource_snapshot) == (P, "staged run r", 0)
     assert [(s.kind, s.stage, s.group, s.clusters, s.start_seconds, s.status) for s in rollout.steps] == [
         ("update", "one", 1, ("c1",), 0, "planned"),
@@ -408,14 +408,14 @@ resource "fleet_cluster_staged_update_strategy" "s" {
         ("update", "rest", 2, ("c2",), 5400, "later"),
     ]
     assert rollout.steps[3].waits_for == "1h30m, r-after-one"
-    state = applied(good(plan(text + run())))
-    granted = run('state = "Run"\n  approvals = ["r-after-one"]')
+    state = applied(good(plan(text + build_run())))
+    granted = build_run('state = "Run"\n  approvals = ["r-after-one"]')
     (rollout,) = good(plan(text + granted, state)).plan.rollouts
     assert [step.status for step in rollout.steps] == ["done", *["planned"] * 4]
 
 
-def test_waves_are_a_timeline_where_there_are_several() -> None:
-    text = FLEET + placement()
+def test_several_waves_are_a_timeline() -> None:
+    text = FLEET + build_placement()
     state = state_of(text)
     assert good(plan(text)).plan.rollouts == ()
     (rollout,) = good(plan(text.replace("blue", "red"), state)).plan.rollouts
@@ -427,105 +427,105 @@ def test_waves_are_a_timeline_where_there_are_several() -> None:
     ]
 
 
-def test_a_run_is_stuck_where_overriding_fails() -> None:
-    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES + override("x", "c4")
+def test_run_is_stuck_at_failing_override() -> None:
+    text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES + build_override("x", "c4")
     failing = text.replace("/data/colour", "/data/missing")
-    result = good(plan(failing + run('state = "Run"\n  approvals = ["r-after-one"]')))
+    result = good(plan(failing + build_run('state = "Run"\n  approvals = ["r-after-one"]')))
     assert "Stuck staged run" in [w.summary for w in warnings(result)]
     assert [step.status for step in result.plan.rollouts[0].steps] == ["stuck", "later", "later"]
-    states = {c: b["state"] for c, b in bindings(applied(result)).items()}
+    states = {c: b["state"] for c, b in get_bindings(applied(result)).items()}
     assert states == {"c3": "Scheduled", "c4": "Bound"}
 
 
-def test_a_run_takes_a_snapshot_or_names_one() -> None:
-    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
-    state = state_of(text + run())
-    assert bindings(state)["c4"]["resource_snapshot"] == 0
+def test_run_takes_latest_or_named_snapshot() -> None:
+    text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
+    state = state_of(text + build_run())
+    assert get_bindings(state)["c4"]["resource_snapshot"] == 0
     unknown = 'state = "Run"\n  resource_snapshot_index = "5"'
-    result = good(plan(text + run(unknown)))
+    result = good(plan(text + build_run(unknown)))
     assert [w.summary for w in warnings(result)] == ["Blocked staged run"]
     assert "no resourceSnapshots with index `5` found for placement `p`" in warnings(result)[0].detail
-    assert {b["resource_snapshot"] for b in bindings(applied(result)).values()} == {None}
+    assert {b["resource_snapshot"] for b in get_bindings(applied(result)).values()} == {None}
 
 
-def test_a_run_is_aborted_once_the_policy_changed() -> None:
-    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
-    state = state_of(text + run())
-    fewer = FLEET + placement(pick_n(1), EXTERNAL) + STAGES
-    state = applied(good(plan(fewer + run(), state)), state)
-    before = bindings(state)
-    result = good(plan(fewer + run('state = "Run"\n  approvals = ["r-after-one"]'), state))
+def test_run_is_aborted_after_policy_change() -> None:
+    text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
+    state = state_of(text + build_run())
+    fewer = FLEET + build_placement(build_pick_n(1), EXTERNAL) + STAGES
+    state = applied(good(plan(fewer + build_run(), state)), state)
+    before = get_bindings(state)
+    result = good(plan(fewer + build_run('state = "Run"\n  approvals = ["r-after-one"]'), state))
     assert [w.summary for w in warnings(result)] == ["Aborted staged run"]
-    assert moves(result) == {}
-    assert bindings(applied(result, state)) == before
-    other = run('state = "Run"\n  approvals = ["again-after-one"]').replace('"r"', '"again"')
-    assert [(c, row[0]) for c, row in moves(good(plan(fewer + other, state))).items()] == [("c3", "remove")]
+    assert list_moves(result) == {}
+    assert get_bindings(applied(result, state)) == before
+    other = build_run('state = "Run"\n  approvals = ["again-after-one"]').replace('"r"', '"again"')
+    assert [(c, row[0]) for c, row in list_moves(good(plan(fewer + other, state))).items()] == [("c3", "remove")]
 
 
-def test_external_cannot_go_back() -> None:
-    state = state_of(FLEET + placement(pick_n(2), EXTERNAL))
-    found = errors(plan(FLEET + placement(pick_n(2)), state))
+def test_external_strategy_cannot_be_reverted() -> None:
+    state = state_of(FLEET + build_placement(build_pick_n(2), EXTERNAL))
+    found = errors(plan(FLEET + build_placement(build_pick_n(2)), state))
     assert [e.summary for e in found] == ["Change not allowed"]
 
 
-def test_a_stalled_rollout_leaves_what_it_could_not_move() -> None:
+def test_blocked_rollout_keeps_old_bindings() -> None:
     slow = """strategy {
     rolling_update {
       max_unavailable = "0"
       max_surge       = "0"
     }
   }"""
-    text = FLEET + placement(pick_n(2))
+    text = FLEET + build_placement(build_pick_n(2))
     state = state_of(text)
-    slowed = FLEET.replace("blue", "red") + placement(pick_n(2), slow)
+    slowed = FLEET.replace("blue", "red") + build_placement(build_pick_n(2), slow)
     result = good(plan(slowed, state))
     assert "Incomplete rollout" in [w.summary for w in warnings(result)]
     state = applied(result, state)
-    assert {b["resource_snapshot"] for b in bindings(state).values()} == {0}
+    assert {b["resource_snapshot"] for b in get_bindings(state).values()} == {0}
     assert is_empty(plan(slowed, state))
 
 
-def test_a_strategy_change_moves_nothing() -> None:
-    state = state_of(FLEET + placement(pick_n(2)))
+def test_strategy_change_moves_no_binding() -> None:
+    state = state_of(FLEET + build_placement(build_pick_n(2)))
     faster = 'strategy {\n rolling_update {\n max_surge = "50%"\n }\n }'
-    result = good(plan(FLEET + placement(pick_n(2), faster), state))
-    assert moves(result) == {}
+    result = good(plan(FLEET + build_placement(build_pick_n(2), faster), state))
+    assert list_moves(result) == {}
     assert actions(result) == {P: "update"}
 
 
-def test_a_changed_way_of_applying_reaches_all_clusters_at_once() -> None:
-    state = state_of(FLEET + placement())
+def test_apply_strategy_change_updates_all_clusters_at_once() -> None:
+    state = state_of(FLEET + build_placement())
     careful = 'strategy {\n apply_strategy {\n when_to_apply = "IfNotDrifted"\n }\n }'
-    result = good(plan(FLEET + placement("", careful), state))
-    assert moves(result) == dict.fromkeys(("c1", "c2", "c3", "c4"), ("update", "strategy_changed"))
-    assert is_empty(plan(FLEET + placement("", careful), applied(result, state)))
+    result = good(plan(FLEET + build_placement("", careful), state))
+    assert list_moves(result) == dict.fromkeys(("c1", "c2", "c3", "c4"), ("update", "strategy_changed"))
+    assert is_empty(plan(FLEET + build_placement("", careful), applied(result, state)))
     external = 'strategy {\n type = "External"\n apply_strategy {\n when_to_apply = "IfNotDrifted"\n }\n }'
-    state = state_of(FLEET + placement("", EXTERNAL))
-    assert moves(good(plan(FLEET + placement("", external), state))) == {}
+    state = state_of(FLEET + build_placement("", EXTERNAL))
+    assert list_moves(good(plan(FLEET + build_placement("", external), state))) == {}
 
 
-def test_statuses_stay_in_their_order() -> None:
-    def order(state: State) -> list[str]:
+def test_statuses_keep_their_order() -> None:
+    def list_status_order(state: State) -> list[str]:
         return [each["cluster_name"] for each in attributes(state, P)["placement_statuses"]]
 
-    state = state_of(FLEET + placement(pick_n(2)))
-    assert order(state) == ["c4", "c3"]
-    state = applied(good(plan(FLEET.replace("blue", "red") + placement(pick_n(2)), state)), state)
-    assert order(state) == ["c4", "c3"]
-    state = applied(good(plan(FLEET.replace("blue", "red") + placement(pick_n(4)), state)), state)
-    assert order(state) == ["c4", "c3", "c2", "c1"]
+    state = state_of(FLEET + build_placement(build_pick_n(2)))
+    assert list_status_order(state) == ["c4", "c3"]
+    state = applied(good(plan(FLEET.replace("blue", "red") + build_placement(build_pick_n(2)), state)), state)
+    assert list_status_order(state) == ["c4", "c3"]
+    state = applied(good(plan(FLEET.replace("blue", "red") + build_placement(build_pick_n(4)), state)), state)
+    assert list_status_order(state) == ["c4", "c3", "c2", "c1"]
 
 
 def test_removing_and_replacing_a_placement() -> None:
-    text = FLEET + placement(pick_n(1))
+    text = FLEET + build_placement(build_pick_n(1))
     state = state_of(text)
-    assert moves(good(plan(FLEET, state))) == {"c4": ("remove", "placement_removed")}
+    assert list_moves(good(plan(FLEET, state))) == {"c4": ("remove", "placement_removed")}
     replaced = good(plan(text, state, replaces=(P,)))
     found = [(str(r.action), r.trigger) for r in replaced.plan.placements]
     assert found == [("remove", "placement_removed"), ("place", "placement_created")]
 
 
-def test_a_namespaced_placement_selects_in_its_namespace() -> None:
+def test_namespaced_placement_selects_in_its_namespace() -> None:
     text = (
         FLEET
         + """
@@ -547,10 +547,10 @@ resource "fleet_resource_placement" "n" {
     assert sorted(found["bindings"]) == ["c1", "c2", "c3", "c4"]
 
 
-def test_a_placement_cannot_depend_on_what_another_decides() -> None:
+def test_placement_cannot_depend_on_decision_of_another() -> None:
     text = (
         FLEET
-        + placement(pick_n(1))
+        + build_placement(build_pick_n(1))
         + """
 resource "fleet_cluster_resource_placement" "q" {
   resource_selector {
@@ -571,9 +571,9 @@ resource "fleet_cluster_resource_placement" "q" {
     assert "fleet_cluster_resource_placement.q" in found[0].detail
 
 
-def test_binding_rows_mix_with_other_rows() -> None:
-    assert set(rows(plan(FLEET + placement()))) == {"c1", "c2", "c3", "c4"}
-    assert picks(state_of(FLEET + placement())) == ["c1", "c2", "c3", "c4"]
+def test_binding_rows_are_mixed_with_other_rows() -> None:
+    assert set(rows(plan(FLEET + build_placement()))) == {"c1", "c2", "c3", "c4"}
+    assert list_picks(state_of(FLEET + build_placement())) == ["c1", "c2", "c3", "c4"]
 
 
 def test_ineffective_delete_strategy_is_reported_on_removal() -> None:
@@ -582,31 +582,31 @@ def test_ineffective_delete_strategy_is_reported_on_removal() -> None:
       propagation_policy = "Abandon"
     }
   }"""
-    text = FLEET + placement(pick_n(2), abandon)
+    text = FLEET + build_placement(build_pick_n(2), abandon)
     state = state_of(text)
     assert warnings(plan(text, state)) == []
     for result in (plan(FLEET, state), plan(text, state, mode=Mode.DESTROY), plan(text, state, replaces=(P,))):
         assert [w.id for w in warnings(result)] == ["ineffective-delete-strategy"]
-    assert warnings(plan(FLEET, state_of(FLEET + placement(pick_n(2))))) == []
+    assert warnings(plan(FLEET, state_of(FLEET + build_placement(build_pick_n(2))))) == []
 
 
-def test_the_order_of_new_placements_does_not_compare_them_with_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_placements_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[int] = []
 
-    def count(check: step_order._Check) -> step_order._Check:
-        def counted(changed: step_order._ChangedInstance, context: step_order._StepOrderContext) -> bool:
+    def wrap_check(check: step_order._Check) -> step_order._Check:
+        def check_and_count(changed: step_order._ChangedInstance, context: step_order._StepOrderContext) -> bool:
             compared.append(changed.position)
             return check(changed, context)
 
-        return counted
+        return check_and_count
 
     checks = step_order._AWAITED
-    counted = {check: count(check) for kind in checks.values() for check in kind}
+    counted = {check: wrap_check(check) for kind in checks.values() for check in kind}
     monkeypatch.setattr(
         step_order, "_CANDIDATES", {counted[check]: candidates for check, candidates in step_order._CANDIDATES.items()}
     )
     monkeypatch.setattr(step_order, "_AWAITED", {kind: tuple(map(counted.get, checks[kind])) for kind in checks})
-    placements = "".join(placement(name=f"p{number}") for number in range(30))
+    placements = "".join(build_placement(name=f"p{number}") for number in range(30))
     good(plan(FLEET + placements))
-    # Each placement is compared with the 4 new members alone.
+    # Each placement is compared only with the 4 new members.
     assert 0 < len(compared) <= 30 * 4 * 4

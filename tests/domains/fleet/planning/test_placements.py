@@ -1,4 +1,4 @@
-"""Placements through plan, apply and plan again: who comes, who goes, and who is left alone."""
+"""Tests of placements through plan, apply and a second plan: added, removed and unchanged bindings."""
 
 from __future__ import annotations
 
@@ -6,101 +6,108 @@ import pytest
 from msgspec.structs import replace
 
 from tests.domains.fleet.planning.fleet_harness import (
-    binding_rows,
-    bindings,
-    hub,
-    member,
-    moves,
-    nodes,
-    pick_n,
-    picks,
-    placement,
+    build_hub,
+    build_member,
+    build_node_count,
+    build_pick_n,
+    build_placement,
+    get_bindings,
+    list_binding_changes,
+    list_moves,
+    list_picks,
 )
 from tests.planning.harness import actions, applied, attributes, errors, good, is_empty, plan, state_of, warnings
 
 P = "fleet_cluster_resource_placement.p"
 
 
-def fleet(*names: str, more: str = "") -> str:
-    return hub() + "".join(member(n, {"region": n[0]}, more) for n in names)
+def build_fleet(*names: str, more: str = "") -> str:
+    return build_hub() + "".join(build_member(n, {"region": n[0]}, more) for n in names)
 
 
-def test_pick_all_takes_every_member() -> None:
-    result = good(plan(fleet("a1", "a2", "b1") + placement()))
-    assert moves(result) == dict.fromkeys(("a1", "a2", "b1"), ("place", "placement_created"))
+def test_pick_all_selects_every_member() -> None:
+    result = good(plan(build_fleet("a1", "a2", "b1") + build_placement()))
+    assert list_moves(result) == dict.fromkeys(("a1", "a2", "b1"), ("place", "placement_created"))
     state = applied(result)
-    assert {c: b["state"] for c, b in bindings(state).items()} == dict.fromkeys(("a1", "a2", "b1"), "Bound")
+    assert {c: b["state"] for c, b in get_bindings(state).items()} == dict.fromkeys(("a1", "a2", "b1"), "Bound")
     selected = attributes(state, P)["selected_resources"]
     assert [(s["kind"], s["name"]) for s in selected] == [("Namespace", "web"), ("ConfigMap", "settings")]
     assert attributes(state, P)["conditions"][0]["reason"] == "SchedulingPolicyFulfilled"
-    assert is_empty(plan(fleet("a1", "a2", "b1") + placement(), state))
+    assert is_empty(plan(build_fleet("a1", "a2", "b1") + build_placement(), state))
 
 
-def test_pick_n_takes_the_largest_names_and_scale_out_touches_only_new_clusters() -> None:
-    members = fleet(*(f"c{i}" for i in range(1, 8)))
-    state = state_of(members + placement(pick_n(3)))
-    assert picks(state) == ["c5", "c6", "c7"]
-    before = bindings(state)
-    result = good(plan(members + placement(pick_n(5)), state))
-    assert moves(result) == dict.fromkeys(("c3", "c4"), ("place", "number_of_clusters_increased"))
+def test_pick_n_selects_largest_names_and_scale_out_adds_only() -> None:
+    members = build_fleet(*(f"c{i}" for i in range(1, 8)))
+    state = state_of(members + build_placement(build_pick_n(3)))
+    assert list_picks(state) == ["c5", "c6", "c7"]
+    before = get_bindings(state)
+    result = good(plan(members + build_placement(build_pick_n(5)), state))
+    assert list_moves(result) == dict.fromkeys(("c3", "c4"), ("place", "number_of_clusters_increased"))
     after = applied(result, state)
-    assert {n: bindings(after)[n] for n in before} == before
-    down = good(plan(members + placement(pick_n(2)), after))
+    assert {n: get_bindings(after)[n] for n in before} == before
+    down = good(plan(members + build_placement(build_pick_n(2)), after))
     gone = dict.fromkeys(("c3", "c4", "c5"), ("remove", "number_of_clusters_decreased"))
-    assert moves(down) == gone
+    assert list_moves(down) == gone
 
 
-def test_a_member_that_joins_is_picked_by_pick_all_and_not_by_a_fulfilled_pick_n() -> None:
-    both = placement() + placement(pick_n(1), name="n")
-    state = state_of(fleet("a", "b") + both)
-    result = good(plan(fleet("a", "b", "z") + both, state))
+def test_new_member_joins_pick_all_but_not_fulfilled_pick_n() -> None:
+    both = build_placement() + build_placement(build_pick_n(1), name="n")
+    state = state_of(build_fleet("a", "b") + both)
+    result = good(plan(build_fleet("a", "b", "z") + both, state))
     rows = [r for r in result.plan.placements if r.kind == "binding" and r.action != "keep"]
     assert [(str(r.address), r.object, r.trigger) for r in rows] == [(P, "z", "cluster_joined")]
 
 
-def test_an_unfulfilled_pick_n_is_completed_when_a_member_joins() -> None:
-    text = fleet("a") + placement(pick_n(2))
+def test_new_member_completes_unfulfilled_pick_n() -> None:
+    text = build_fleet("a") + build_placement(build_pick_n(2))
     result = good(plan(text))
     assert [w.summary for w in warnings(result)] == ["Unfulfilled placement"]
     state = applied(result)
     assert attributes(state, P)["conditions"][0]["status"] == "False"
-    assert moves(good(plan(fleet("a", "z") + placement(pick_n(2)), state))) == {"z": ("place", "cluster_joined")}
+    assert list_moves(good(plan(build_fleet("a", "z") + build_placement(build_pick_n(2)), state))) == {
+        "z": ("place", "cluster_joined")
+    }
 
 
-def test_a_member_that_leaves_moves_only_its_own() -> None:
-    state = state_of(fleet("a", "b", "c", "d") + placement(pick_n(2)))
-    assert picks(state) == ["c", "d"]
-    result = good(plan(fleet("a", "b", "c") + placement(pick_n(2)), state))
-    assert moves(result) == {"d": ("remove", "cluster_left"), "b": ("place", "cluster_left")}
+def test_leaving_member_moves_only_its_bindings() -> None:
+    state = state_of(build_fleet("a", "b", "c", "d") + build_placement(build_pick_n(2)))
+    assert list_picks(state) == ["c", "d"]
+    result = good(plan(build_fleet("a", "b", "c") + build_placement(build_pick_n(2)), state))
+    assert list_moves(result) == {"d": ("remove", "cluster_left"), "b": ("place", "cluster_left")}
 
 
 @pytest.mark.parametrize(
     ("more", "trigger"),
     [('taint {\n key = "x"\n }', "taint_added"), ('health = "Unhealthy"', "cluster_became_ineligible")],
 )
-def test_what_happens_to_a_picked_member_moves_nothing(more: str, trigger: str) -> None:
-    state = state_of(fleet("a", "b") + placement(pick_n(1)))
-    text = hub() + member("a", {"region": "a"}) + member("b", {"region": "b"}, more) + placement(pick_n(1))
+def test_changed_picked_member_moves_nothing(more: str, trigger: str) -> None:
+    state = state_of(build_fleet("a", "b") + build_placement(build_pick_n(1)))
+    text = (
+        build_hub()
+        + build_member("a", {"region": "a"})
+        + build_member("b", {"region": "b"}, more)
+        + build_placement(build_pick_n(1))
+    )
     result = good(plan(text, state))
-    assert moves(result) == {"b": ("keep", trigger)}
-    assert "kept: a fulfilled PickN is not re-evaluated" in binding_rows(result)["b"].reason
+    assert list_moves(result) == {"b": ("keep", trigger)}
+    assert "kept: a fulfilled PickN is not re-evaluated" in list_binding_changes(result)["b"].reason
     assert actions(result) == {"fleet_member_cluster.b": "update"}
     assert is_empty(plan(text, applied(result, state)))
 
 
-def test_a_resource_only_change_updates_and_never_reschedules() -> None:
-    text = fleet("a", "b", "c") + placement(pick_n(2))
+def test_resource_only_change_updates_without_rescheduling() -> None:
+    text = build_fleet("a", "b", "c") + build_placement(build_pick_n(2))
     state = state_of(text)
     result = good(plan(text.replace("blue", "red"), state))
-    assert moves(result) == dict.fromkeys(("b", "c"), ("update", "resources_changed"))
-    assert binding_rows(result)["b"].reason.endswith("wave 1")
-    assert binding_rows(result)["b"].group == 1
+    assert list_moves(result) == dict.fromkeys(("b", "c"), ("update", "resources_changed"))
+    assert list_binding_changes(result)["b"].reason.endswith("wave 1")
+    assert list_binding_changes(result)["b"].group == 1
     after = applied(result, state)
-    assert {b["resource_snapshot"] for b in bindings(after).values()} == {1}
-    assert {b["policy_snapshot"] for b in bindings(after).values()} == {0}
+    assert {b["resource_snapshot"] for b in get_bindings(after).values()} == {1}
+    assert {b["policy_snapshot"] for b in get_bindings(after).values()} == {0}
 
 
-def test_labels_that_no_longer_match_move_nothing_until_the_policy_changes() -> None:
+def test_unmatched_labels_move_nothing_until_policy_change() -> None:
     east = """affinity {
       cluster_affinity {
         required_during_scheduling_ignored_during_execution {
@@ -112,28 +119,33 @@ def test_labels_that_no_longer_match_move_nothing_until_the_policy_changes() -> 
         }
       }
     }"""
-    state = state_of(hub() + member("a", {"region": "east"}) + member("b", {"region": "east"}) + placement(east))
-    moved = hub() + member("a", {"region": "east"}) + member("b", {"region": "west"})
-    result = good(plan(moved + placement(east), state))
-    assert moves(result) == {"b": ("keep", "labels_no_longer_match")}
+    state = state_of(
+        build_hub()
+        + build_member("a", {"region": "east"})
+        + build_member("b", {"region": "east"})
+        + build_placement(east)
+    )
+    moved = build_hub() + build_member("a", {"region": "east"}) + build_member("b", {"region": "west"})
+    result = good(plan(moved + build_placement(east), state))
+    assert list_moves(result) == {"b": ("keep", "labels_no_longer_match")}
     state = applied(result, state)
     tolerating = east + '\ntoleration {\n operator = "Exists"\n}'
-    result = good(plan(moved + placement(tolerating), state))
-    assert moves(result) == {"b": ("remove", "policy_changed"), "a": ("keep", "policy_changed")}
+    result = good(plan(moved + build_placement(tolerating), state))
+    assert list_moves(result) == {"b": ("remove", "policy_changed"), "a": ("keep", "policy_changed")}
 
 
-def test_immutables_are_errors_that_name_the_way_out() -> None:
-    text = fleet("a", "b")
-    state = state_of(text + placement(pick_n(1)))
-    result = plan(text + placement(), state)
+def test_immutable_field_errors_suggest_replacement() -> None:
+    text = build_fleet("a", "b")
+    state = state_of(text + build_placement(build_pick_n(1)))
+    result = plan(text + build_placement(), state)
     assert {e.summary for e in errors(result)} == {"Change not allowed"}
     assert all(f"-replace='{P}'" in e.detail for e in errors(result))
-    replaced = good(plan(text + placement(), state, replaces=(P,)))
+    replaced = good(plan(text + build_placement(), state, replaces=(P,)))
     assert actions(replaced)[P] == "delete-create"
 
 
-def test_what_members_are_compared_with_never_makes_a_plan() -> None:
-    text = fleet("a") + placement()
+def test_internal_comparison_data_never_causes_a_plan() -> None:
+    text = build_fleet("a") + build_placement()
     state = state_of(text)
 
     instance = state.instances[next(a for a in state.instances if a.type == "fleet_member_cluster")]
@@ -144,7 +156,7 @@ def test_what_members_are_compared_with_never_makes_a_plan() -> None:
     assert is_empty(plan(text, state.replace_instance(address, replace(instance, current=bare))))
 
 
-def test_properties_sort() -> None:
+def test_property_sorter_orders_clusters() -> None:
     sorter = """affinity {
       cluster_affinity {
         preferred_during_scheduling_ignored_during_execution {
@@ -158,39 +170,44 @@ def test_properties_sort() -> None:
         }
       }
     }"""
-    text = hub() + member("a", more=nodes(9)) + member("b", more=nodes(5)) + member("c", more=nodes(1))
-    state = state_of(text + placement(pick_n(2, sorter)))
-    assert {c: b["affinity_score"] for c, b in bindings(state).items()} == {"a": 20, "b": 10}
+    text = (
+        build_hub()
+        + build_member("a", more=build_node_count(9))
+        + build_member("b", more=build_node_count(5))
+        + build_member("c", more=build_node_count(1))
+    )
+    state = state_of(text + build_placement(build_pick_n(2, sorter)))
+    assert {c: b["affinity_score"] for c, b in get_bindings(state).items()} == {"a": 20, "b": 10}
 
 
-def test_a_placement_left_out_of_a_plan_sees_the_change_in_the_next() -> None:
-    small, large = fleet("a") + placement(), fleet("a", "z") + placement()
+def test_untargeted_placement_sees_change_in_next_plan() -> None:
+    small, large = build_fleet("a") + build_placement(), build_fleet("a", "z") + build_placement()
     state = state_of(small)
     targeted = good(plan(large, state, targets=("fleet_member_cluster.z",)))
-    assert moves(targeted) == {}
+    assert list_moves(targeted) == {}
     after = applied(targeted, state)
-    assert moves(good(plan(large, after))) == {"z": ("place", "cluster_joined")}
+    assert list_moves(good(plan(large, after))) == {"z": ("place", "cluster_joined")}
     state = applied(plan(large, after), after)
     leaving = good(plan(small, state, targets=("fleet_member_cluster.z",)))
     gone = applied(leaving, state)
-    if "z" in picks(gone):  # the placement was left out
-        assert moves(good(plan(small, gone))) == {"z": ("remove", "cluster_left")}
+    if "z" in list_picks(gone):  # The placement was not targeted.
+        assert list_moves(good(plan(small, gone))) == {"z": ("remove", "cluster_left")}
 
 
-def test_what_a_fresh_schedule_would_choose_is_information() -> None:
-    text = fleet("a", "b") + placement(pick_n(1))
+def test_fresh_schedule_difference_is_informational() -> None:
+    text = build_fleet("a", "b") + build_placement(build_pick_n(1))
     state = state_of(text)
-    wider = fleet("a", "b", "z") + placement(pick_n(1))
+    wider = build_fleet("a", "b", "z") + build_placement(build_pick_n(1))
     result = good(plan(wider, state))
-    assert moves(result) == {}
+    assert list_moves(result) == {}
     told = [w for w in warnings(result) if w.summary == "Schedule drift"]
     assert len(told) == 1
     assert "would pick z and drop b" in told[0].detail
     assert warnings(plan(wider, applied(result, state))) == []
 
 
-def test_a_binding_that_was_removed_outside_is_made_again() -> None:
-    text = fleet("a", "b", "c") + placement(pick_n(2))
+def test_externally_removed_binding_is_recreated() -> None:
+    text = build_fleet("a", "b", "c") + build_placement(build_pick_n(2))
     state = state_of(text)
     address = next(a for a in state.instances if str(a) == P)
     current = state.instances[address].current
@@ -198,10 +215,10 @@ def test_a_binding_that_was_removed_outside_is_made_again() -> None:
     held = {n: b for n, b in current.attributes["bindings"].items() if n != "b"}
     found = replace(current, attributes={**current.attributes, "bindings": held})
     result = good(plan(text, state, refreshed_objects={address: found}))
-    assert moves(result) == {"b": ("place", "evicted")}
+    assert list_moves(result) == {"b": ("place", "evicted")}
 
 
-def test_a_pick_all_that_is_kept_for_its_labels_is_not_called_a_pick_n() -> None:
+def test_pick_all_kept_despite_labels_is_not_called_pick_n() -> None:
     policy = """
     placement_type = "PickAll"
     affinity {
@@ -216,10 +233,10 @@ def test_a_pick_all_that_is_kept_for_its_labels_is_not_called_a_pick_n() -> None
       }
     }
 """
-    text = hub() + placement(policy) + member("b", {"env": "prod"})
-    state = state_of(text + member("a", {"env": "prod"}))
-    result = good(plan(text + member("a", {"env": "test"}), state))
-    row = binding_rows(result)["a"]
+    text = build_hub() + build_placement(policy) + build_member("b", {"env": "prod"})
+    state = state_of(text + build_member("a", {"env": "prod"}))
+    result = good(plan(text + build_member("a", {"env": "test"}), state))
+    row = list_binding_changes(result)["a"]
     assert (str(row.action), row.trigger) == ("keep", "labels_no_longer_match")
     assert "PickAll" in row.reason
     assert not any("PickN" in warning.detail for warning in warnings(result))
@@ -228,11 +245,11 @@ def test_a_pick_all_that_is_kept_for_its_labels_is_not_called_a_pick_n() -> None
 def test_progress_names_the_current_placement() -> None:
     told: list[tuple[int, int]] = []
 
-    def progress(stage: str, done: int, of: int) -> None:
+    def record_progress(stage: str, done: int, of: int) -> None:
         if stage == "placements":
             told.append((done, of))
 
-    three = "".join(placement(name=name) for name in "pqr")
-    good(plan(fleet("a1", "a2") + three, progress=progress))
+    three = "".join(build_placement(name=name) for name in "pqr")
+    good(plan(build_fleet("a1", "a2") + three, progress=record_progress))
     assert told[:3] == [(1, 3), (2, 3), (3, 3)]
     assert set(told) == {(1, 3), (2, 3), (3, 3)}

@@ -1,4 +1,4 @@
-"""What placements select on the hub, and what overrides make of it, cluster by cluster."""
+"""Tests of selected hub objects, and of override results per cluster."""
 
 from __future__ import annotations
 
@@ -46,43 +46,45 @@ spec: {replicas: 1, args: [x, w]}
 RBAC = "rbac.authorization.k8s.io"
 
 
-def hub() -> tuple[Manifest, ...]:
+def parse_hub() -> tuple[Manifest, ...]:
     return parse_manifests("hub", HUB).manifests
 
 
-def chosen(*selectors: ObjectSelector, namespace: str = "") -> list[str]:
-    return [m.title for m in select_resources(FleetPlacement("p", namespace, selectors=selectors), HubIndex(hub()))]
+def select_titles(*selectors: ObjectSelector, namespace: str = "") -> list[str]:
+    return [
+        m.title for m in select_resources(FleetPlacement("p", namespace, selectors=selectors), HubIndex(parse_hub()))
+    ]
 
 
-def namespace(name: str = "", scope: str = "NamespaceWithResources", **labels: str) -> ObjectSelector:
+def select_namespace(name: str = "", scope: str = "NamespaceWithResources", **labels: str) -> ObjectSelector:
     return ObjectSelector("", "v1", "Namespace", name, build_label_selector(labels) if labels else None, scope)
 
 
 def test_namespace_is_selected_with_its_content() -> None:
-    assert chosen(namespace("web")) == ["Namespace web", "ConfigMap web/settings", "Deployment web/shop"]
-    assert chosen(namespace("web", NAMESPACE_ONLY)) == ["Namespace web"]
+    assert select_titles(select_namespace("web")) == ["Namespace web", "ConfigMap web/settings", "Deployment web/shop"]
+    assert select_titles(select_namespace("web", NAMESPACE_ONLY)) == ["Namespace web"]
     picky = ObjectSelector("", "v1", "ConfigMap", "settings")
-    assert chosen(namespace("web", WITH_SELECTED), picky) == ["Namespace web", "ConfigMap web/settings"]
+    assert select_titles(select_namespace("web", WITH_SELECTED), picky) == ["Namespace web", "ConfigMap web/settings"]
 
 
-def test_by_labels_by_kind_and_never() -> None:
-    assert chosen(namespace(team="b")) == ["Namespace db", "Job db/once"]
-    assert chosen(ObjectSelector(RBAC, "v1", "ClusterRole")) == ["ClusterRole reader"]
-    assert chosen(namespace("kube-system")) == []
-    assert "Namespace kube-system" not in chosen(namespace())
-    assert chosen(namespace("web"), namespace(team="a"))[:1] == ["Namespace web"]
-    assert chosen() == []
+def test_selection_by_labels_and_kind_excludes_reserved_objects() -> None:
+    assert select_titles(select_namespace(team="b")) == ["Namespace db", "Job db/once"]
+    assert select_titles(ObjectSelector(RBAC, "v1", "ClusterRole")) == ["ClusterRole reader"]
+    assert select_titles(select_namespace("kube-system")) == []
+    assert "Namespace kube-system" not in select_titles(select_namespace())
+    assert select_titles(select_namespace("web"), select_namespace(team="a"))[:1] == ["Namespace web"]
+    assert select_titles() == []
 
 
-def test_a_namespaced_placement_stays_in_its_namespace() -> None:
+def test_namespaced_placement_is_limited_to_its_namespace() -> None:
     maps = ObjectSelector("", "v1", "ConfigMap")
-    assert chosen(maps, namespace="web") == ["ConfigMap web/settings"]
-    assert chosen(maps, namespace="db") == []
+    assert select_titles(maps, namespace="web") == ["ConfigMap web/settings"]
+    assert select_titles(maps, namespace="db") == []
 
 
-def test_jobs_cannot_be_seen_to_be_available() -> None:
-    web = select_resources(FleetPlacement("p", selectors=(namespace("web"),)), HubIndex(hub()))
-    db = select_resources(FleetPlacement("p", selectors=(namespace("db"),)), HubIndex(hub()))
+def test_availability_of_jobs_is_not_tracked() -> None:
+    web = select_resources(FleetPlacement("p", selectors=(select_namespace("web"),)), HubIndex(parse_hub()))
+    db = select_resources(FleetPlacement("p", selectors=(select_namespace("db"),)), HubIndex(parse_hub()))
     assert is_availability_tracked(web)
     assert not is_availability_tracked(db)
     assert compute_fingerprint(web) != compute_fingerprint(web[:-1])
@@ -91,60 +93,66 @@ def test_jobs_cannot_be_seen_to_be_available() -> None:
 # --- overrides ---------------------------------------------------------------------------------
 
 
-def override(*rules: OverrideRule, selector: ObjectSelector | None = None, **more: Any) -> FleetOverride:
+def build_override(*rules: OverrideRule, selector: ObjectSelector | None = None, **more: Any) -> FleetOverride:
     given = {"name": "o", "namespace": "web", "placement": "p"} | more
     shop = ObjectSelector("apps", "v1", "Deployment", "shop")
     return FleetOverride(**given, selectors=(selector or shop,), rules=rules)
 
 
-def patch(operation: str, path: str, value: Any = None) -> OverrideRule:
+def build_patch(operation: str, path: str, value: Any = None) -> OverrideRule:
     return OverrideRule((), (JsonPatch(operation, path, value),))
 
 
-def spec(*overrides: FleetOverride, labels: dict[str, str] | None = None) -> Any:
-    web = select_resources(FleetPlacement("p", selectors=(namespace("web"),)), HubIndex(hub()))
+def render_spec(*overrides: FleetOverride, labels: dict[str, str] | None = None) -> Any:
+    web = select_resources(FleetPlacement("p", selectors=(select_namespace("web"),)), HubIndex(parse_hub()))
     found = render_resources(web, OverrideIndex(overrides).list_overrides("p"), "east", labels or {})
     assert not found.failure, found.failure
     return next((m.body["spec"] for m in found.manifests if m.kind == "Deployment"), None)
 
 
-def test_patches_go_in_order_and_the_last_wins() -> None:
-    assert spec(override(patch("replace", "/spec/replicas", 2), patch("replace", "/spec/replicas", 3))) == {
-        "replicas": 3,
-        "args": ["x", "w"],
+def test_patches_apply_in_order_and_last_wins() -> None:
+    assert render_spec(
+        build_override(build_patch("replace", "/spec/replicas", 2), build_patch("replace", "/spec/replicas", 3))
+    ) == {"replicas": 3, "args": ["x", "w"]}
+    assert render_spec(build_override(build_patch("add", "/spec/args/1", "m"))) == {
+        "replicas": 1,
+        "args": ["x", "m", "w"],
     }
-    assert spec(override(patch("add", "/spec/args/1", "m"))) == {"replicas": 1, "args": ["x", "m", "w"]}
-    assert spec(override(patch("add", "/spec/args/-", "z")))["args"] == ["x", "w", "z"]
-    assert spec(override(patch("remove", "/spec/args/0")))["args"] == ["w"]
-    assert spec(override(patch("remove", "/spec/replicas"))) == {"args": ["x", "w"]}
+    assert render_spec(build_override(build_patch("add", "/spec/args/-", "z")))["args"] == ["x", "w", "z"]
+    assert render_spec(build_override(build_patch("remove", "/spec/args/0")))["args"] == ["w"]
+    assert render_spec(build_override(build_patch("remove", "/spec/replicas"))) == {"args": ["x", "w"]}
 
 
-def test_namespaced_overrides_win_over_those_of_the_cluster() -> None:
-    wide = override(patch("replace", "/spec/replicas", 7), selector=namespace("web"), name="z", namespace="")
-    narrow = override(patch("replace", "/spec/replicas", 2), name="a")
-    only = override(patch("replace", "/spec/replicas", 7), name="z", namespace="", selector=None)
-    assert spec(narrow, only)["replicas"] == 2
-    web = select_resources(FleetPlacement("p", selectors=(namespace("web"),)), HubIndex(hub()))
+def test_namespaced_overrides_precede_cluster_overrides() -> None:
+    wide = build_override(
+        build_patch("replace", "/spec/replicas", 7), selector=select_namespace("web"), name="z", namespace=""
+    )
+    narrow = build_override(build_patch("replace", "/spec/replicas", 2), name="a")
+    only = build_override(build_patch("replace", "/spec/replicas", 7), name="z", namespace="", selector=None)
+    assert render_spec(narrow, only)["replicas"] == 2
+    web = select_resources(FleetPlacement("p", selectors=(select_namespace("web"),)), HubIndex(parse_hub()))
     assert "doc is missing key: /spec/replicas" in render_resources(web, (wide,), "east", {}).failure
 
 
 def test_variables_and_cluster_selectors() -> None:
-    named = override(patch("add", "/spec/name", "${MEMBER-CLUSTER-NAME}-${MEMBER-CLUSTER-LABEL-KEY-region}"))
-    assert spec(named, labels={"region": "eu"})["name"] == "east-eu"
-    web = select_resources(FleetPlacement("p", selectors=(namespace("web"),)), HubIndex(hub()))
+    named = build_override(
+        build_patch("add", "/spec/name", "${MEMBER-CLUSTER-NAME}-${MEMBER-CLUSTER-LABEL-KEY-region}")
+    )
+    assert render_spec(named, labels={"region": "eu"})["name"] == "east-eu"
+    web = select_resources(FleetPlacement("p", selectors=(select_namespace("web"),)), HubIndex(parse_hub()))
     assert "label key region not found on cluster east" in render_resources(web, (named,), "east", {}).failure
     eu = OverrideRule((build_label_selector({"region": "eu"}),), (JsonPatch("replace", "/spec/replicas", 9),))
-    assert spec(override(eu), labels={"region": "eu"})["replicas"] == 9
-    assert spec(override(eu), labels={"region": "us"})["replicas"] == 1
+    assert render_spec(build_override(eu), labels={"region": "eu"})["replicas"] == 9
+    assert render_spec(build_override(eu), labels={"region": "us"})["replicas"] == 1
     nobody = OverrideRule(None, (JsonPatch("replace", "/spec/replicas", 9),))
-    assert spec(override(nobody))["replicas"] == 1
+    assert render_spec(build_override(nobody))["replicas"] == 1
 
 
-def test_delete_leaves_the_object_out_and_others_are_not_touched() -> None:
-    assert spec(override(OverrideRule((), delete=True))) is None
-    assert spec(override(patch("replace", "/spec/replicas", 9), placement="other"))["replicas"] == 1
-    assert spec(override(patch("replace", "/spec/replicas", 9), placement=""))["replicas"] == 9
-    assert hub()[4].body["spec"] == {"replicas": 1, "args": ["x", "w"]}
+def test_delete_override_removes_only_its_object() -> None:
+    assert render_spec(build_override(OverrideRule((), delete=True))) is None
+    assert render_spec(build_override(build_patch("replace", "/spec/replicas", 9), placement="other"))["replicas"] == 1
+    assert render_spec(build_override(build_patch("replace", "/spec/replicas", 9), placement=""))["replicas"] == 9
+    assert parse_hub()[4].body["spec"] == {"replicas": 1, "args": ["x", "w"]}
 
 
 SHOP = """
@@ -170,20 +178,20 @@ resource "fleet_hub_manifest" "space" {
 """
 
 
-def namespace_warnings(text: str, *arguments: State, **options: Any) -> list[str]:
+def list_namespace_warnings(text: str, *arguments: State, **options: Any) -> list[str]:
     found = warnings(good(plan(text, *arguments, **options)))
     return [each.detail for each in found if each.id == "missing-hub-namespace"]
 
 
 def test_missing_hub_namespace_is_reported() -> None:
-    [detail] = namespace_warnings(SHOP + SPACE)
+    [detail] = list_namespace_warnings(SHOP + SPACE)
     assert "the hub rejects ConfigMap shopp/settings, because no object creates the namespace shopp" in detail
     assert 'Did you mean "shop"?' in detail
     right = SHOP.replace("shopp", "shop") + SPACE
-    assert namespace_warnings(right) == []
-    assert namespace_warnings(SHOP.replace("shopp", "default")) == []
-    # What -target leaves alone is still there; what this plan removes is not.
+    assert list_namespace_warnings(right) == []
+    assert list_namespace_warnings(SHOP.replace("shopp", "default")) == []
+    # Objects outside -target still exist; objects removed by this plan do not.
     state = state_of(right)
     changed = right.replace("name: settings", "name: more")
-    assert namespace_warnings(changed, state, targets=("fleet_hub_manifest.app",)) == []
-    assert namespace_warnings(SHOP.replace("shopp", "shop"), state)
+    assert list_namespace_warnings(changed, state, targets=("fleet_hub_manifest.app",)) == []
+    assert list_namespace_warnings(SHOP.replace("shopp", "shop"), state)

@@ -1,4 +1,4 @@
-"""Objects that selectors find by name, kind and namespace are those that a walk over the whole hub finds."""
+"""Objects found by selectors via the index equal those found by a scan of the whole hub."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ KINDS = (("", "Namespace"), ("", "ConfigMap"), ("apps", "Deployment"), ("", "Ser
 NAMESPACES = ("web", "db", "kube-system")
 
 
-def some_hub(chance: random.Random) -> list[Manifest]:
-    """Objects of a hub, some of them twice."""
-    return [some_object(chance) for _ in range(30)]
+def draw_hub(chance: random.Random) -> list[Manifest]:
+    """Draw objects of a hub, some of them duplicates."""
+    return [draw_object(chance) for _ in range(30)]
 
 
-def some_object(chance: random.Random) -> Manifest:
+def draw_object(chance: random.Random) -> Manifest:
     group, kind = chance.choice(KINDS)
     namespace = "" if kind == "Namespace" else chance.choice(NAMESPACES)
     name = chance.choice((*NAMESPACES, "a"))
@@ -29,7 +29,7 @@ def some_object(chance: random.Random) -> Manifest:
     return Manifest(group, chance.choice(("v1", "v2")), kind, namespace, name, labels, {}, 1)
 
 
-def some_selector(chance: random.Random) -> ObjectSelector:
+def draw_selector(chance: random.Random) -> ObjectSelector:
     group, kind = chance.choice(KINDS)
     name = chance.choice((*NAMESPACES, ""))
     labels = None if name or chance.random() < 0.5 else build_label_selector({"tier": "front"})
@@ -37,8 +37,8 @@ def some_selector(chance: random.Random) -> ObjectSelector:
     return ObjectSelector(group, "v1", kind, name, labels, scope)
 
 
-def walked(hub: list[Manifest], selector: ObjectSelector, namespaces: Collection[str]) -> list[Manifest]:
-    """What a selector is for, by a look at every object."""
+def scan_hub(hub: list[Manifest], selector: ObjectSelector, namespaces: Collection[str]) -> list[Manifest]:
+    """Return the objects of a selector by a check of every object."""
     services = {(each.namespace, each.name) for each in hub if each.kind == "Service"}
     return [
         each
@@ -52,14 +52,14 @@ def walked(hub: list[Manifest], selector: ObjectSelector, namespaces: Collection
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_an_index_finds_what_a_walk_finds(seed: int) -> None:
+def test_index_matches_full_scan(seed: int) -> None:
     chance = random.Random(seed)
-    hub = some_hub(chance)
+    hub = draw_hub(chance)
     index = HubIndex(hub)
     for _ in range(20):
-        selector = some_selector(chance)
+        selector = draw_selector(chance)
         namespaces = {chance.choice(("", *NAMESPACES)) for _ in range(2)}
-        assert index.select_objects(selector, namespaces) == walked(hub, selector, namespaces)
+        assert index.select_objects(selector, namespaces) == scan_hub(hub, selector, namespaces)
 
 
 def test_last_definition_of_an_object_counts() -> None:

@@ -1,4 +1,4 @@
-"""What moving a placement may cost is said in the plan."""
+"""Tests of plan warnings about the risks of a placement change."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ resource "fleet_cluster_resource_placement" "shop" {
 IDS = ("brief-unavailability", "volumes-left-behind", "spread-over-one-value")
 
 
-def risks(result: PlanResult) -> dict[str, str]:
+def list_risks(result: PlanResult) -> dict[str, str]:
     return {one.id: one.detail for one in result.plan.diagnostics if one.id in IDS}
 
 
-def test_a_placement_that_changes_its_cluster_leaves_volumes_behind() -> None:
+def test_placement_change_leaves_volumes_behind() -> None:
     moved = CONFIGURATION.replace('["paris"]\n  }', '["rome"]\n  }')
     assert moved != CONFIGURATION
-    said = risks(plan(moved, state_of(CONFIGURATION)))
+    said = list_risks(plan(moved, state_of(CONFIGURATION)))
     assert "moves from paris to rome. The volumes of StatefulSet shop/db" in said["volumes-left-behind"]
 
 
@@ -63,12 +63,12 @@ def test_only_added_or_removed_clusters_leave_no_volumes() -> None:
     both = CONFIGURATION.replace('["paris"]\n  }', '["paris", "rome"]\n  }')
     assert both != CONFIGURATION
     for before, after in ((both, CONFIGURATION), (CONFIGURATION, both)):
-        assert "volumes-left-behind" not in risks(plan(after, state_of(before)))
+        assert "volumes-left-behind" not in list_risks(plan(after, state_of(before)))
 
 
 def test_kept_placement_has_no_risk() -> None:
-    assert risks(plan(CONFIGURATION, state_of(CONFIGURATION))) == {}
-    assert risks(plan(CONFIGURATION)) == {}
+    assert list_risks(plan(CONFIGURATION, state_of(CONFIGURATION))) == {}
+    assert list_risks(plan(CONFIGURATION)) == {}
 
 
 @pytest.mark.parametrize("unavailable", ["0", "1"])
@@ -84,11 +84,11 @@ def test_last_copy_is_removed_before_new_one_is_ready(unavailable: str) -> None:
 """
     start = CONFIGURATION.rstrip().removesuffix("}") + rolling
     moved = start.replace('["paris"]\n  }', '["rome"]\n  }')
-    said = risks(plan(moved, state_of(start)))
+    said = list_risks(plan(moved, state_of(start)))
     assert ("brief-unavailability" in said) == (unavailable == "1")
 
 
-def test_a_spread_over_the_one_location_of_all_members_keeps_nothing_apart() -> None:
+def test_spread_over_single_location_is_reported() -> None:
     policy = 'placement_type = "PickFixed"\n    cluster_names  = ["paris"]'
     spread = """placement_type     = "PickN"
     number_of_clusters = 2
@@ -96,6 +96,6 @@ def test_a_spread_over_the_one_location_of_all_members_keeps_nothing_apart() -> 
       topology_key = "fleet.azure.com/location"
     }"""
     text = CONFIGURATION.replace(policy, spread)
-    assert "all 2 members are in west" in risks(plan(text))["spread-over-one-value"]
+    assert "all 2 members are in west" in list_risks(plan(text))["spread-over-one-value"]
     apart = text.replace('location = "west"', "location = each.key")
-    assert risks(plan(apart)) == {}
+    assert list_risks(plan(apart)) == {}

@@ -1,6 +1,6 @@
-"""Random fleets, edited again and again: what must not move does not, and a plan after apply is empty.
+"""Tests of random fleets with repeated edits: stable bindings do not move, and a plan after apply is empty.
 
-NF_TEST_FLEETS raises how many fleets are tried.
+NF_TEST_FLEETS sets the number of fleets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from tests.domains.fleet.planning.fleet_harness import bindings, hub, member, moves, pick_n, placement
+from tests.domains.fleet.planning.fleet_harness import (
+    build_hub,
+    build_member,
+    build_pick_n,
+    build_placement,
+    get_bindings,
+    list_moves,
+)
 from tests.planning.harness import applied, good, is_empty, plan, state_of
 
 FLEETS = int(os.environ.get("NF_TEST_FLEETS", "25"))
@@ -32,7 +39,7 @@ class Cluster(Struct, frozen=True):
         lines = [f'properties = {{ "kubernetes-fleet.io/node-count" = "{self.nodes}" }}', f'health = "{self.health}"']
         if self.taint:
             lines.append(f'taint {{\n    key = "{self.taint}"\n  }}')
-        return member(name, labels, "\n  ".join(lines))
+        return build_member(name, labels, "\n  ".join(lines))
 
 
 class Policy(Struct, frozen=True):
@@ -63,7 +70,7 @@ class Policy(Struct, frozen=True):
         if self.tolerates:
             parts.append('toleration {\noperator = "Exists"\n}')
         more = "\n".join(parts)
-        return pick_n(self.number, more) if self.number is not None else 'placement_type = "PickAll"\n' + more
+        return build_pick_n(self.number, more) if self.number is not None else 'placement_type = "PickAll"\n' + more
 
 
 class Fleet(Struct, frozen=True):
@@ -73,7 +80,7 @@ class Fleet(Struct, frozen=True):
 
     def text(self) -> str:
         members = "".join(cluster.text(name) for name, cluster in sorted(self.clusters.items()))
-        return hub(self.colour) + members + placement(self.policy.text())
+        return build_hub(self.colour) + members + build_placement(self.policy.text())
 
 
 clusters = st.builds(
@@ -96,7 +103,7 @@ fleets = st.builds(Fleet, st.dictionaries(st.sampled_from(NAMES), clusters, min_
 
 @SLOW
 @given(fleets)
-def test_a_plan_on_its_own_result_is_empty(fleet: Fleet) -> None:
+def test_second_plan_is_empty(fleet: Fleet) -> None:
     state = state_of(fleet.text())
     assert is_empty(plan(fleet.text(), state))
 
@@ -106,11 +113,11 @@ def test_a_plan_on_its_own_result_is_empty(fleet: Fleet) -> None:
 def test_scale_out_keeps_current_bindings(fleet: Fleet, more: int) -> None:
     fleet = replace(fleet, policy=replace(fleet.policy, number=fleet.policy.number or 1))
     state = state_of(fleet.text())
-    before = bindings(state)
+    before = get_bindings(state)
     wider = replace(fleet, policy=replace(fleet.policy, number=(fleet.policy.number or 0) + more))
     result = good(plan(wider.text(), state))
     assert {row.action for row in result.plan.placements} <= {"place", "keep"}
-    after = bindings(applied(result, state))
+    after = get_bindings(applied(result, state))
     assert {name: after[name] for name in before} == before
 
 
@@ -119,40 +126,40 @@ def test_scale_out_keeps_current_bindings(fleet: Fleet, more: int) -> None:
 def test_new_resources_never_reschedule(fleet: Fleet) -> None:
     state = state_of(fleet.text())
     result = good(plan(replace(fleet, colour="red").text(), state))
-    assert set(moves(result).values()) <= {("update", "resources_changed")}
+    assert set(list_moves(result).values()) <= {("update", "resources_changed")}
     after = applied(result, state)
-    assert sorted(bindings(after)) == sorted(bindings(state))
+    assert sorted(get_bindings(after)) == sorted(get_bindings(state))
     assert is_empty(plan(replace(fleet, colour="red").text(), after))
 
 
 @SLOW
 @given(fleets, st.dictionaries(st.sampled_from(NAMES), clusters))
-def test_a_fulfilled_pick_n_is_unmoved_by_what_happens_to_members(fleet: Fleet, changes: dict[str, Cluster]) -> None:
+def test_fulfilled_pick_n_ignores_member_changes(fleet: Fleet, changes: dict[str, Cluster]) -> None:
     number = fleet.policy.number or 1
     fleet = replace(fleet, policy=replace(fleet.policy, number=number))
     state = state_of(fleet.text())
-    if len(bindings(state)) < number:
+    if len(get_bindings(state)) < number:
         return
     changed = replace(fleet, clusters=fleet.clusters | changes)
     result = good(plan(changed.text(), state))
-    assert {action for action, _ in moves(result).values()} <= {"keep"}
+    assert {action for action, _ in list_moves(result).values()} <= {"keep"}
     after = applied(result, state)
-    assert bindings(after) == bindings(state)
+    assert get_bindings(after) == get_bindings(state)
     assert is_empty(plan(changed.text(), after))
 
 
 @SLOW
 @given(fleets, st.data())
-def test_a_member_that_leaves_moves_only_its_own(fleet: Fleet, data: st.DataObject) -> None:
+def test_leaving_member_moves_only_its_bindings(fleet: Fleet, data: st.DataObject) -> None:
     state = state_of(fleet.text())
-    held = bindings(state)
+    held = get_bindings(state)
     name = data.draw(st.sampled_from(sorted(fleet.clusters)))
     left = replace(fleet, clusters={n: c for n, c in fleet.clusters.items() if n != name})
     result = good(plan(left.text(), state))
-    found = moves(result)
+    found = list_moves(result)
     assert {n for n, (action, _) in found.items() if action == "remove"} <= {name}
     assert (name in found) == (name in held)
     after = applied(result, state)
     others = {n: b for n, b in held.items() if n != name}
-    assert {n: bindings(after)[n] for n in others} == others
+    assert {n: get_bindings(after)[n] for n in others} == others
     assert is_empty(plan(left.text(), after))

@@ -1,4 +1,4 @@
-"""Staged runs of a namespace, and approval requests as objects: what waits goes on when one is granted."""
+"""Tests of staged runs in a namespace, and of approval requests as objects: an approval resumes the run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.domains.fleet.planning.fleet_harness import bindings, hub, member
+from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, get_bindings
 from tests.planning.harness import applied, errors, good, is_empty, plan, state_of, warnings
 
 EXTERNAL = """
@@ -56,7 +56,7 @@ resource "fleet_CLUSTERapproval_request" "a" {
 """
 
 
-def of_scope(text: str, *, namespaced: bool) -> str:
+def set_scope(text: str, *, namespaced: bool) -> str:
     text = text.replace("CLUSTER", "" if namespaced else "cluster_")
     text = text.replace("RESOURCE", "resource" if namespaced else "cluster_resource")
     text = text.replace("NAMESPACE", 'namespace = "web"' if namespaced else "")
@@ -66,24 +66,24 @@ def of_scope(text: str, *, namespaced: bool) -> str:
 
 @pytest.mark.parametrize("namespaced", [True, False])
 def test_approved_request_resumes_the_run(namespaced: bool) -> None:
-    fleet = hub() + member("a", {"ring": "1"}) + member("b", {"ring": "2"})
-    text = fleet + of_scope(EXTERNAL, namespaced=namespaced)
+    fleet = build_hub() + build_member("a", {"ring": "1"}) + build_member("b", {"ring": "2"})
+    text = fleet + set_scope(EXTERNAL, namespaced=namespaced)
     address = f"fleet_{'' if namespaced else 'cluster_'}resource_placement.p"
     waits = good(plan(text))
     assert "staged-run-awaiting-approval" in [w.id for w in warnings(waits)]
     state = state_of(text)
-    held = {name: each["state"] for name, each in bindings(state, address).items()}
+    held = {name: each["state"] for name, each in get_bindings(state, address).items()}
     assert held == {"a": "Bound", "b": "Scheduled"}
-    granted = text + of_scope(APPROVAL, namespaced=namespaced)
+    granted = text + set_scope(APPROVAL, namespaced=namespaced)
     refused = granted.replace('"one"\n}\n', '"one"\n  approved = false\n}\n')
-    assert bindings(applied(good(plan(refused, state)), state), address)["b"]["state"] == "Scheduled"
+    assert get_bindings(applied(good(plan(refused, state)), state), address)["b"]["state"] == "Scheduled"
     after = applied(good(plan(granted, state)), state)
-    assert {each["state"] for each in bindings(after, address).values()} == {"Bound"}
+    assert {each["state"] for each in get_bindings(after, address).values()} == {"Bound"}
     assert is_empty(plan(granted, after))
 
 
-def test_where_the_status_is_reported_cannot_be_changed() -> None:
-    text = hub() + member("a") + of_scope(EXTERNAL, namespaced=False)
+def test_status_reporting_scope_is_immutable() -> None:
+    text = build_hub() + build_member("a") + set_scope(EXTERNAL, namespaced=False)
     changed = text.replace("  strategy {", '  status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1)
     (problem,) = errors(plan(changed, state_of(text)))
     assert problem.id == "change-not-allowed"
@@ -91,7 +91,7 @@ def test_where_the_status_is_reported_cannot_be_changed() -> None:
 
 
 def test_useless_approval_is_accepted_with_a_warning() -> None:
-    text = of_scope(APPROVAL, namespaced=False).replace("r-after-one", "r-one")
+    text = set_scope(APPROVAL, namespaced=False).replace("r-after-one", "r-one")
     result = plan(text)
     assert errors(result) == []
     (warning,) = warnings(result)
@@ -99,20 +99,20 @@ def test_useless_approval_is_accepted_with_a_warning() -> None:
     assert "A run requests r-before-one or r-after-one" in warning.detail
 
 
-def test_the_status_of_a_manifest_says_whether_it_is_granted() -> None:
+def test_manifest_status_grants_approval() -> None:
     manifest = {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
         "kind": "ClusterApprovalRequest",
         "metadata": {"name": "r-after-one"},
         "spec": {"parentStageRollout": "r", "targetStage": "one"},
     }
-    fleet = hub() + member("a", {"ring": "1"}) + member("b", {"ring": "2"})
-    text = fleet + of_scope(EXTERNAL, namespaced=False)
+    fleet = build_hub() + build_member("a", {"ring": "1"}) + build_member("b", {"ring": "2"})
+    text = fleet + set_scope(EXTERNAL, namespaced=False)
     for status, last in (("True", "Bound"), ("False", "Scheduled")):
         shown = manifest | {"status": {"conditions": [{"type": "Approved", "status": status}]}}
         written = json.dumps(json.dumps(shown))
         request = f'resource "fleet_cluster_approval_request" "a" {{\n  manifest = {written}\n}}\n'
-        assert bindings(state_of(text + request))["b"]["state"] == last
+        assert get_bindings(state_of(text + request))["b"]["state"] == last
 
 
 HEAD = "apiVersion: placement.kubernetes-fleet.io/v1\nkind: {kind}\nmetadata: {{name: it}}\nspec: {spec}\n"
@@ -157,19 +157,19 @@ def test_immutable_fields_are_rejected(kind: str, spec: str, changed: str, says:
         "ClusterResourceOverride": "fleet_cluster_resource_override",
     }
 
-    def written(of: str) -> str:
+    def build_text(of: str) -> str:
         text = HEAD.format(kind=kind, spec=of)
         return f'resource "{types[kind]}" "it" {{\n  manifest = <<-Y\n{text}Y\n}}\n'
 
-    state = applied(plan(written(spec)))
-    result = plan(written(changed), state)
+    state = applied(plan(build_text(spec)))
+    result = plan(build_text(changed), state)
     if not says:
         good(result)
         return
     (error,) = errors(result)
     assert error.id == "change-not-allowed"
     assert says in error.detail
-    good(plan(written(changed), state, replaces=(f"{types[kind]}.it",)))
+    good(plan(build_text(changed), state, replaces=(f"{types[kind]}.it",)))
 
 
 def test_approval_request_in_blocks_is_recreated() -> None:

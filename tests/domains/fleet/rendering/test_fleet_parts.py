@@ -1,4 +1,4 @@
-"""The matrix of placements and clusters: what is picked and what changes first, all others folded."""
+"""Tests of the matrix of placements and clusters: picked and changed ones first, all others folded."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ WEB = parse_address("fleet_cluster_resource_placement.web")
 API = parse_address("fleet_cluster_resource_placement.api")
 
 
-def row(address: object, cluster: str, action: PlacementAction) -> PlacementChange:
+def build_row(address: object, cluster: str, action: PlacementAction) -> PlacementChange:
     place = Binding(cluster, BindingState.BOUND, 0)
     source = None if action is PlacementAction.PLACE else place
     return PlacementChange(address, BINDING, cluster, action, source, place, "new")
 
 
-def fleet(clusters: int) -> Plan:
-    """Two placements: web stays on c10, api comes to c2; none picks any of the others."""
+def build_plan(clusters: int) -> Plan:
+    """Return two placements: web stays on c10, api is created on c2; no other cluster is picked."""
     names = [f"c{number}" for number in range(clusters)]
     return Plan(
-        placements=(row(WEB, "c10", PlacementAction.KEEP), row(API, "c2", PlacementAction.PLACE)),
+        placements=(build_row(WEB, "c10", PlacementAction.KEEP), build_row(API, "c2", PlacementAction.PLACE)),
         rejected_clusters=tuple(RejectedCluster(WEB, name, "no label") for name in names if name not in ("c2", "c10")),
     )
 
 
-def test_clusters_that_are_picked_stand_first_and_what_changes_above() -> None:
-    matrix = build_fleet_matrix(fleet(12))
+def test_picked_clusters_and_changed_placements_come_first() -> None:
+    matrix = build_fleet_matrix(build_plan(12))
     assert matrix.placements == (str(API), str(WEB))
     assert matrix.clusters[:3] == ("c2", "c10", "c0")
     assert len(matrix.clusters) == 12
@@ -38,18 +38,18 @@ def test_clusters_that_are_picked_stand_first_and_what_changes_above() -> None:
 
 
 def test_many_unpicked_clusters_are_folded() -> None:
-    plan = fleet(50)
+    plan = build_plan(50)
     matrix = build_fleet_matrix(plan)
     assert matrix.clusters == ("c2", "c10")
     assert len(matrix.unpicked) == 48
     page = str(build_element("div", render_fleet_part(plan)))
     assert "<summary>48 clusters not picked by any placement</summary>" in page
-    # Why each was passed over stays below.
+    # The reasons for unpicked clusters remain below.
     assert "no label" in page
     assert "48 clusters without a placement: not shown." in render_fleet_svg(plan, "")
 
 
-def test_clusters_of_which_something_changes_stand_before_those_that_stay() -> None:
-    kept = [row(WEB, f"c{number}", PlacementAction.KEEP) for number in range(30)]
-    matrix = build_fleet_matrix(Plan(placements=(*kept, row(WEB, "c9", PlacementAction.REMOVE))))
+def test_changed_clusters_come_before_unchanged_ones() -> None:
+    kept = [build_row(WEB, f"c{number}", PlacementAction.KEEP) for number in range(30)]
+    matrix = build_fleet_matrix(Plan(placements=(*kept, build_row(WEB, "c9", PlacementAction.REMOVE))))
     assert matrix.clusters[:3] == ("c9", "c0", "c1")

@@ -1,4 +1,4 @@
-"""Explanations of placements as answers: ranks, margins, shares, refusals, and where the scheduler stops."""
+"""Tests of placement explanations: ranks, margins, shares, rejections, and scheduler stops."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FLEET = MemberList(
 HELD = (Binding("bravelion", BindingState.BOUND, 0, 0, 0),)
 
 
-def outline(cluster: str = "", fleet: MemberList = FLEET, policy: Policy = SORTED) -> Report:
+def build_report(cluster: str = "", fleet: MemberList = FLEET, policy: Policy = SORTED) -> Report:
     snapshot = build_next_snapshot(None, policy)
     explanation = explain((), fleet, policy, snapshot)
     return build_placement_report(
@@ -44,8 +44,8 @@ def outline(cluster: str = "", fleet: MemberList = FLEET, policy: Policy = SORTE
     )
 
 
-def test_all_clusters_with_rank_margin_and_refusals() -> None:
-    table = outline().sections[0].table
+def test_all_clusters_with_rank_margin_and_rejections() -> None:
+    table = build_report().sections[0].table
     assert table is not None
     cells = {row.cells[0]: row.cells for row in table.rows}
     assert cells["jumpingcat"][2:6] == ("1", "0", "100", "+11 affinity")
@@ -55,22 +55,22 @@ def test_all_clusters_with_rank_margin_and_refusals() -> None:
 
 
 def test_share_has_two_decimals() -> None:
-    lines = [line for s in outline("smartfish").sections for line in s.lines]
+    lines = [line for s in build_report("smartfish").sections for line in s.lines]
     assert any("89 of 100" in line and "88.89 % of the weight" in line for line in lines)
 
 
-def test_what_a_fresh_schedule_would_choose() -> None:
-    facts = " ".join(outline().facts)
+def test_fresh_schedule_differences() -> None:
+    facts = " ".join(build_report().facts)
     assert "Fresh scheduling would pick jumpingcat and smartfish and drop bravelion" in facts
 
 
-def test_a_value_that_stops_the_scheduler_is_the_verdict() -> None:
-    broken = outline(fleet=MemberList([*FLEET.members, Member("odd", properties={COST: "cheap"})]))
+def test_scheduler_stop_is_the_verdict() -> None:
+    broken = build_report(fleet=MemberList([*FLEET.members, Member("odd", properties={COST: "cheap"})]))
     assert broken.is_finding
     assert broken.verdict.startswith("the scheduler stops: failed to prepare plugin state: value cheap")
 
 
-def test_the_document_has_every_verdict() -> None:
+def test_document_has_every_verdict() -> None:
     snapshot = build_next_snapshot(None, SORTED)
     explanation = explain((), FLEET, SORTED, snapshot)
     document = build_placement_document(

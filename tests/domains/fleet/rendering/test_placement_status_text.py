@@ -1,19 +1,19 @@
-"""A placement's status as `kubectl describe` prints it, with today's words and those of 2023."""
+"""Tests of a placement's status in the format of `kubectl describe`, with current messages and those of 2023."""
 
 from __future__ import annotations
 
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.planning.placement_records import read_placement
 from nexusform.domains.fleet.rendering.placement_status_text import render_placement
-from tests.domains.fleet.planning.fleet_harness import hub, member, pick_n, placement
+from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, build_pick_n, build_placement
 from tests.planning.harness import all_types, attributes, state_of
 
 KIND = "fleet_cluster_resource_placement"
-MEMBERS = member("aks-member-1") + member("aks-member-2")
+MEMBERS = build_member("aks-member-1") + build_member("aks-member-2")
 
 
-def shown(version: str = "", extra: str = "") -> list[str]:
-    values = attributes(state_of(hub() + MEMBERS + placement(pick_n(2), extra)), f"{KIND}.p")
+def render_status(version: str = "", extra: str = "") -> list[str]:
+    values = attributes(state_of(build_hub() + MEMBERS + build_placement(build_pick_n(2), extra)), f"{KIND}.p")
     read = all_types().resource_types[KIND].build_fleet_object
     assert read is not None
     written = read(values)
@@ -21,8 +21,8 @@ def shown(version: str = "", extra: str = "") -> list[str]:
     return render_placement(KIND, read_placement(values, written), version).splitlines()
 
 
-def test_columns_are_kubectls() -> None:
-    lines = shown()
+def test_columns_match_kubectl() -> None:
+    lines = render_status()
     assert lines[:2] == ["Name:         p", "Namespace:"]
     start = lines.index("  Resource Selectors:")
     assert lines[start - 2 : start + 7] == [
@@ -50,8 +50,8 @@ def test_columns_are_kubectls() -> None:
     ]
 
 
-def test_events_are_those_that_the_hub_records() -> None:
-    lines = shown()
+def test_events_match_the_hub() -> None:
+    lines = render_status()
     events = lines[lines.index("Events:") + 1 :]
     assert events[:3] == [
         "  Type    Reason                        Age        From                  Message",
@@ -67,8 +67,8 @@ def test_events_are_those_that_the_hub_records() -> None:
     ]
 
 
-def test_the_events_of_2023_are_those_of_the_document() -> None:
-    lines = shown("2023")
+def test_events_of_2023_match_the_document() -> None:
+    lines = render_status("2023")
     assert [line.split()[:2] for line in lines[lines.index("Events:") + 3 :]] == [
         ["Normal", "PlacementScheduleSuccess"],
         ["Normal", "PlacementSyncSuccess"],
@@ -77,12 +77,12 @@ def test_the_events_of_2023_are_those_of_the_document() -> None:
     assert all("cluster-resource-placement-controller" in line for line in lines[lines.index("Events:") + 3 :])
 
 
-def words(lines: list[str], label: str) -> list[str]:
+def list_messages(lines: list[str], label: str) -> list[str]:
     return [line.split(":", 1)[1].strip() for line in lines if line.strip().startswith(f"{label}:")]
 
 
-def test_todays_conditions() -> None:
-    found = words(shown(), "Type")
+def test_current_conditions() -> None:
+    found = list_messages(render_status(), "Type")
     prefix = "ClusterResourcePlacement"
     assert [f for f in found if f.startswith(prefix)] == [
         f"{prefix}{name}"
@@ -90,16 +90,16 @@ def test_todays_conditions() -> None:
     ]
 
 
-def test_the_conditions_of_2023() -> None:
-    lines = shown("2023")
-    types = words(lines, "Type")
+def test_conditions_of_2023() -> None:
+    lines = render_status("2023")
+    types = list_messages(lines, "Type")
     assert [t for t in types if t not in ("RollingUpdate", "ClientSideApply")] == [
         "ClusterResourcePlacementScheduled",
         "ClusterResourcePlacementSynchronized",
         "ClusterResourcePlacementApplied",
         *(["ResourceScheduled", "WorkSynchronized", "ResourceApplied"] * 2),
     ]
-    messages = words(lines, "Message")
+    messages = list_messages(lines, "Message")
     assert messages[0] == "found all the clusters needed as specified by the scheduling policy"
     assert messages[1] == "All 2 cluster(s) are synchronized to the latest resources on the hub cluster"
     assert messages[2] == "Successfully applied resources to 2 member clusters"
@@ -108,7 +108,7 @@ def test_the_conditions_of_2023() -> None:
         assert f"Successfully scheduled resources for placement in {name} {picked}" in messages
 
 
-def test_differences_that_are_only_reported() -> None:
-    lines = shown("", 'strategy {\n apply_strategy {\n type = "ReportDiff"\n }\n }')
-    assert "ClusterResourcePlacementDiffReported" in words(lines, "Type")
-    assert "ClusterResourcePlacementApplied" not in words(lines, "Type")
+def test_reported_differences() -> None:
+    lines = render_status("", 'strategy {\n apply_strategy {\n type = "ReportDiff"\n }\n }')
+    assert "ClusterResourcePlacementDiffReported" in list_messages(lines, "Type")
+    assert "ClusterResourcePlacementApplied" not in list_messages(lines, "Type")

@@ -1,7 +1,7 @@
-"""The scheduler once more, one cluster and one rule at a time, with nothing remembered and no sets.
+"""A second implementation of the scheduler, one cluster and one rule at a time, without caches and sets.
 
-Written from the published behaviour, not from nexusform's own code: it shares the words of bindings.py and
-the quantity parser, nothing else. Slow and plain on purpose.
+Written from the published behaviour, not from nexusform's code: it shares only the messages of bindings.py and the
+quantity parser. Deliberately slow and simple.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Pick = tuple[str, int, int]
 
 
 class Stopped(Exception):
-    """A cycle that stops on a value it cannot read."""
+    """Stop of a cycle at an unreadable value."""
 
 
 class Answer(Struct):
@@ -71,7 +71,7 @@ class Model(Struct):
         answer.bindings = sorted(answer.bindings + gone, key=lambda b: b.cluster)
         return answer
 
-    # rules
+    # Rules
 
     def affinity(self, member: Member) -> str | None:
         terms = self.policy.required_terms
@@ -224,7 +224,7 @@ class Model(Struct):
                 filtered.append((m.name, why))
         return passed, filtered
 
-    # placement types
+    # Placement types
 
     def pick_all(self) -> Answer:
         passed, filtered = self.filters()
@@ -305,22 +305,22 @@ class Model(Struct):
         return Answer(chosen + dropped, self.report(chosen, losers, filtered), self.condition(len(chosen), n))
 
     def downscale(self, n: int, count: int) -> Answer:
-        def weakness(b: Binding) -> tuple[int, int, int, str]:
+        def compute_removal_order(b: Binding) -> tuple[int, int, int, str]:
             if b.affinity_score is None:
                 return (0, 0, 0, b.cluster)
             return (1, b.topology_spread_score, b.affinity_score, b.cluster)
 
         scheduled, bound = list(self.scheduled), list(self.bound)
         if 0 < count < len(scheduled):
-            scheduled.sort(key=weakness)
+            scheduled.sort(key=compute_removal_order)
         if len(scheduled) < count < len(scheduled) + len(bound):
-            bound.sort(key=weakness)
+            bound.sort(key=compute_removal_order)
         queue = scheduled + bound
         out, chosen = queue[:count], queue[count:]
         rest = [unscheduled(b) for b in out + self.obsolete]
         return Answer(chosen + rest + self.unscheduled, self.report(chosen, [], []), self.condition(len(chosen), n))
 
-    # bindings and words
+    # Bindings and messages
 
     def cross(self, picks: list[Pick], members: list[Member]) -> tuple[list[Binding], list[Binding], list[Binding]]:
         names = {m.name for m in members}

@@ -1,4 +1,4 @@
-"""Small fleets and policies for the tests of this room."""
+"""Small fleets and policies for scheduling tests."""
 
 from __future__ import annotations
 
@@ -57,45 +57,45 @@ def fleet(*names: str) -> list[Member]:
     return [member(name) for name in names]
 
 
-def labels_term(**labels: str) -> ClusterSelectorTerm:
+def build_labels_term(**labels: str) -> ClusterSelectorTerm:
     return ClusterSelectorTerm(build_label_selector(labels))
 
 
-def property_term(name: str, operator: str, value: str) -> ClusterSelectorTerm:
+def build_property_term(name: str, operator: str, value: str) -> ClusterSelectorTerm:
     return ClusterSelectorTerm(property_selector=(PropertyRequirement(name, operator, (value,)),))
 
 
-def sorted_by(name: str, order: str, weight: int = 100) -> PreferredTerm:
+def build_sorter(name: str, order: str, weight: int = 100) -> PreferredTerm:
     return PreferredTerm(weight, ClusterSelectorTerm(property_sorter=PropertySorter(name, order)))
 
 
-def pick(number: int, **rest: object) -> Policy:
+def build_pick_n(number: int, **rest: object) -> Policy:
     return Policy(N, number, **rest)  # type: ignore[arg-type]
 
 
-def snapshot(policy: Policy | None, index: int = 0) -> PolicySnapshot:
+def build_snapshot(policy: Policy | None, index: int = 0) -> PolicySnapshot:
     return PolicySnapshot(index, "", policy.number_of_clusters if policy else None)
 
 
-def place(
+def schedule(
     members: Iterable[Member], policy: Policy | None, prior: Iterable[Binding] = (), index: int = 0, namespace: str = ""
 ) -> CycleResult:
-    return run_scheduling_cycles(prior, MemberList(members), policy, snapshot(policy, index), namespace)
+    return run_scheduling_cycles(prior, MemberList(members), policy, build_snapshot(policy, index), namespace)
 
 
-def held(result: CycleResult) -> list[str]:
+def list_held_clusters(result: CycleResult) -> list[str]:
     return [b.cluster for b in result.bindings if b.state is not UNSCHEDULED]
 
 
-def bound(*names: str, index: int = 0, affinity: int | None = 0, spread: int | None = 0) -> list[Binding]:
+def build_bound(*names: str, index: int = 0, affinity: int | None = 0, spread: int | None = 0) -> list[Binding]:
     return [Binding(name, BOUND, index, affinity, spread, resource_snapshot=0) for name in names]
 
 
-def reasons(result: CycleResult) -> dict[str, str]:
+def get_reasons(result: CycleResult) -> dict[str, str]:
     assert result.status is not None
     return {d.cluster: d.reason for d in result.status.list_decisions()}
 
 
-def scores(result: CycleResult) -> dict[str, int | None]:
+def get_scores(result: CycleResult) -> dict[str, int | None]:
     assert result.status is not None
     return {d.cluster: d.affinity_score for d in result.status.list_decisions()}

@@ -1,4 +1,4 @@
-"""Thousands of random fleets, policies and prior bindings: the scheduler and the brute force agree."""
+"""Compare the scheduler with the brute force on thousands of random fleets, policies and prior bindings."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def situations(
     return members, asked, prior, draw(few(("", "", "web")))
 
 
-def same(result: CycleResult, answer: Answer) -> None:
+def assert_equal(result: CycleResult, answer: Answer) -> None:
     assert result.bindings == tuple(answer.bindings)
     assert (result.abort is not None) == answer.stopped
     assert result.needs_requeue == answer.requeue
@@ -133,29 +133,29 @@ def same(result: CycleResult, answer: Answer) -> None:
     assert [(d.cluster, d.is_selected, d.reason) for d in result.status.list_decisions()] == answer.decisions
 
 
-def check(situation: Situation) -> None:
+def compare_schedulers(situation: Situation) -> None:
     members, asked, prior, namespace = situation
     snapshot = PolicySnapshot(1, "", asked.number_of_clusters)
     model = Model(list(members), asked, snapshot, namespace)
     roster = MemberList(members)
     answer = model.cycle(list(prior))
-    same(run_cycle(prior, roster, asked, snapshot, namespace), answer)
+    assert_equal(run_cycle(prior, roster, asked, snapshot, namespace), answer)
     cycles = 1
     while answer.requeue:
         answer = model.cycle(answer.bindings)
         cycles += 1
     settled = run_scheduling_cycles(prior, roster, asked, snapshot, namespace)
     assert settled.cycles == cycles
-    same(settled, answer)
+    assert_equal(settled, answer)
 
 
 @settings(max_examples=scale_count(1500), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(situations())
-def test_agrees_with_the_brute_force(situation: Situation) -> None:
-    check(situation)
+def test_results_match_brute_force(situation: Situation) -> None:
+    compare_schedulers(situation)
 
 
 @settings(max_examples=scale_count(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(situations(worst=member | spoilt))
-def test_agrees_where_a_property_cannot_be_read(situation: Situation) -> None:
-    check(situation)
+def test_results_match_brute_force_with_unreadable_properties(situation: Situation) -> None:
+    compare_schedulers(situation)

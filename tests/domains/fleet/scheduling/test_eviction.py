@@ -1,4 +1,4 @@
-"""Evictions under a disruption budget: executed, or refused with KubeFleet's reason."""
+"""Tests of evictions under a disruption budget: executed, or rejected with KubeFleet's reason."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tests.domains.fleet.scheduling.samples import (
     SCHEDULED,
     UNSCHEDULED,
     N,
-    bound,
+    build_bound,
+    build_pick_n,
     fleet,
-    held,
-    pick,
-    place,
+    list_held_clusters,
+    schedule,
 )
 
-THREE = tuple(bound("a", "b", "c"))
+THREE = tuple(build_bound("a", "b", "c"))
 UP = frozenset("abc")
 
 
-def target(**fields: object) -> EvictionTarget:
+def build_target(**fields: object) -> EvictionTarget:
     return replace(EvictionTarget(N, THREE, 3, UP), **fields)  # type: ignore[arg-type]
 
 
@@ -35,13 +35,13 @@ def target(**fields: object) -> EvictionTarget:
     ("cluster", "asked", "message"),
     [
         ("a", None, eviction.MISSING_PLACEMENT),
-        ("a", target(is_deleting=True), eviction.DELETING_PLACEMENT),
-        ("a", target(placement_type=FIXED), eviction.PICK_FIXED),
-        ("z", target(), eviction.NO_BINDING),
-        ("a", target(bindings=(*THREE, THREE[0])), eviction.MANY_BINDINGS),
+        ("a", build_target(is_deleting=True), eviction.DELETING_PLACEMENT),
+        ("a", build_target(placement_type=FIXED), eviction.PICK_FIXED),
+        ("z", build_target(), eviction.NO_BINDING),
+        ("a", build_target(bindings=(*THREE, THREE[0])), eviction.MANY_BINDINGS),
     ],
 )
-def test_invalid(cluster: str, asked: EvictionTarget | None, message: str) -> None:
+def test_invalid_eviction(cluster: str, asked: EvictionTarget | None, message: str) -> None:
     outcome = evaluate_eviction(cluster, asked, None)
     assert (outcome.is_valid, outcome.is_executed, outcome.message) == (False, False, message)
 
@@ -56,14 +56,14 @@ def test_invalid(cluster: str, asked: EvictionTarget | None, message: str) -> No
         (Binding("a", SCHEDULED, 0, is_deleting=True), True, eviction.BEING_REMOVED),
     ],
 )
-def test_what_is_placed(binding: Binding, executed: bool, message: str) -> None:
-    outcome = evaluate_eviction("a", target(bindings=(binding,)), None)
+def test_eviction_by_binding_state(binding: Binding, executed: bool, message: str) -> None:
+    outcome = evaluate_eviction("a", build_target(bindings=(binding,)), None)
     assert (outcome.is_valid, outcome.is_executed, outcome.message) == (True, executed, message)
 
 
 def test_failed_binding_is_evicted_regardless_of_budget() -> None:
     outcome = evaluate_eviction(
-        "a", target(failed_clusters=frozenset("a")), DisruptionBudget(min_available=IntegerOrPercent(3))
+        "a", build_target(failed_clusters=frozenset("a")), DisruptionBudget(min_available=IntegerOrPercent(3))
     )
     assert (outcome.is_executed, outcome.message) == (True, eviction.FAILED)
 
@@ -84,8 +84,8 @@ def test_failed_binding_is_evicted_regardless_of_budget() -> None:
         (DisruptionBudget(min_available=IntegerOrPercent(0)), "", False),
     ],
 )
-def test_budget(budget: DisruptionBudget, available: str, executed: bool) -> None:
-    outcome = evaluate_eviction("a", target(available_clusters=frozenset(available)), budget)
+def test_budget_allows_or_blocks_eviction(budget: DisruptionBudget, available: str, executed: bool) -> None:
+    outcome = evaluate_eviction("a", build_target(available_clusters=frozenset(available)), budget)
     assert outcome.is_executed is executed
     word = "allowed" if executed else "blocked"
     assert outcome.message == (
@@ -103,16 +103,16 @@ def test_budget(budget: DisruptionBudget, available: str, executed: bool) -> Non
         (DisruptionBudget(min_available=IntegerOrPercent(2)), "Eviction is allowed by specified"),
     ],
 )
-def test_pick_all_takes_a_whole_number_to_be_available(budget: DisruptionBudget, message: str) -> None:
-    assert evaluate_eviction("a", target(placement_type=ALL, number=None), budget).message.startswith(message)
+def test_pick_all_accepts_only_integer_min_available(budget: DisruptionBudget, message: str) -> None:
+    assert evaluate_eviction("a", build_target(placement_type=ALL, number=None), budget).message.startswith(message)
 
 
-def test_an_evicted_cluster_is_picked_again() -> None:
-    outcome = evaluate_eviction("c", target(), None)
+def test_evicted_cluster_is_picked_again() -> None:
+    outcome = evaluate_eviction("c", build_target(), None)
     after = eviction.apply_eviction(outcome, THREE)
     assert [b.is_deleting for b in after] == [False, False, True]
-    result = place(fleet("a", "b", "c", "d"), pick(3), [b for b in after if b.cluster != "d"])
-    assert held(result) == ["a", "b", "d"]
-    assert held(place(fleet("a", "b", "c"), pick(3), after)) == ["a", "b", "c"]
+    result = schedule(fleet("a", "b", "c", "d"), build_pick_n(3), [b for b in after if b.cluster != "d"])
+    assert list_held_clusters(result) == ["a", "b", "d"]
+    assert list_held_clusters(schedule(fleet("a", "b", "c"), build_pick_n(3), after)) == ["a", "b", "c"]
     refused = replace(outcome, is_executed=False)
     assert eviction.apply_eviction(refused, THREE) == THREE

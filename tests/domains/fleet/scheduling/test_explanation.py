@@ -1,4 +1,4 @@
-"""Every rule's word on every cluster, scores, margins and drift."""
+"""Tests of explanations: the verdict of every rule on every cluster, scores, margins and drift."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from tests.domains.fleet.scheduling.samples import (
     CPU,
     FIXED,
     NODES,
-    bound,
+    build_bound,
+    build_labels_term,
+    build_pick_n,
+    build_snapshot,
+    build_sorter,
     fleet,
-    labels_term,
+    get_reasons,
     member,
-    pick,
-    place,
-    reasons,
-    snapshot,
-    sorted_by,
+    schedule,
 )
 
 
-def why(
+def explain_placement(
     members: Iterable[Member], policy: Policy, prior: Iterable[Binding] = (), namespace: str = ""
 ) -> PlacementExplanation:
-    return explain(prior, MemberList(members), policy, snapshot(policy), namespace)
+    return explain(prior, MemberList(members), policy, build_snapshot(policy), namespace)
 
 
-def rows(explanation: PlacementExplanation) -> dict[str, ClusterExplanation]:
+def index_rows(explanation: PlacementExplanation) -> dict[str, ClusterExplanation]:
     return {row.cluster: row for row in explanation.clusters}
 
 
@@ -58,18 +58,20 @@ def rows(explanation: PlacementExplanation) -> dict[str, ClusterExplanation]:
         (COST, "Ascending", ("1", "0.2", "0.1"), [("0 %", 0), ("88.89 %", 89), ("100 %", 100)]),
     ],
 )
-def test_the_documents_numbers(name: str, order: str, given: tuple[str, ...], expected: list) -> None:
+def test_document_scores(name: str, order: str, given: tuple[str, ...], expected: list) -> None:
     fields = "cpu" if name == CPU else "cost"
     names = ("bravelion", "smartfish", "jumpingcat")
     members = [member(n, **{fields: v}) for n, v in zip(names, given, strict=True)]  # type: ignore[arg-type]
-    by_cluster = rows(why(members, pick(1, preferred_terms=(sorted_by(name, order),))))
+    by_cluster = index_rows(explain_placement(members, build_pick_n(1, preferred_terms=(build_sorter(name, order),))))
     parts = [by_cluster[n].preferences[0] for n in names]
     assert [(p.format_share(), p.points) for p in parts] == expected
 
 
-def test_all_refusals_the_first_as_reported() -> None:
+def test_all_rejections_are_listed_in_filter_order() -> None:
     bad = member("a", {"env": "test"}, taints=["x"], health=Health.NOT_JOINED, namespaces=["other"])
-    row = rows(why([bad], pick(1, required_terms=(labels_term(env="prod"),)), namespace="web"))["a"]
+    row = index_rows(
+        explain_placement([bad], build_pick_n(1, required_terms=(build_labels_term(env="prod"),)), namespace="web")
+    )["a"]
     assert [r.rule for r in row.rejections] == [
         "cluster_affinity",
         "cluster_eligibility",
@@ -81,18 +83,20 @@ def test_all_refusals_the_first_as_reported() -> None:
     assert not row.is_picked
 
 
-def test_it_says_what_the_cycle_says() -> None:
+def test_explanation_matches_the_cycle() -> None:
     members = [
         member("a", {"region": "x"}, nodes="3"),
         member("b", {"region": "x"}, nodes="9"),
         member("c", {"region": "y"}, taints=["t"]),
         member("d", {"region": "y"}, nodes="5"),
     ]
-    policy = pick(
-        1, preferred_terms=(sorted_by(NODES, "Descending"),), spread_constraints=(TopologySpreadConstraint("region"),)
+    policy = build_pick_n(
+        1,
+        preferred_terms=(build_sorter(NODES, "Descending"),),
+        spread_constraints=(TopologySpreadConstraint("region"),),
     )
-    said = reasons(place(members, policy))
-    assert {name: row.reported_reason for name, row in rows(why(members, policy)).items()} == said
+    said = get_reasons(schedule(members, policy))
+    assert {name: row.reported_reason for name, row in index_rows(explain_placement(members, policy)).items()} == said
 
 
 REGIONS = [
@@ -110,14 +114,12 @@ REGIONS = [
 @pytest.mark.parametrize("how", ["DoNotSchedule", "ScheduleAnyway"])
 @pytest.mark.parametrize("skew", [1, 2])
 @pytest.mark.parametrize("prior", [(), ("a2",), ("a1", "d1")])
-def test_it_is_the_decision_itself_where_picks_are_spread(
-    number: int, how: str, skew: int, prior: tuple[str, ...]
-) -> None:
+def test_explanation_matches_the_cycle_with_spread(number: int, how: str, skew: int, prior: tuple[str, ...]) -> None:
     spread = (TopologySpreadConstraint("region", skew, how),)
-    policy = pick(number, preferred_terms=(sorted_by(NODES, "Descending"),), spread_constraints=spread)
-    result = place(REGIONS, policy, bound(*prior))
-    explanation = why(REGIONS, policy, bound(*prior))
-    said, by_cluster = reasons(result), rows(explanation)
+    policy = build_pick_n(number, preferred_terms=(build_sorter(NODES, "Descending"),), spread_constraints=spread)
+    result = schedule(REGIONS, policy, build_bound(*prior))
+    explanation = explain_placement(REGIONS, policy, build_bound(*prior))
+    said, by_cluster = get_reasons(result), index_rows(explanation)
     assert {name: by_cluster[name].reported_reason for name in said} == said
     held = {binding.cluster for binding in result.bindings if binding.state != "Unscheduled"}
     assert {name for name, row in by_cluster.items() if row.is_bound or row.is_picked} >= held
@@ -128,10 +130,10 @@ def test_it_is_the_decision_itself_where_picks_are_spread(
     assert shown == {name: recorded[name] for name in held}
 
 
-def test_rank_and_margin_to_the_last_one_picked() -> None:
+def test_rank_and_margin_to_last_pick() -> None:
     members = [member("a", nodes="10"), member("b", nodes="6"), member("c", nodes="6"), member("d", nodes="1")]
-    explanation = why(members, pick(2, preferred_terms=(sorted_by(NODES, "Descending", 90),)))
-    by_cluster = rows(explanation)
+    explanation = explain_placement(members, build_pick_n(2, preferred_terms=(build_sorter(NODES, "Descending", 90),)))
+    by_cluster = index_rows(explanation)
     assert explanation.last_pick == "c"
     assert [by_cluster[n].rank for n in "abcd"] == [1, 3, 2, 4]
     assert [by_cluster[n].is_picked for n in "abcd"] == [True, False, True, False]
@@ -144,26 +146,30 @@ def test_rank_and_margin_to_the_last_one_picked() -> None:
     ]
 
 
-def test_an_obsolete_binding_decides_ties() -> None:
-    policy = pick(1)
-    explanation = explain(bound("a"), MemberList(fleet("a", "b")), policy, snapshot(policy, 1))
+def test_obsolete_binding_decides_ties() -> None:
+    policy = build_pick_n(1)
+    explanation = explain(build_bound("a"), MemberList(fleet("a", "b")), policy, build_snapshot(policy, 1))
     assert explanation.last_pick == "a"
-    margin = rows(explanation)["b"].margin
+    margin = index_rows(explanation)["b"].margin
     assert margin is not None
     assert margin.deciding_part == "obsolete"
 
 
-def test_held_clusters_tell_what_would_refuse_them_today() -> None:
+def test_bound_clusters_have_current_rejections() -> None:
     members = [member("a", taints=["x"]), member("b")]
-    row = rows(why(members, pick(1), bound("a")))["a"]
+    row = index_rows(explain_placement(members, build_pick_n(1), build_bound("a")))["a"]
     assert row.binding is not None
     assert [r.rule for r in row.rejections] == ["taint_toleration"]
     assert row.reported_reason.startswith("Successfully scheduled resources")
 
 
-def test_hard_spread_constraints_refuse_in_explanations_too() -> None:
+def test_hard_spread_constraints_reject_in_explanations() -> None:
     members = [member("a1", {"region": "a"}), member("a2", {"region": "a"}), member("b1", {"region": "b"})]
-    row = rows(why(members, pick(2, spread_constraints=(TopologySpreadConstraint("region"),)), bound("a1")))["a2"]
+    row = index_rows(
+        explain_placement(
+            members, build_pick_n(2, spread_constraints=(TopologySpreadConstraint("region"),)), build_bound("a1")
+        )
+    )["a2"]
     assert [r.rule for r in row.rejections] == ["topology_spread"]
     assert row.topology_spread_score is None
     assert row.affinity_score == 0
@@ -171,28 +177,28 @@ def test_hard_spread_constraints_refuse_in_explanations_too() -> None:
 
 def test_pick_all_and_pick_fixed() -> None:
     members = [member("a", {"env": "prod"}), member("b")]
-    every = rows(why(members, Policy(ALL, required_terms=(labels_term(env="prod"),))))
+    every = index_rows(explain_placement(members, Policy(ALL, required_terms=(build_labels_term(env="prod"),))))
     assert (every["a"].is_picked, every["b"].is_picked, every["a"].rank) == (True, False, None)
-    named = rows(why(members, Policy(FIXED, cluster_names=("z", "b"))))
+    named = index_rows(explain_placement(members, Policy(FIXED, cluster_names=("z", "b"))))
     assert list(named) == ["a", "b", "z"]
     assert named["a"].rejections[0].reason == "the policy does not name this cluster"
     assert named["b"].is_picked
     assert named["z"].reported_reason == 'Specified cluster "z" is not found'
 
 
-def test_a_stopped_scheduler_is_explained() -> None:
+def test_stopped_scheduler_is_explained() -> None:
     members = [member("a", nodes="3"), member("b", nodes="many")]
-    explanation = why(members, pick(1, preferred_terms=(sorted_by(NODES, "Descending"),)))
+    explanation = explain_placement(members, build_pick_n(1, preferred_terms=(build_sorter(NODES, "Descending"),)))
     assert explanation.abort is not None
     assert "not a valid quantity" in explanation.abort.message
 
 
-def test_drift_is_what_a_fresh_schedule_would_choose() -> None:
+def test_drift_is_difference_to_a_fresh_schedule() -> None:
     members = [member("a", nodes="1"), member("b", nodes="9")]
-    policy = pick(1, preferred_terms=(sorted_by(NODES, "Descending"),))
-    difference = compute_policy_drift(bound("a"), MemberList(members), policy, snapshot(policy))
+    policy = build_pick_n(1, preferred_terms=(build_sorter(NODES, "Descending"),))
+    difference = compute_policy_drift(build_bound("a"), MemberList(members), policy, build_snapshot(policy))
     assert (difference.gained_clusters, difference.lost_clusters) == (("b",), ("a",))
-    same = compute_policy_drift(bound("b"), MemberList(members), policy, snapshot(policy))
+    same = compute_policy_drift(build_bound("b"), MemberList(members), policy, build_snapshot(policy))
     assert (same.gained_clusters, same.lost_clusters) == ((), ())
 
 
@@ -209,7 +215,7 @@ def test_rejection_details_compare_values_with_terms() -> None:
     shelf = ClusterSelectorTerm(
         build_label_selector(None, [Requirement("shelf", "Exists"), Requirement("env", "NotIn", ("canary",))])
     )
-    by_cluster = rows(why(members, pick(1, required_terms=(prod,))))
+    by_cluster = index_rows(explain_placement(members, build_pick_n(1, required_terms=(prod,))))
     assert {name: row.details for name, row in by_cluster.items()} == {
         "a": ("label env is canary (required: prod)",),
         "b": (f"{NODES} is 4 (required: > 5)",),
@@ -217,7 +223,7 @@ def test_rejection_details_compare_values_with_terms() -> None:
         "d": ("no label env (required: prod)",),
         "e": (),
     }
-    by_cluster = rows(why(members, pick(1, required_terms=(prod, shelf))))
+    by_cluster = index_rows(explain_placement(members, build_pick_n(1, required_terms=(prod, shelf))))
     assert by_cluster["a"].details == (
         "term 1: label env is canary (required: prod)",
         "term 2: no label shelf; label env is canary (required: not in canary)",
@@ -226,16 +232,16 @@ def test_rejection_details_compare_values_with_terms() -> None:
 
 def test_spread_rejection_lists_picks_by_domain() -> None:
     members = [member(name, {"zone": zone}) for name, zone in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"))]
-    policy = pick(2, spread_constraints=(TopologySpreadConstraint("zone", 1, "DoNotSchedule"),))
-    by_cluster = rows(why(members, policy, place(members, pick(3)).bindings[:1]))
+    policy = build_pick_n(2, spread_constraints=(TopologySpreadConstraint("zone", 1, "DoNotSchedule"),))
+    by_cluster = index_rows(explain_placement(members, policy, schedule(members, build_pick_n(3)).bindings[:1]))
     refused = {name: row.details for name, row in by_cluster.items() if row.details}
     assert all(said[0].startswith("picks by zone: ") for said in refused.values())
 
 
-def test_a_pick_fixed_holds_what_it_held() -> None:
+def test_pick_fixed_keeps_its_bindings() -> None:
     members = fleet("a", "b")
     policy = Policy(FIXED, cluster_names=("a", "b"))
-    by_cluster = rows(why(members, policy, bound("a")))
+    by_cluster = index_rows(explain_placement(members, policy, build_bound("a")))
     assert {name: (row.is_bound, row.is_picked) for name, row in by_cluster.items()} == {
         "a": (True, False),
         "b": (False, True),

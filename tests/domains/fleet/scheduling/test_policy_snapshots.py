@@ -1,4 +1,4 @@
-"""Which edits of a policy make a new snapshot."""
+"""Tests of policy edits with and without a new snapshot."""
 
 from __future__ import annotations
 
@@ -9,37 +9,44 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.scheduling.bindings import Policy, TopologySpreadConstraint
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot, compute_policy_hash
 from nexusform.kubernetes.matching import Toleration
-from tests.domains.fleet.scheduling.samples import ALL, NODES, labels_term, pick, property_term, sorted_by
+from tests.domains.fleet.scheduling.samples import (
+    ALL,
+    NODES,
+    build_labels_term,
+    build_pick_n,
+    build_property_term,
+    build_sorter,
+)
 
-POLICY = pick(
+POLICY = build_pick_n(
     3,
-    required_terms=(labels_term(env="prod"), property_term(NODES, "Ge", "5")),
-    preferred_terms=(sorted_by(NODES, "Descending", 20),),
+    required_terms=(build_labels_term(env="prod"), build_property_term(NODES, "Ge", "5")),
+    preferred_terms=(build_sorter(NODES, "Descending", 20),),
     spread_constraints=(TopologySpreadConstraint("region"),),
     tolerations=(Toleration("k", "Exists"),),
 )
 
 
-def test_the_number_of_clusters_is_no_policy_change() -> None:
+def test_number_of_clusters_keeps_the_snapshot() -> None:
     first = build_next_snapshot(None, POLICY)
     second = build_next_snapshot(first, replace(POLICY, number_of_clusters=5))
     assert (first.index, second.index) == (0, 0)
     assert (first.number_of_clusters, second.number_of_clusters) == (3, 5)
 
 
-def test_everything_else_is() -> None:
+def test_other_edits_make_a_new_snapshot() -> None:
     edits = [
         replace(POLICY, tolerations=(*POLICY.tolerations, Toleration("l", "Exists"))),
         replace(POLICY, required_terms=tuple(reversed(POLICY.required_terms or ()))),
         replace(POLICY, spread_constraints=(TopologySpreadConstraint("region", 2),)),
-        replace(POLICY, preferred_terms=(sorted_by(NODES, "Descending", 21),)),
+        replace(POLICY, preferred_terms=(build_sorter(NODES, "Descending", 21),)),
         replace(POLICY, required_terms=None),
     ]
     assert len({compute_policy_hash(policy) for policy in (POLICY, *edits)}) == 6
     assert {build_next_snapshot(build_next_snapshot(None, POLICY), edit).index for edit in edits} == {1}
 
 
-def test_going_back_makes_a_third_snapshot() -> None:
+def test_reverted_policy_makes_a_third_snapshot() -> None:
     other = replace(POLICY, spread_constraints=())
     snapshots = [build_next_snapshot(None, POLICY)]
     for policy in (other, POLICY, POLICY):
@@ -47,12 +54,12 @@ def test_going_back_makes_a_third_snapshot() -> None:
     assert [s.index for s in snapshots] == [0, 1, 2, 2]
 
 
-def test_no_policy_is_not_an_explicit_pick_all() -> None:
+def test_missing_policy_differs_from_explicit_pick_all() -> None:
     assert compute_policy_hash(None) == sha256(b"null").hexdigest()
     assert compute_policy_hash(Policy(ALL)) == sha256(b'{"placementType":"PickAll"}').hexdigest()
 
 
-def test_the_hash_is_of_the_json_that_a_hub_keeps() -> None:
+def test_hash_is_computed_from_json_of_the_hub() -> None:
     text = (
         '{"placementType":"PickN","affinity":{"clusterAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":'
         '{"clusterSelectorTerms":[{"labelSelector":{"matchLabels":{"env":"prod"}}},{"propertySelector":'

@@ -1,4 +1,4 @@
-"""Waves of a rolling update: budgets, order, waits, stalls."""
+"""Tests of waves of a rolling update: budgets, order, waits, blocked rollouts."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from nexusform.domains.fleet.scheduling.rolling_update import (
     simulate_rollout,
 )
 from nexusform.kubernetes.quantity import IntegerOrPercent, parse_int_or_percent
-from tests.domains.fleet.scheduling.samples import ALL, BOUND, FIXED, SCHEDULED, UNSCHEDULED, bound, pick
+from tests.domains.fleet.scheduling.samples import ALL, BOUND, FIXED, SCHEDULED, UNSCHEDULED, build_bound, build_pick_n
 
 ONE_AT_A_TIME = RollingUpdate(IntegerOrPercent(1), IntegerOrPercent(1), 0)
 
 
-def new(*names: str) -> list[Binding]:
+def build_scheduled(*names: str) -> list[Binding]:
     return [Binding(name, SCHEDULED, 0, 0, 0) for name in names]
 
 
-def gone(*names: str) -> list[Binding]:
+def build_unscheduled(*names: str) -> list[Binding]:
     return [Binding(name, UNSCHEDULED, 0, 0, 0, BOUND, 0) for name in names]
 
 
@@ -40,18 +40,18 @@ def gone(*names: str) -> list[Binding]:
         ("3", 9, 3, 3),
     ],
 )
-def test_amounts(written: str | int, total: int, up: int, down: int) -> None:
+def test_valid_amounts(written: str | int, total: int, up: int, down: int) -> None:
     amount = parse_int_or_percent(written)
     assert isinstance(amount, IntegerOrPercent)
     assert (amount.compute(total), amount.compute(total, rounds_up=False)) == (up, down)
 
 
 @pytest.mark.parametrize("written", ["", "a", "25 %", "2.5", "%"])
-def test_no_amounts(written: str) -> None:
+def test_invalid_amounts(written: str) -> None:
     assert isinstance(parse_int_or_percent(written), str)
 
 
-def test_budget() -> None:
+def test_wave_budget() -> None:
     assert compute_rollout_budget(RollingUpdate(), 10, ready=10, can_be_ready=10) == WaveBudget(3, 3)
     assert compute_rollout_budget(RollingUpdate(), 10, ready=7, can_be_ready=12) == WaveBudget(0, 1)
     assert compute_rollout_budget(
@@ -59,36 +59,38 @@ def test_budget() -> None:
     ) == WaveBudget(0, 0)
 
 
-def test_targets() -> None:
-    mixed = [*bound("a", "b"), *new("c"), *gone("d")]
+def test_rollout_target() -> None:
+    mixed = [*build_bound("a", "b"), *build_scheduled("c"), *build_unscheduled("d")]
     assert compute_rollout_target(None, None, mixed) == 3
     assert compute_rollout_target(Policy(ALL), None, mixed) == 3
     assert compute_rollout_target(Policy(FIXED, cluster_names=("a", "z")), None, mixed) == 2
-    assert compute_rollout_target(pick(7), 7, mixed) == 7
+    assert compute_rollout_target(build_pick_n(7), 7, mixed) == 7
 
 
-def test_a_new_placement_is_bound_within_target_and_surge() -> None:
-    rollout = simulate_rollout(new(*"abcdefgh"), RollingUpdate(), 8, 0)
+def test_new_placement_is_bound_within_target_and_surge() -> None:
+    rollout = simulate_rollout(build_scheduled(*"abcdefgh"), RollingUpdate(), 8, 0)
     assert rollout.waves == (RolloutWave((), (), tuple("abcdefgh")),)
     assert all(b.state is BOUND and b.resource_snapshot == 0 for b in rollout.bindings)
     assert not rollout.blocked_clusters
 
 
-def test_new_resources_go_out_a_quarter_at_a_time() -> None:
-    rollout = simulate_rollout(bound(*"abcdefgh"), RollingUpdate(), 8, 1)
+def test_new_resources_are_rolled_out_a_quarter_at_a_time() -> None:
+    rollout = simulate_rollout(build_bound(*"abcdefgh"), RollingUpdate(), 8, 1)
     assert [wave.updated_clusters for wave in rollout.waves] == [("a", "b"), ("c", "d"), ("e", "f"), ("g", "h")]
     assert {b.resource_snapshot for b in rollout.bindings} == {1}
 
 
-def test_replacing_a_cluster_binds_the_new_one_and_deletes_the_old() -> None:
-    rollout = simulate_rollout([*bound("a", "b"), *gone("c"), *new("d")], ONE_AT_A_TIME, 3, 0)
+def test_replaced_cluster_is_deleted_after_binding_of_new_one() -> None:
+    rollout = simulate_rollout(
+        [*build_bound("a", "b"), *build_unscheduled("c"), *build_scheduled("d")], ONE_AT_A_TIME, 3, 0
+    )
     assert rollout.waves == (RolloutWave(("c",), (), ("d",)),)
     assert [b.cluster for b in rollout.bindings] == ["a", "b", "d"]
 
 
-def test_unscheduled_ones_take_surge_until_they_are_deleted() -> None:
+def test_unscheduled_bindings_use_surge_until_deletion() -> None:
     strategy = RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(1), 0)
-    rollout = simulate_rollout([*gone("a", "b"), *new("c", "d")], strategy, 2, 0)
+    rollout = simulate_rollout([*build_unscheduled("a", "b"), *build_scheduled("c", "d")], strategy, 2, 0)
     assert rollout.waves == (
         RolloutWave((), (), ("c",)),
         RolloutWave(("a",), (), ()),
@@ -97,34 +99,37 @@ def test_unscheduled_ones_take_surge_until_they_are_deleted() -> None:
     )
 
 
-def test_nothing_unavailable_blocks_updates_in_place() -> None:
-    rollout = simulate_rollout(bound("a", "b"), RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(1)), 2, 1)
+def test_zero_unavailable_blocks_updates_in_place() -> None:
+    rollout = simulate_rollout(build_bound("a", "b"), RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(1)), 2, 1)
     assert rollout.waves == ()
     assert rollout.blocked_clusters == ("a", "b")
 
 
-def test_no_room_at_all_stalls_a_replacement() -> None:
+def test_zero_surge_and_unavailable_block_a_replacement() -> None:
     rollout = simulate_rollout(
-        [*bound("a"), *gone("b"), *new("c")], RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(0)), 2, 0
+        [*build_bound("a"), *build_unscheduled("b"), *build_scheduled("c")],
+        RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(0)),
+        2,
+        0,
     )
     assert rollout.blocked_clusters == ("b", "c")
     assert rollout.blocked_clusters
     assert [b.state for b in rollout.bindings] == [BOUND, UNSCHEDULED, SCHEDULED]
 
 
-def test_what_never_gets_ready_holds_the_rest_back() -> None:
+def test_never_ready_cluster_blocks_the_rest() -> None:
     rollout = simulate_rollout(
-        bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(never_ready_clusters=frozenset("b"))
+        build_bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(never_ready_clusters=frozenset("b"))
     )
     assert [wave.updated_clusters for wave in rollout.waves] == [("a",), ("b",)]
     assert rollout.blocked_clusters == ("c",)
-    late = simulate_rollout(bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(unready_clusters=frozenset("a")))
+    late = simulate_rollout(build_bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(unready_clusters=frozenset("a")))
     assert late.waves == ()
 
 
-def test_failed_ones_are_updated_outside_the_budget() -> None:
+def test_failed_bindings_are_updated_outside_the_budget() -> None:
     rollout = simulate_rollout(
-        bound("a", "b"),
+        build_bound("a", "b"),
         RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(0)),
         2,
         1,
@@ -132,20 +137,20 @@ def test_failed_ones_are_updated_outside_the_budget() -> None:
     )
     assert [wave.updated_clusters for wave in rollout.waves] == [("a",)]
     assert rollout.blocked_clusters == ("b",)
-    freed = simulate_rollout(bound("a", "b"), ONE_AT_A_TIME, 2, 1, Readiness(failed_clusters=frozenset("a")))
+    freed = simulate_rollout(build_bound("a", "b"), ONE_AT_A_TIME, 2, 1, Readiness(failed_clusters=frozenset("a")))
     assert [wave.updated_clusters for wave in freed.waves] == [("a",), ("b",)]
 
 
-def test_the_period_is_waited_only_where_availability_cannot_be_tracked() -> None:
-    assert [w.wait_seconds for w in simulate_rollout(new("a"), RollingUpdate(), 1, 0).waves] == [0]
+def test_unavailable_period_applies_only_to_untracked_resources() -> None:
+    assert [w.wait_seconds for w in simulate_rollout(build_scheduled("a"), RollingUpdate(), 1, 0).waves] == [0]
     blind = Readiness(is_trackable=False)
-    assert [w.wait_seconds for w in simulate_rollout(new("a"), RollingUpdate(), 1, 0, blind).waves] == [60]
+    assert [w.wait_seconds for w in simulate_rollout(build_scheduled("a"), RollingUpdate(), 1, 0, blind).waves] == [60]
 
 
 def test_changed_overrides_update_in_place() -> None:
-    rollout = simulate_rollout(bound("a", "b"), ONE_AT_A_TIME, 2, 0, Readiness(outdated_clusters=frozenset("b")))
+    rollout = simulate_rollout(build_bound("a", "b"), ONE_AT_A_TIME, 2, 0, Readiness(outdated_clusters=frozenset("b")))
     assert [wave.updated_clusters for wave in rollout.waves] == [("b",)]
 
 
-def test_a_rollout_that_is_done_has_no_waves() -> None:
-    assert simulate_rollout(bound("a", "b"), RollingUpdate(), 2, 0).waves == ()
+def test_finished_rollout_has_no_waves() -> None:
+    assert simulate_rollout(build_bound("a", "b"), RollingUpdate(), 2, 0).waves == ()

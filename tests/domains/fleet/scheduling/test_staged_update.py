@@ -1,4 +1,4 @@
-"""Staged update runs: who is in which stage, in which order, and what a run waits for."""
+"""Tests of staged update runs: clusters per stage, their order, and waits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nexusform.domains.fleet.scheduling.staged_update import (
 )
 from nexusform.kubernetes.matching import LabelSelector, build_label_selector
 from nexusform.kubernetes.quantity import IntegerOrPercent
-from tests.domains.fleet.scheduling.samples import BOUND, SCHEDULED, UNSCHEDULED, bound, fleet, member
+from tests.domains.fleet.scheduling.samples import BOUND, SCHEDULED, UNSCHEDULED, build_bound, fleet, member
 
 SNAPSHOT = PolicySnapshot(0, "", 4)
 MEMBERS = [
@@ -44,39 +44,39 @@ PROD = Stage(
 )
 
 
-def plan(
+def initialize_run(
     stages: list[Stage], held: list[Binding] = HELD, members: list[Member] = MEMBERS, number: int | None = 4
 ) -> StagedRunPlan | RunProblem:
     return initialize_staged_run(held, SNAPSHOT, number, True, members, stages)
 
 
-def good(stages: list[Stage], held: list[Binding] = HELD) -> StagedRunPlan:
-    made = plan(stages, held)
+def initialize_valid_run(stages: list[Stage], held: list[Binding] = HELD) -> StagedRunPlan:
+    made = initialize_run(stages, held)
     assert isinstance(made, StagedRunPlan), made
     return made
 
 
-def test_stages_in_order() -> None:
-    run = good([CANARY, PROD])
+def test_clusters_per_stage_are_ordered() -> None:
+    run = initialize_valid_run([CANARY, PROD])
     assert [(s.name, s.clusters, s.concurrency) for s in run.stages] == [
         ("canary", ("a",), 1),
         ("prod", ("c", "d", "b"), 1),
     ]
 
 
-def test_concurrency_rounds_down_to_one_at_least() -> None:
+def test_concurrency_is_rounded_down_but_at_least_one() -> None:
     for amount, at_a_time in (
         (IntegerOrPercent(50, True), 2),
         (IntegerOrPercent(99, True), 3),
         (IntegerOrPercent(1, True), 1),
         (IntegerOrPercent(3), 3),
     ):
-        run = good([Stage("all", LabelSelector(), max_concurrency=amount)])
+        run = initialize_valid_run([Stage("all", LabelSelector(), max_concurrency=amount)])
         assert run.stages[0].concurrency == at_a_time
 
 
 def test_empty_selector_selects_all_and_none_selects_nothing() -> None:
-    run = good([Stage("none"), Stage("all", LabelSelector())])
+    run = initialize_valid_run([Stage("none"), Stage("all", LabelSelector())])
     assert [s.clusters for s in run.stages] == [(), ("a", "b", "c", "d")]
 
 
@@ -90,36 +90,36 @@ def test_empty_selector_selects_all_and_none_selects_nothing() -> None:
         ([Stage("all", build_label_selector({"a b": "c"}))], "the stage label selector is invalid"),
     ],
 )
-def test_problems_of_stages(stages: list[Stage], about: str) -> None:
-    problem = plan(stages)
+def test_errors_of_stages(stages: list[Stage], about: str) -> None:
+    problem = initialize_run(stages)
     assert isinstance(problem, RunProblem)
     assert about in problem.message
 
 
 def test_only_ten_missing_clusters_are_named() -> None:
     names = [f"m{i:02d}" for i in range(12)]
-    problem = plan([], [Binding(name, SCHEDULED, 0) for name in names], fleet(*names), 12)
+    problem = initialize_run([], [Binding(name, SCHEDULED, 0) for name in names], fleet(*names), 12)
     assert isinstance(problem, RunProblem)
     assert problem.message.endswith("m08, m09")
 
 
-def test_problems_of_the_placement() -> None:
+def test_errors_of_the_placement() -> None:
     unfulfilled = initialize_staged_run(HELD, SNAPSHOT, 4, False, MEMBERS, [PROD])
     assert isinstance(unfulfilled, RunProblem)
     assert "not fully scheduled" in unfulfilled.message
     old = [replace(HELD[0], policy_snapshot=3), *HELD[1:]]
-    behind = plan([CANARY, PROD], old)
+    behind = initialize_run([CANARY, PROD], old)
     assert isinstance(behind, RunProblem)
-    few = plan([CANARY, PROD], number=5)
+    few = initialize_run([CANARY, PROD], number=5)
     assert isinstance(few, RunProblem)
     assert "not equal to the observed cluster count 5" in few.message
-    nobody = plan([CANARY], [], number=0)
+    nobody = initialize_run([CANARY], [], number=0)
     assert isinstance(nobody, RunProblem)
 
 
-def test_a_run_from_end_to_end() -> None:
+def test_run_from_start_to_end() -> None:
     held = [*HELD, Binding("e", UNSCHEDULED, 0, previous_state=BOUND)]
-    run = good([CANARY, PROD], held)
+    run = initialize_valid_run([CANARY, PROD], held)
     assert [(s.kind, s.stage, s.clusters or s.task) for s in list_run_steps(run, "r1")] == [
         (StepKind.UPDATE, "canary", ("a",)),
         (StepKind.WAIT, "canary", ""),
@@ -135,31 +135,33 @@ def test_a_run_from_end_to_end() -> None:
     assert [(b.cluster, b.state, b.resource_snapshot) for b in outcome.bindings] == [(n, BOUND, 7) for n in "abcd"]
 
 
-def test_a_stage_without_clusters_is_skipped_with_its_tasks() -> None:
+def test_empty_stage_is_skipped_with_its_tasks() -> None:
     # KubeFleet pkg/controllers/updaterun/execution.go: "Skip the entire stage when there are 0 clusters".
     tasks = (UpdateStageTask("Approval"), UpdateStageTask("TimedWait", 60))
     nobody = Stage("nobody", build_label_selector({"ring": "none"}), before=tasks[:1], after=tasks)
-    run = good([nobody, Stage("all", LabelSelector())])
+    run = initialize_valid_run([nobody, Stage("all", LabelSelector())])
     assert run.stages[0].clusters == ()
     assert {step.stage for step in list_run_steps(run, "r1")} == {"all"}
     assert not simulate_staged_run(run, "r1", HELD, 7, approved=frozenset()).pending_approval
 
 
-def test_a_run_waits_for_its_approval() -> None:
-    outcome = simulate_staged_run(good([CANARY, PROD]), "r1", HELD, 7, approved=frozenset({"r1-after-canary"}))
+def test_run_waits_for_its_approval() -> None:
+    outcome = simulate_staged_run(
+        initialize_valid_run([CANARY, PROD]), "r1", HELD, 7, approved=frozenset({"r1-after-canary"})
+    )
     assert outcome.pending_approval == "r1-before-prod"
     assert [b.state for b in outcome.bindings] == [BOUND, SCHEDULED, SCHEDULED, SCHEDULED]
 
 
-def test_a_failing_cluster_stops_the_run() -> None:
-    outcome = simulate_staged_run(good([CANARY, PROD]), "r1", HELD, 7, failing=frozenset("d"))
+def test_failing_cluster_stops_the_run() -> None:
+    outcome = simulate_staged_run(initialize_valid_run([CANARY, PROD]), "r1", HELD, 7, failing=frozenset("d"))
     assert outcome.blocking_clusters == ("d",)
     assert [b.cluster for b in outcome.bindings if b.state is BOUND] == ["a", "c", "d"]
     assert outcome.pending_approval or outcome.blocking_clusters
 
 
-def test_a_failing_cluster_keeps_its_place_and_the_others_go_on() -> None:
-    run = good([Stage("all", LabelSelector(), max_concurrency=IntegerOrPercent(2)), Stage("none")])
+def test_failing_cluster_keeps_its_slot_and_others_continue() -> None:
+    run = initialize_valid_run([Stage("all", LabelSelector(), max_concurrency=IntegerOrPercent(2)), Stage("none")])
     groups = {
         "": [("a", "b"), ("c", "d")],
         "a": [("a", "b"), ("c",), ("d",)],
@@ -191,6 +193,8 @@ def test_forbidden_transitions() -> None:
     }
 
 
-def test_bound_ones_are_updated_too() -> None:
-    outcome = simulate_staged_run(good([CANARY, PROD], bound(*"abcd")), "r1", bound(*"abcd"), 3)
+def test_bound_clusters_are_updated_too() -> None:
+    outcome = simulate_staged_run(
+        initialize_valid_run([CANARY, PROD], build_bound(*"abcd")), "r1", build_bound(*"abcd"), 3
+    )
     assert {b.resource_snapshot for b in outcome.bindings} == {3}

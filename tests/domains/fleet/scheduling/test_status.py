@@ -1,4 +1,4 @@
-"""A placement's status: today's conditions, per cluster too, and those of 2023."""
+"""Tests of a placement's status: current conditions, also per cluster, and those of 2023."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from nexusform.domains.fleet.scheduling.placement_status import (
 )
 from nexusform.domains.fleet.scheduling.placement_status_2023 import build_placement_status_2023
 from nexusform.domains.fleet.scheduling.rolling_update import RollingUpdate, simulate_rollout
-from tests.domains.fleet.scheduling.samples import FIXED, fleet, pick, place
+from tests.domains.fleet.scheduling.samples import FIXED, build_pick_n, fleet, schedule
 
-TWO = pick(2)
-PLACED = place(fleet("aks-member-1", "aks-member-2"), TWO)
+TWO = build_pick_n(2)
+PLACED = schedule(fleet("aks-member-1", "aks-member-2"), TWO)
 ROLLED = simulate_rollout(PLACED.bindings, RollingUpdate(), 2, 0)
 DONE = compute_rollout_progress(ROLLED.bindings, 0)
 
 
-def today(**fields: object) -> PlacementStatus:
+def build_status(**fields: object) -> PlacementStatus:
     progress = {name: replace(state, **fields) for name, state in DONE.items()}  # type: ignore[arg-type]
     return build_placement_status(PLACED.status, TWO, 2, progress)
 
 
-def short(status: PlacementStatus) -> list[tuple[str, str, str]]:
+def list_short_conditions(status: PlacementStatus) -> list[tuple[str, str, str]]:
     start = "ClusterResourcePlacement"
     return [(c.type.removeprefix(start), c.status, c.reason) for c in status.conditions]
 
 
-def test_a_placement_that_is_done() -> None:
-    status = today()
+def test_completed_placement() -> None:
+    status = build_status()
     assert [(c.type, c.status, c.reason, c.message) for c in status.conditions] == [
         (
             "ClusterResourcePlacementScheduled",
@@ -106,13 +106,13 @@ def test_a_placement_that_is_done() -> None:
         ({"has_overrides": True}, ("Available", "True", "ResourceAvailable")),
     ],
 )
-def test_the_list_ends_at_the_first_that_is_not_true(fields: dict, last: tuple[str, str, str]) -> None:
-    status = short(today(**fields))
+def test_conditions_end_at_first_untrue_one(fields: dict, last: tuple[str, str, str]) -> None:
+    status = list_short_conditions(build_status(**fields))
     assert status[-1] == last
     assert all(state == "True" for _, state, _ in status[:-1])
 
 
-def test_counts_are_of_the_clusters_with_that_status() -> None:
+def test_condition_counts_clusters_with_its_status() -> None:
     progress = {**DONE, "aks-member-1": Progress(applied="False", resource_snapshot=0)}
     status = build_placement_status(PLACED.status, TWO, 2, progress)
     assert status.conditions[-1] == Condition(
@@ -125,49 +125,52 @@ def test_counts_are_of_the_clusters_with_that_status() -> None:
 
 
 def test_overrides_and_untracked_availability() -> None:
-    status = today(has_overrides=True, is_trackable=False)
-    assert ("Overridden", "True", "OverriddenSucceeded") in short(status)
+    status = build_status(has_overrides=True, is_trackable=False)
+    assert ("Overridden", "True", "OverriddenSucceeded") in list_short_conditions(status)
     assert status.clusters[0].conditions[-1].reason == "NotAllWorkAreAvailabilityTrackable"
 
 
-def test_clusters_that_are_missing_have_no_name() -> None:
+def test_missing_clusters_have_no_name() -> None:
     policy = Policy(FIXED, cluster_names=("a", "b", "c"))
-    placed = place(fleet("a"), policy)
+    placed = schedule(fleet("a"), policy)
     status = build_placement_status(placed.status, policy, None, compute_rollout_progress(placed.bindings, 0))
     assert [(c.cluster, c.conditions[0].reason, c.conditions[0].message) for c in status.clusters[1:]] == [
         ("", "ScheduleFailed", 'Specified cluster "b" is not found'),
         ("", "ScheduleFailed", 'Specified cluster "c" is not found'),
     ]
-    three = pick(3)
-    few = place(fleet(*"ab"), three)
+    three = build_pick_n(3)
+    few = schedule(fleet(*"ab"), three)
     assert [c.cluster for c in build_placement_status(few.status, three, 3, {}).clusters] == ["b", "a"]
 
 
 def test_no_cluster_selected_leaves_one_condition() -> None:
-    placed = place([], None)
+    placed = schedule([], None)
     assert len(build_placement_status(placed.status, None, None, {}).conditions) == 1
 
 
-def test_before_the_scheduler_has_spoken() -> None:
+def test_status_before_scheduling() -> None:
     status = build_placement_status(None, TWO, 2, {}, prefix=NAMESPACED)
     assert status.conditions == (
         Condition("ResourcePlacementScheduled", "Unknown", "SchedulePending", "Scheduling has not completed"),
     )
 
 
-def test_external_rollouts_say_who_controls_them() -> None:
+def test_external_rollouts_name_their_controller() -> None:
     waiting = build_placement_status(
         PLACED.status, TWO, 2, compute_rollout_progress(PLACED.bindings, 0), is_external=True
     )
-    assert short(waiting)[-1] == ("RolloutStarted", "Unknown", "RolloutControlledByExternalController")
+    assert list_short_conditions(waiting)[-1] == ("RolloutStarted", "Unknown", "RolloutControlledByExternalController")
     assert "no resource snapshot name is observed" in waiting.conditions[-1].message
     mixed = {**DONE, "aks-member-1": Progress(resource_snapshot=3)}
     half = build_placement_status(PLACED.status, TWO, 2, mixed, is_external=True)
     assert "different resource snapshot versions" in half.conditions[-1].message
-    assert short(build_placement_status(PLACED.status, TWO, 2, DONE, is_external=True))[-1][0] == "Available"
+    assert (
+        list_short_conditions(build_placement_status(PLACED.status, TWO, 2, DONE, is_external=True))[-1][0]
+        == "Available"
+    )
 
 
-def test_the_documents_sample() -> None:
+def test_document_sample() -> None:
     status = build_placement_status_2023(PLACED.status, DONE)
     assert [(c.type, c.status, c.reason, c.message) for c in status.conditions] == [
         (
@@ -204,8 +207,12 @@ def test_the_documents_sample() -> None:
     ]
 
 
-def test_the_older_words_for_what_is_not_done() -> None:
+def test_messages_of_2023_for_unfinished_states() -> None:
     blocked = build_placement_status_2023(PLACED.status, compute_rollout_progress(PLACED.bindings, 0))
-    assert short(blocked)[-1] == ("Synchronized", "False", "SynchronizePending")
+    assert list_short_conditions(blocked)[-1] == ("Synchronized", "False", "SynchronizePending")
     failed = {name: replace(state, applied="False") for name, state in DONE.items()}
-    assert short(build_placement_status_2023(PLACED.status, failed))[-1] == ("Applied", "False", "ApplyFailed")
+    assert list_short_conditions(build_placement_status_2023(PLACED.status, failed))[-1] == (
+        "Applied",
+        "False",
+        "ApplyFailed",
+    )

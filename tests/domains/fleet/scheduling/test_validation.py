@@ -1,4 +1,4 @@
-"""What is refused at once, what only against the previous object, and what is a warning."""
+"""Tests of validation: immediate rejections, rejections against the previous object, and warnings."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from tests.domains.fleet.scheduling.samples import (
     FIXED,
     NODES,
     N,
-    labels_term,
+    build_labels_term,
+    build_pick_n,
+    build_property_term,
+    build_sorter,
     member,
-    pick,
-    property_term,
-    sorted_by,
 )
 
 RESOURCE = "resources.kubernetes-fleet.io/"
 
 
-def texts(findings: list[Problem]) -> str:
+def join_findings(findings: list[Problem]) -> str:
     return "\n".join(f"{'.'.join(map(str, f.path))}: {f.detail}" for f in findings)
 
 
@@ -55,13 +55,16 @@ GOOD = [
     Policy(FIXED),
     Policy(ALL),
     Policy(ALL, required_terms=()),
-    Policy(ALL, required_terms=(labels_term(region="east"),), tolerations=(Toleration("k", "Equal", "v"),)),
+    Policy(ALL, required_terms=(build_labels_term(region="east"),), tolerations=(Toleration("k", "Equal", "v"),)),
     Policy(FIXED, cluster_names=("a", "b")),
-    pick(0),
-    pick(
+    build_pick_n(0),
+    build_pick_n(
         3,
-        required_terms=(property_term(NODES, "Ge", "5"), property_term(f"{RESOURCE}available-cpu", "Lt", "1k")),
-        preferred_terms=(sorted_by("kubernetes.azure.com/vm-sizes/Standard_D4s_v5/count", "Ascending", -100),),
+        required_terms=(
+            build_property_term(NODES, "Ge", "5"),
+            build_property_term(f"{RESOURCE}available-cpu", "Lt", "1k"),
+        ),
+        preferred_terms=(build_sorter("kubernetes.azure.com/vm-sizes/Standard_D4s_v5/count", "Ascending", -100),),
         spread_constraints=(
             TopologySpreadConstraint("region", 2),
             TopologySpreadConstraint("day", 1, "ScheduleAnyway"),
@@ -72,11 +75,11 @@ GOOD = [
 
 
 @pytest.mark.parametrize("policy", GOOD)
-def test_nothing_to_say(policy: Policy) -> None:
+def test_valid_policies(policy: Policy) -> None:
     assert check_policy(policy) == []
 
 
-TERM = labels_term(a="b")
+TERM = build_labels_term(a="b")
 BAD = [
     (Policy(FIXED, cluster_names=("a", "a")), "cluster_names.1: cluster names must be unique"),
     (Policy(FIXED, cluster_names=("A",)), "cluster_names.0: PickFixed cluster name A is not a valid member name"),
@@ -92,62 +95,77 @@ BAD = [
     (Policy(ALL, 3), "number of clusters must be nil"),
     (Policy(ALL, spread_constraints=(TopologySpreadConstraint("a"),)), "topology spread constraints needs to be empty"),
     (Policy(ALL, preferred_terms=(PreferredTerm(1, TERM),)), "PreferredDuringSchedulingIgnoredDuringExecution will be"),
-    (pick(-1), "number of clusters cannot be -1"),
+    (build_pick_n(-1), "number of clusters cannot be -1"),
     (Policy(N, 1, ("a",)), "cluster names needs to be empty"),
-    (pick(1, spread_constraints=(TopologySpreadConstraint("a", 0),)), "topology_spread_constraint.0.max_skew"),
-    (pick(1, spread_constraints=(TopologySpreadConstraint("a", 1, "Never"),)), "unknown unsatisfiable type Never"),
-    (pick(1, preferred_terms=(PreferredTerm(101, TERM),)), "weight must be from -100 to 100"),
+    (build_pick_n(1, spread_constraints=(TopologySpreadConstraint("a", 0),)), "topology_spread_constraint.0.max_skew"),
     (
-        pick(1, preferred_terms=(PreferredTerm(1, property_term(NODES, "Ge", "1")),)),
+        build_pick_n(1, spread_constraints=(TopologySpreadConstraint("a", 1, "Never"),)),
+        "unknown unsatisfiable type Never",
+    ),
+    (build_pick_n(1, preferred_terms=(PreferredTerm(101, TERM),)), "weight must be from -100 to 100"),
+    (
+        build_pick_n(1, preferred_terms=(PreferredTerm(1, build_property_term(NODES, "Ge", "1")),)),
         "preference.property_selector: PropertySelector is not allowed",
     ),
     (
-        pick(1, required_terms=(ClusterSelectorTerm(property_sorter=PropertySorter(NODES, "Ascending")),)),
+        build_pick_n(1, required_terms=(ClusterSelectorTerm(property_sorter=PropertySorter(NODES, "Ascending")),)),
         "cluster_selector_term.0.property_sorter: PropertySorter is not allowed",
     ),
-    (pick(1, preferred_terms=(sorted_by(NODES, "Upwards"),)), "invalid property sort order Upwards"),
-    (pick(1, required_terms=(TERM,) * 11), "at most 10 cluster selector terms"),
+    (build_pick_n(1, preferred_terms=(build_sorter(NODES, "Upwards"),)), "invalid property sort order Upwards"),
+    (build_pick_n(1, required_terms=(TERM,) * 11), "at most 10 cluster selector terms"),
     (
-        pick(1, required_terms=(ClusterSelectorTerm(build_label_selector({}, [Requirement("a", "In")])),)),
+        build_pick_n(1, required_terms=(ClusterSelectorTerm(build_label_selector({}, [Requirement("a", "In")])),)),
         "cluster_selector_term.0.label_selector: values",
     ),
     (
-        pick(1, required_terms=(property_term(NODES, "Is", "1"),)),
+        build_pick_n(1, required_terms=(build_property_term(NODES, "Is", "1"),)),
         "match_expression.0.operator: unsupported operator Is",
     ),
-    (pick(1, required_terms=(property_term(NODES, "Ge", "5 Gi"),)), 'value "5 Gi" is not a valid resource.Quantity'),
     (
-        pick(
+        build_pick_n(1, required_terms=(build_property_term(NODES, "Ge", "5 Gi"),)),
+        'value "5 Gi" is not a valid resource.Quantity',
+    ),
+    (
+        build_pick_n(
             1, required_terms=(ClusterSelectorTerm(property_selector=(PropertyRequirement(NODES, "Ge", ("1", "2")),)),)
         ),
         "operator Ge requires exactly one value, got 2",
     ),
-    (pick(1, required_terms=(property_term("a b", "Ge", "1"),)), "property name a b is not valid"),
-    (pick(1, required_terms=(property_term("-/b", "Ge", "1"),)), "first segment - is neither"),
-    (pick(1, required_terms=(property_term("a/-", "Ge", "1"),)), "property name segment - is not valid"),
-    (pick(1, required_terms=(property_term(f"{RESOURCE}cpu", "Ge", "1"),)), "invalid resource property name"),
-    (pick(1, required_terms=(property_term(f"{RESOURCE}spare-cpu", "Ge", "1"),)), "[allocatable available total]"),
-    (pick(1, tolerations=(Toleration("k", "Exists", "v"),)), "toleration.0.value: toleration value needs to be empty"),
-    (pick(1, tolerations=(Toleration("", "Equal", "v"),)), "toleration.0.key: toleration key cannot be empty"),
-    (pick(1, tolerations=(Toleration("a b", "Exists"),)), "toleration.0.key: invalid toleration key"),
-    (pick(1, tolerations=(Toleration("k", "Equal", "a b"),)), "toleration.0.value: invalid toleration value"),
-    (pick(1, tolerations=(Toleration("k", "Is"),)), "unsupported toleration operator Is"),
-    (pick(1, tolerations=(Toleration("k", "Exists", "", "NoExecute"),)), "only NoSchedule exists"),
-    (pick(1, tolerations=(Toleration("k", "Exists"),) * 2), "toleration.1: toleration already exists"),
-    (pick(1, tolerations=tuple(Toleration(f"k{i}", "Exists") for i in range(101))), "at most 100 tolerations"),
+    (build_pick_n(1, required_terms=(build_property_term("a b", "Ge", "1"),)), "property name a b is not valid"),
+    (build_pick_n(1, required_terms=(build_property_term("-/b", "Ge", "1"),)), "first segment - is neither"),
+    (build_pick_n(1, required_terms=(build_property_term("a/-", "Ge", "1"),)), "property name segment - is not valid"),
+    (
+        build_pick_n(1, required_terms=(build_property_term(f"{RESOURCE}cpu", "Ge", "1"),)),
+        "invalid resource property name",
+    ),
+    (
+        build_pick_n(1, required_terms=(build_property_term(f"{RESOURCE}spare-cpu", "Ge", "1"),)),
+        "[allocatable available total]",
+    ),
+    (
+        build_pick_n(1, tolerations=(Toleration("k", "Exists", "v"),)),
+        "toleration.0.value: toleration value needs to be empty",
+    ),
+    (build_pick_n(1, tolerations=(Toleration("", "Equal", "v"),)), "toleration.0.key: toleration key cannot be empty"),
+    (build_pick_n(1, tolerations=(Toleration("a b", "Exists"),)), "toleration.0.key: invalid toleration key"),
+    (build_pick_n(1, tolerations=(Toleration("k", "Equal", "a b"),)), "toleration.0.value: invalid toleration value"),
+    (build_pick_n(1, tolerations=(Toleration("k", "Is"),)), "unsupported toleration operator Is"),
+    (build_pick_n(1, tolerations=(Toleration("k", "Exists", "", "NoExecute"),)), "only NoSchedule exists"),
+    (build_pick_n(1, tolerations=(Toleration("k", "Exists"),) * 2), "toleration.1: toleration already exists"),
+    (build_pick_n(1, tolerations=tuple(Toleration(f"k{i}", "Exists") for i in range(101))), "at most 100 tolerations"),
 ]
 
 
 @pytest.mark.parametrize(("policy", "about"), BAD)
-def test_refused(policy: Policy, about: str) -> None:
+def test_rejected_policies(policy: Policy, about: str) -> None:
     findings = check_policy(policy)
-    assert about in texts(findings)
+    assert about in join_findings(findings)
     assert any(problem.severity is Severity.ERROR for problem in findings)
 
 
-def expressions(*pairs: tuple[str, str]) -> Policy:
+def build_expressions(*pairs: tuple[str, str]) -> Policy:
     requirements = tuple(PropertyRequirement(NODES, operator, (value,)) for operator, value in pairs)
-    return pick(1, required_terms=(ClusterSelectorTerm(property_selector=requirements),))
+    return build_pick_n(1, required_terms=(ClusterSelectorTerm(property_selector=requirements),))
 
 
 @pytest.mark.parametrize(
@@ -166,8 +184,8 @@ def expressions(*pairs: tuple[str, str]) -> Policy:
     ],
 )
 def test_contradictions(pairs: tuple[tuple[str, str], ...], about: str) -> None:
-    assert f"inconsistent requirements on property {NODES}: " in texts(check_policy(expressions(*pairs)))
-    assert about in texts(check_policy(expressions(*pairs)))
+    assert f"inconsistent requirements on property {NODES}: " in join_findings(check_policy(build_expressions(*pairs)))
+    assert about in join_findings(check_policy(build_expressions(*pairs)))
 
 
 @pytest.mark.parametrize(
@@ -181,12 +199,17 @@ def test_contradictions(pairs: tuple[tuple[str, str], ...], about: str) -> None:
     ],
 )
 def test_no_contradictions(pairs: tuple[tuple[str, str], ...]) -> None:
-    assert check_policy(expressions(*pairs)) == []
+    assert check_policy(build_expressions(*pairs)) == []
 
 
 def test_different_terms_do_not_contradict_each_other() -> None:
     assert (
-        check_policy(pick(1, required_terms=(property_term(NODES, "Gt", "5"), property_term(NODES, "Lt", "5")))) == []
+        check_policy(
+            build_pick_n(
+                1, required_terms=(build_property_term(NODES, "Gt", "5"), build_property_term(NODES, "Lt", "5"))
+            )
+        )
+        == []
     )
 
 
@@ -194,15 +217,15 @@ def test_different_terms_do_not_contradict_each_other() -> None:
     "policy",
     [
         Policy(N),
-        pick(1, required_terms=(property_term(f"{RESOURCE}total-ephemeral-storage", "Ge", "1"),)),
-        pick(1, required_terms=(property_term("k8s.io/k8s-version", "Ge", "1"),)),
+        build_pick_n(1, required_terms=(build_property_term(f"{RESOURCE}total-ephemeral-storage", "Ge", "1"),)),
+        build_pick_n(1, required_terms=(build_property_term("k8s.io/k8s-version", "Ge", "1"),)),
     ],
 )
-def test_what_a_hub_treats_differently_is_a_warning(policy: Policy) -> None:
+def test_different_hub_behaviour_is_a_warning(policy: Policy) -> None:
     assert [problem.severity for problem in check_policy(policy)] == [Severity.WARNING]
 
 
-BEFORE = pick(3, tolerations=(Toleration("k", "Exists"),))
+BEFORE = build_pick_n(3, tolerations=(Toleration("k", "Exists"),))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +233,7 @@ BEFORE = pick(3, tolerations=(Toleration("k", "Exists"),))
     [
         (None, None, ""),
         (None, Policy(ALL), ""),
-        (None, pick(1), "placement type is immutable"),
+        (None, build_pick_n(1), "placement type is immutable"),
         (Policy(ALL), None, "policy cannot be removed once set"),
         (BEFORE, None, "policy cannot be removed once set"),
         (BEFORE, replace(BEFORE, number_of_clusters=9), ""),
@@ -220,12 +243,12 @@ BEFORE = pick(3, tolerations=(Toleration("k", "Exists"),))
         (BEFORE, Policy(ALL, tolerations=BEFORE.tolerations), "placement type is immutable"),
     ],
 )
-def test_changes_of_a_policy(before: Policy | None, after: Policy | None, about: str) -> None:
-    problems = texts(check_policy_change(before, after))
+def test_policy_changes(before: Policy | None, after: Policy | None, about: str) -> None:
+    problems = join_findings(check_policy_change(before, after))
     assert (about in problems) if about else not problems
 
 
-def test_external_stays_external() -> None:
+def test_external_strategy_is_immutable() -> None:
     assert check_strategy_change("RollingUpdate", "External") == []
     assert check_strategy_change("External", "External") == []
     assert len(check_strategy_change("External", "RollingUpdate")) == 1
@@ -234,11 +257,11 @@ def test_external_stays_external() -> None:
 def test_names_taints_and_members() -> None:
     assert check_name("web") == []
     assert check_name("Web")
-    assert "exceeding 63" in texts(check_name("a" * 64))
+    assert "exceeding 63" in join_findings(check_name("a" * 64))
     assert check_member(member("a", {"fleet.azure.com/location": "westus"}, taints=["k"])) == []
-    assert "labels.a b" in texts(check_member(member("a", {"a b": "c"})))
-    assert "labels.a" in texts(check_member(member("a", {"a": "b c"})))
-    problems = texts(
+    assert "labels.a b" in join_findings(check_member(member("a", {"a b": "c"})))
+    assert "labels.a" in join_findings(check_member(member("a", {"a": "b c"})))
+    problems = join_findings(
         check_taints((Taint("a b"), Taint("k", "v w"), Taint("k", "", "NoExecute"), Taint("k"), Taint("k")))
     )
     for about in ("taint.0.key", "taint.1.value", "taint.2.effect", "taint.4: taint already exists"):
@@ -248,9 +271,9 @@ def test_names_taints_and_members() -> None:
 def test_rolling_updates() -> None:
     quarter = IntegerOrPercent(25, is_percent=True)
     assert check_rolling_update(quarter, quarter, 60) == []
-    assert "max_surge" in texts(check_rolling_update(quarter, IntegerOrPercent(-1), 60))
-    assert "unavailable_period_seconds" in texts(check_rolling_update(quarter, quarter, -1))
-    assert "External" in texts(check_rolling_update(quarter, quarter, 60, is_external=True))
+    assert "max_surge" in join_findings(check_rolling_update(quarter, IntegerOrPercent(-1), 60))
+    assert "unavailable_period_seconds" in join_findings(check_rolling_update(quarter, quarter, -1))
+    assert "External" in join_findings(check_rolling_update(quarter, quarter, 60, is_external=True))
     stuck = check_rolling_update(IntegerOrPercent(0), IntegerOrPercent(0), 60)
     assert [problem.severity for problem in stuck] == [Severity.WARNING]
 
@@ -261,9 +284,9 @@ def test_budgets() -> None:
     assert check_disruption_budget(DisruptionBudget(min_available=one), ALL) == []
     (empty,) = check_disruption_budget(DisruptionBudget(), N)
     assert (empty.id, empty.severity) == ("fully-blocking-budget", Severity.WARNING)
-    assert "cannot both be set" in texts(check_disruption_budget(DisruptionBudget(one, one), None))
-    assert "max unavailable 1" in texts(check_disruption_budget(DisruptionBudget(one), ALL))
-    assert "as a percentage 5%" in texts(
+    assert "cannot both be set" in join_findings(check_disruption_budget(DisruptionBudget(one, one), None))
+    assert "max unavailable 1" in join_findings(check_disruption_budget(DisruptionBudget(one), ALL))
+    assert "as a percentage 5%" in join_findings(
         check_disruption_budget(DisruptionBudget(None, IntegerOrPercent(5, True)), ALL)
     )
 
@@ -285,10 +308,10 @@ def test_budgets() -> None:
     ],
 )
 def test_stages(stage: Stage, about: str) -> None:
-    assert about in texts(check_update_stages([stage]))
+    assert about in join_findings(check_update_stages([stage]))
 
 
-def test_strategies() -> None:
+def test_update_strategies() -> None:
     good = Stage(
         "canary",
         build_label_selector(),
@@ -298,11 +321,11 @@ def test_strategies() -> None:
         (UpdateStageTask("TimedWait", 9.0),),
     )
     assert check_update_stages([good, Stage("prod")]) == []
-    assert "duplicate stage name 'a'" in texts(check_update_stages([Stage("a"), Stage("a")]))
-    assert "at most 31 stages" in texts(check_update_stages([Stage(f"s{i}") for i in range(32)]))
+    assert "duplicate stage name 'a'" in join_findings(check_update_stages([Stage("a"), Stage("a")]))
+    assert "at most 31 stages" in join_findings(check_update_stages([Stage(f"s{i}") for i in range(32)]))
 
 
-def test_resource_usage_is_read_with_its_mistakes() -> None:
+def test_resource_usage_is_parsed_with_its_errors() -> None:
     usage, findings = parse_resource_usage({"cpu": "8", "memory": "32 Gi"}, {"cpu": "7500m"}, {"cpu": "x"})
     assert {name: str(amount) for name, amount in usage.total.items()} == {"cpu": "8"}
     assert str(usage.allocatable["cpu"]) == "7500m"
@@ -315,5 +338,5 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "1d", "-1s", "1 h", "h"])
-def test_no_durations(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     assert isinstance(parse_duration(text), str)

@@ -1,4 +1,4 @@
-"""Which change of a member queues which placements, and which queues none."""
+"""Tests of member changes and the placements queued for them."""
 
 from __future__ import annotations
 
@@ -27,40 +27,49 @@ from nexusform.domains.fleet.scheduling.watcher import (
     find_queue_trigger,
 )
 from nexusform.kubernetes.matching import Taint, Toleration
-from tests.domains.fleet.scheduling.samples import ALL, FIXED, NODES, N, labels_term, member, pick, quantity
+from tests.domains.fleet.scheduling.samples import (
+    ALL,
+    FIXED,
+    NODES,
+    N,
+    build_labels_term,
+    build_pick_n,
+    member,
+    quantity,
+)
 
 BEFORE = member("a", {"env": "prod"}, nodes="3", cpu="4", taints=["x", "y"], namespaces=["web"])
 
 
-def changed(**fields: object) -> Callable[[Member], Member]:
+def change_member(**fields: object) -> Callable[[Member], Member]:
     return lambda m: replace(m, **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("change", "trigger"),
     [
-        (changed(labels={"env": "test"}), Trigger.CLUSTER_LABELS_CHANGED),
-        (changed(labels={}), Trigger.CLUSTER_LABELS_CHANGED),
-        (changed(taints=(Taint("x"),)), Trigger.TAINT_REMOVED),
-        (changed(taints=(Taint("x"), Taint("y", "v"))), Trigger.TAINT_REMOVED),
-        (changed(taints=(Taint("y"), Taint("x"))), None),
-        (changed(taints=(Taint("x"), Taint("y"), Taint("z"))), None),
-        (changed(properties={NODES: "4"}), Trigger.CLUSTER_PROPERTIES_CHANGED),
-        (changed(properties={}), Trigger.CLUSTER_PROPERTIES_CHANGED),
-        (changed(resources=ResourceUsage(available={"cpu": quantity("5")})), Trigger.CLUSTER_PROPERTIES_CHANGED),
-        (changed(resources=ResourceUsage(available={"cpu": quantity("4000m")})), None),
-        (changed(namespaces=frozenset({"web", "api"})), Trigger.CLUSTER_PROPERTIES_CHANGED),
-        (changed(health=Health.UNHEALTHY), None),
-        (changed(health=Health.LEAVING), None),
-        (changed(health=Health.RECENTLY_UNHEALTHY), None),
-        (changed(), None),
+        (change_member(labels={"env": "test"}), Trigger.CLUSTER_LABELS_CHANGED),
+        (change_member(labels={}), Trigger.CLUSTER_LABELS_CHANGED),
+        (change_member(taints=(Taint("x"),)), Trigger.TAINT_REMOVED),
+        (change_member(taints=(Taint("x"), Taint("y", "v"))), Trigger.TAINT_REMOVED),
+        (change_member(taints=(Taint("y"), Taint("x"))), None),
+        (change_member(taints=(Taint("x"), Taint("y"), Taint("z"))), None),
+        (change_member(properties={NODES: "4"}), Trigger.CLUSTER_PROPERTIES_CHANGED),
+        (change_member(properties={}), Trigger.CLUSTER_PROPERTIES_CHANGED),
+        (change_member(resources=ResourceUsage(available={"cpu": quantity("5")})), Trigger.CLUSTER_PROPERTIES_CHANGED),
+        (change_member(resources=ResourceUsage(available={"cpu": quantity("4000m")})), None),
+        (change_member(namespaces=frozenset({"web", "api"})), Trigger.CLUSTER_PROPERTIES_CHANGED),
+        (change_member(health=Health.UNHEALTHY), None),
+        (change_member(health=Health.LEAVING), None),
+        (change_member(health=Health.RECENTLY_UNHEALTHY), None),
+        (change_member(), None),
     ],
 )
-def test_updates(change: Callable[[Member], Member], trigger: Trigger | None) -> None:
+def test_trigger_of_member_updates(change: Callable[[Member], Member], trigger: Trigger | None) -> None:
     assert find_queue_trigger(BEFORE, change(BEFORE)) is trigger
 
 
-def test_coming_and_going() -> None:
+def test_trigger_of_joined_and_left_members() -> None:
     down = replace(BEFORE, health=Health.NOT_JOINED)
     leaving = replace(BEFORE, health=Health.LEAVING)
     assert find_queue_trigger(None, down) is None
@@ -71,7 +80,7 @@ def test_coming_and_going() -> None:
     assert find_queue_trigger(BEFORE, None) is Trigger.CLUSTER_LEFT
 
 
-def test_who_is_queued() -> None:
+def test_queued_placements() -> None:
     every = [WatchedPlacement(f"{kind}-{done}", kind, done) for kind in (ALL, FIXED, N) for done in (True, False)]
     better = replace(BEFORE, properties={NODES: "9"})
     assert [q.placement for q in enqueue_placements([BEFORE], [better], every)] == [
@@ -90,8 +99,10 @@ def test_who_is_queued() -> None:
     ]
 
 
-def test_observations_name_what_would_refuse_now() -> None:
-    ask = PlacementRequest(pick(1, required_terms=(labels_term(env="prod"),), tolerations=(Toleration("x", "Exists"),)))
+def test_observations_name_current_rejections() -> None:
+    ask = PlacementRequest(
+        build_pick_n(1, required_terms=(build_labels_term(env="prod"),), tolerations=(Toleration("x", "Exists"),))
+    )
     fine = member("a", {"env": "prod"}, taints=["x"])
     worse = member("a", {"env": "test"}, taints=["x", "z"], health=Health.UNHEALTHY)
     assert [o.trigger for o in find_member_observations(fine, worse, ask)] == [

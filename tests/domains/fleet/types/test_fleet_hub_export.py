@@ -1,4 +1,4 @@
-"""A live hub as kubectl shows it: a plan goes on from the bindings that stand there."""
+"""Tests of a live hub in the output of kubectl: a plan starts from its current bindings."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ POLICY = {
 }
 
 
-def body(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+def build_object(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     server = {"uid": name, "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"}
     return {"apiVersion": GROUP, "kind": kind, "metadata": {"name": name, **server, **metadata}, "spec": spec}
 
 
-def member(name: str, region: str) -> dict[str, Any]:
+def build_member(name: str, region: str) -> dict[str, Any]:
     return {
         "apiVersion": "cluster.kubernetes-fleet.io/v1",
         "kind": "MemberCluster",
@@ -58,7 +58,7 @@ def member(name: str, region: str) -> dict[str, Any]:
     }
 
 
-def binding(cluster: str, snapshot: int = 3) -> dict[str, Any]:
+def build_binding(cluster: str, snapshot: int = 3) -> dict[str, Any]:
     spec = {
         "state": "Bound",
         "targetCluster": cluster,
@@ -67,12 +67,12 @@ def binding(cluster: str, snapshot: int = 3) -> dict[str, Any]:
         "clusterDecision": {"clusterScore": {"affinityScore": 0, "priorityScore": 0}},
     }
     name = f"web-{cluster}-1234"
-    return body("ClusterResourceBinding", name, spec, labels={f"{FLEET}/parent-CRP": "web"})
+    return build_object("ClusterResourceBinding", name, spec, labels={f"{FLEET}/parent-CRP": "web"})
 
 
-def hub(*clusters: str) -> list[dict[str, Any]]:
-    """Four members, of which a placement holds these; with today's labels a fresh one would hold others."""
-    placement = body(
+def build_hub(*clusters: str) -> list[dict[str, Any]]:
+    """Return four members with a placement on these; by current labels, a fresh schedule picks others."""
+    placement = build_object(
         "ClusterResourcePlacement",
         "web",
         {
@@ -90,7 +90,7 @@ def hub(*clusters: str) -> list[dict[str, Any]]:
         ],
     }
     parent = {f"{FLEET}/parent-CRP": "web", f"{FLEET}/is-latest-snapshot": "true"}
-    policy = body(
+    policy = build_object(
         "ClusterSchedulingPolicySnapshot",
         "web-1",
         {"policy": POLICY, "policyHash": "eA=="},
@@ -98,133 +98,131 @@ def hub(*clusters: str) -> list[dict[str, Any]]:
         annotations={f"{FLEET}/number-of-clusters": "2"},
     )
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}
-    resources = body(
+    resources = build_object(
         "ClusterResourceSnapshot",
         "web-3-snapshot",
         {"selectedResources": [namespace]},
         labels={**parent, f"{FLEET}/resource-index": "3"},
     )
-    members = [member(name, name[:4]) for name in ("east1", "east2", "west1", "west2")]
-    return [*members, placement, policy, resources, *map(binding, clusters)]
+    members = [build_member(name, name[:4]) for name in ("east1", "east2", "west1", "west2")]
+    return [*members, placement, policy, resources, *map(build_binding, clusters)]
 
 
-def write(items: list[dict[str, Any]]) -> None:
+def write_hub(items: list[dict[str, Any]]) -> None:
     Path("hub.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory with a configuration that takes everything from the hub."""
+    """Write a directory with a configuration that reads everything from the hub."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION)
-    write(hub("west1", "east1"))
+    write_hub(build_hub("west1", "east1"))
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     code = run_command_line(arguments)
     captured = capsys.readouterr()
     return code, " ".join((captured.out + captured.err).replace("│", " ").split())
 
 
-def edited(old: str, new: str) -> None:
+def write_edited_configuration(old: str, new: str) -> None:
     Path("main.nf.hcl").write_text(CONFIGURATION.replace(old, new))
 
 
-def test_a_live_placement_keeps_its_clusters(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out = told(capsys, "plan")
+def test_live_placement_keeps_its_clusters(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = run_command(capsys, "plan")
     assert (code, "0 to place, 0 to move, 0 to remove, 2 kept" in out) == (0, True), out
     assert "1 object of the hub is applied by other managers (Flux Kustomization flux/apps: 1)" in out
-    assert told(capsys, "apply", "-auto-approve")[0] == 0
-    code, out = told(capsys, "plan", "-detailed-exitcode")
+    assert run_command(capsys, "apply", "-auto-approve")[0] == 0
+    code, out = run_command(capsys, "plan", "-detailed-exitcode")
     assert (code, "No changes." in out, "2 kept" in out) == (0, True, True), out
 
 
 def test_plan_starts_from_current_hub(capsys: pytest.CaptureFixture[str]) -> None:
-    told(capsys, "apply", "-auto-approve")
-    write(hub("east2", "east1"))
-    code, out = told(capsys, "plan")
+    run_command(capsys, "apply", "-auto-approve")
+    write_hub(build_hub("east2", "east1"))
+    code, out = run_command(capsys, "plan")
     assert (code, "0 to place, 0 to move, 0 to remove, 2 kept" in out) == (0, True), out
-    told(capsys, "apply", "-auto-approve")
-    assert "No changes." in told(capsys, "plan")[1]
+    run_command(capsys, "apply", "-auto-approve")
+    assert "No changes." in run_command(capsys, "plan")[1]
 
 
-def test_what_moved_on_the_hub_is_a_row_that_moves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    told(capsys, "apply", "-auto-approve")
-    write(hub("east2", "east1"))
-    out = told(capsys, "plan", "-details")[1]
+def test_binding_moved_on_hub_is_an_observed_row(capsys: pytest.CaptureFixture[str]) -> None:
+    run_command(capsys, "apply", "-auto-approve")
+    write_hub(build_hub("east2", "east1"))
+    out = run_command(capsys, "plan", "-details")[1]
     assert "moved on the hub: west1 -> east2" in out
     assert "0 to place, 0 to move, 0 to remove, 2 kept" in out
-    told(capsys, "apply", "-auto-approve")
-    out = told(capsys, "plan", "-details")[1]
+    run_command(capsys, "apply", "-auto-approve")
+    out = run_command(capsys, "plan", "-details")[1]
     assert "moved" not in out
 
 
 def test_missing_binding_on_hub_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    told(capsys, "apply", "-auto-approve")
-    items = hub("west1", "east1")
-    write([one for one in items if one["metadata"]["name"] != "web-west1-1234"])
-    out = told(capsys, "plan", "-details")[1]
+    run_command(capsys, "apply", "-auto-approve")
+    items = build_hub("west1", "east1")
+    write_hub([one for one in items if one["metadata"]["name"] != "web-west1-1234"])
+    out = run_command(capsys, "plan", "-details")[1]
     assert "web was predicted on west1, but the hub does not have it there" in out
 
 
 @pytest.mark.parametrize(("kind", "comes"), [("PickAll", "3 to place"), ("PickN", "east2 -> Bound")])
-def test_deleted_binding_is_reported_whatever_the_state(
-    kind: str, comes: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    items = [one for one in hub("west1", "east1") if one["metadata"]["name"] != "web-west1-1234"]
+def test_deleted_binding_is_reported_for_every_state(kind: str, comes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    items = [one for one in build_hub("west1", "east1") if one["metadata"]["name"] != "web-west1-1234"]
     for one in items:
         if kind == "PickAll" and one["kind"] in ("ClusterResourcePlacement", "ClusterSchedulingPolicySnapshot"):
             one["spec"]["policy"] = {"placementType": "PickAll"}
-    write(items)
+    write_hub(items)
     said = (
         "The hub's status lists web on west1, but the binding there was deleted",
         "but the hub does not have it there",
     )
     for warning in said:
-        code, out = told(capsys, "plan", "-details", "-detailed-exitcode")
+        code, out = run_command(capsys, "plan", "-details", "-detailed-exitcode")
         assert warning in out
         assert comes in out
         assert "(binding_deleted)" in out
         assert (code, "No changes" in out) == (2, False)
-        told(capsys, "apply", "-auto-approve")
+        run_command(capsys, "apply", "-auto-approve")
 
 
 def test_unscheduled_binding_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    items = hub("west1", "gone")
+    items = build_hub("west1", "gone")
     for one in items:
         if one["kind"] in ("ClusterResourcePlacement", "ClusterSchedulingPolicySnapshot"):
             one["spec"]["policy"] = {"placementType": "PickFixed", "clusterNames": ["west1", "gone"]}
     items[-1]["spec"]["state"] = "Unscheduled"
     items[-1]["metadata"]["annotations"] = {f"{FLEET}/previous-binding-state": "Bound"}
-    write(items)
-    out = told(capsys, "plan", "-details")[1]
+    write_hub(items)
+    out = run_command(capsys, "plan", "-details")[1]
     assert "0 to remove, 2 kept. Of these, 1 stays Unscheduled." in out
-    out = told(capsys, "explain", 'fleet_cluster_resource_placement.p["web"]')[1]
+    out = run_command(capsys, "explain", 'fleet_cluster_resource_placement.p["web"]')[1]
     assert "Unscheduled, but not removed yet: gone." in out
     assert "west1 Bound already bound" in out
 
 
 def test_increased_number_keeps_existing_bindings(capsys: pytest.CaptureFixture[str]) -> None:
-    edited(
+    write_edited_configuration(
         "manifest = each.value", r'manifest = replace(each.value, "\"numberOfClusters\": 2", "\"numberOfClusters\": 3")'
     )
-    code, out = told(capsys, "plan")
+    code, out = run_command(capsys, "plan")
     assert (code, "1 to place, 0 to move, 0 to remove, 2 kept" in out) == (0, True), out
     assert "east2 -> Bound (number_of_clusters_increased)" in out
 
 
-def test_json_and_yaml_of_one_hub_are_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    told(capsys, "apply", "-auto-approve")
-    text = "---\n".join(yaml.safe_dump(item) for item in hub("west1", "east1"))
+def test_json_and_yaml_of_a_hub_are_equivalent(capsys: pytest.CaptureFixture[str]) -> None:
+    run_command(capsys, "apply", "-auto-approve")
+    text = "---\n".join(yaml.safe_dump(item) for item in build_hub("west1", "east1"))
     Path("hub.yaml").write_text(text)
-    edited("hub.json", "hub.yaml")
-    assert "No changes." in told(capsys, "plan")[1]
+    write_edited_configuration("hub.json", "hub.yaml")
+    assert "No changes." in run_command(capsys, "plan")[1]
 
 
 @pytest.mark.parametrize("kind", ["ClusterResourceBinding", "MemberCluster"])
 def test_uncaptured_kinds_are_reported(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    write([item for item in hub("west1", "east1") if item["kind"] != kind])
-    code, out = told(capsys, "plan", "-details")
+    write_hub([item for item in build_hub("west1", "east1") if item["kind"] != kind])
+    code, out = run_command(capsys, "plan", "-details")
     expected = "no binding of it was captured" if kind != "MemberCluster" else "No MemberCluster was captured"
     assert expected in out
     assert "kubectl get clusterresourceplacements" in out
@@ -232,26 +230,26 @@ def test_uncaptured_kinds_are_reported(kind: str, capsys: pytest.CaptureFixture[
 
 
 def test_invalid_binding_state_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    items = hub("west1")
+    items = build_hub("west1")
     items[-1]["spec"]["state"] = "Boundd"
     Path("hub.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1))
     line = 1 + Path("hub.json").read_text().split('"Boundd"')[0].count("\n")
-    code, out = told(capsys, "plan")
+    code, out = run_command(capsys, "plan")
     assert code == 1
     assert f'hub.json:{line}: ClusterResourceBinding web-west1-1234: spec.state is "Boundd"' in out
     assert 'it must be one of Scheduled, Bound, Unscheduled. Did you mean "Bound"?' in out
     assert "no binding of it was captured" not in out
     del items[-1]["spec"]["targetCluster"]
-    write(items)
-    assert "spec.targetCluster is missing" in told(capsys, "plan")[1]
+    write_hub(items)
+    assert "spec.targetCluster is missing" in run_command(capsys, "plan")[1]
 
 
 def test_uncaptured_snapshot_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    items = hub("west1", "east1")
+    items = build_hub("west1", "east1")
     for item in items[-2:]:
         item["spec"]["resourceSnapshotName"] = "web-9-snapshot"
-    write(items)
-    code, out = told(capsys, "plan", "-details")
+    write_hub(items)
+    code, out = run_command(capsys, "plan", "-details")
     assert code == 0
     assert "resourceSnapshotName web-9-snapshot was not captured, so its content is unknown." in out
     assert "and 1 more use it." in out
@@ -268,18 +266,18 @@ def test_invalid_time_is_reported(name: str, capsys: pytest.CaptureFixture[str])
         "lastReceivedHeartbeat": times["lastReceivedHeartbeat"],
         "conditions": [{"type": "Joined", "status": "True"}, healthy],
     }
-    items = hub("west1", "east1")
+    items = build_hub("west1", "east1")
     items[0]["status"] = {"agentStatus": [agent]}
-    write(items)
-    code, out = told(capsys, "plan")
+    write_hub(items)
+    code, out = run_command(capsys, "plan")
     assert code == 1
     assert f'hub.json:1: {name} "yesterday" is not a time' in out
 
 
-def test_an_empty_file_is_no_hub_without_anything(capsys: pytest.CaptureFixture[str]) -> None:
-    told(capsys, "apply", "-auto-approve")
+def test_empty_file_is_not_an_empty_hub(capsys: pytest.CaptureFixture[str]) -> None:
+    run_command(capsys, "apply", "-auto-approve")
     Path("hub.json").write_text("")
-    code, out = told(capsys, "plan")
+    code, out = run_command(capsys, "plan")
     assert (code, "No object found in hub.json" in out) == (1, True)
 
 
@@ -292,31 +290,29 @@ def test_an_empty_file_is_no_hub_without_anything(capsys: pytest.CaptureFixture[
         ({}, {"argocd.argoproj.io/sync-wave": "1"}, "Argo CD"),
     ],
 )
-def test_who_applies_an_object_is_named(
+def test_managers_of_applied_objects_are_named(
     labels: dict[str, str], annotations: dict[str, str], who: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    items = hub("west1", "east1")
+    items = build_hub("west1", "east1")
     placement = next(item for item in items if item["kind"] == "ClusterResourcePlacement")
     placement["metadata"] |= {"labels": labels, "annotations": annotations}
-    write(items)
-    assert f"({who}: 1)" in told(capsys, "plan")[1]
+    write_hub(items)
+    assert f"({who}: 1)" in run_command(capsys, "plan")[1]
 
 
 @pytest.mark.parametrize("from_state", [False, True])
-def test_a_saved_plan_that_begins_from_what_a_hub_shows_is_applied(
-    *, from_state: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_saved_plan_from_hub_state_is_applied(*, from_state: bool, capsys: pytest.CaptureFixture[str]) -> None:
     if from_state:
-        told(capsys, "apply", "-auto-approve")
-        write(hub("east2", "east1"))
-    told(capsys, "plan", "-out", "saved.nfplan")
-    code, out = told(capsys, "apply", "saved.nfplan")
+        run_command(capsys, "apply", "-auto-approve")
+        write_hub(build_hub("east2", "east1"))
+    run_command(capsys, "plan", "-out", "saved.nfplan")
+    code, out = run_command(capsys, "apply", "saved.nfplan")
     assert (code, "Apply complete!" in out) == (0, True), out
-    assert "No changes." in told(capsys, "plan")[1]
+    assert "No changes." in run_command(capsys, "plan")[1]
 
 
-def test_a_kind_that_is_missing_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
-    write([item for item in hub("west1", "east1") if not item["kind"].endswith("Snapshot")])
-    out = told(capsys, "plan", "-details")[1]
+def test_missing_kind_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    write_hub([item for item in build_hub("west1", "east1") if not item["kind"].endswith("Snapshot")])
+    out = run_command(capsys, "plan", "-details")[1]
     assert out.count("No ClusterSchedulingPolicySnapshot was captured, so the content of") == 1
-    assert "(and one more similar warning elsewhere)" in out  # of the resource snapshots
+    assert "(and one more similar warning elsewhere)" in out  # The resource snapshots

@@ -1,4 +1,4 @@
-"""Fleet types: what is refused, where it is said, and how manifests and blocks agree."""
+"""Tests of fleet types: rejections with their lines, and the equivalence of manifests and blocks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,25 @@ from nexusform.domains.fleet.importers.fleet_records import FleetPlacement, Flee
 from nexusform.state.attribute_validation import validate_attributes
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.directory_validation import validate_directory
-from tests.domains.fleet.planning.fleet_harness import hub, manifest_placement, member, placement
+from tests.domains.fleet.planning.fleet_harness import (
+    build_hub,
+    build_manifest_placement,
+    build_member,
+    build_placement,
+)
 from tests.planning.harness import all_types, attributes, errors, good, line_of, plan, state_of
 
 KIND = "fleet_cluster_resource_placement"
 
 
-def refused(text: str) -> list[tuple[str, int]]:
-    """(line as written, without its number) of every error."""
+def list_rejections(text: str) -> list[tuple[str, int]]:
+    """Return the line of every error as written, without its number."""
     result = plan(text)
     lines = text.splitlines()
     return [(e.detail, lines[line_of(e)[1] - 1].strip()) for e in errors(result)]  # type: ignore[misc]
 
 
-def required(term: str) -> str:
+def build_required_affinity(term: str) -> str:
     return f"""
     affinity {{
       cluster_affinity {{
@@ -39,7 +44,7 @@ def required(term: str) -> str:
 """
 
 
-def preferred(term: str, weight: float = 20) -> str:
+def build_preferred_affinity(term: str, weight: float = 20) -> str:
     return f"""
     placement_type     = "PickN"
     number_of_clusters = 1
@@ -56,7 +61,7 @@ def preferred(term: str, weight: float = 20) -> str:
 """
 
 
-def properties(*conditions: tuple[str, str]) -> str:
+def build_properties(*conditions: tuple[str, str]) -> str:
     blocks = "".join(
         f"""
 match_expression {{
@@ -97,14 +102,26 @@ SORTER = """property_sorter {
         ),
         ('toleration {\nvalue = "x"\n}', "Toleration key cannot be empty", "toleration {"),
         ('toleration {\nkey = "k"\n}\ntoleration {\nkey = "k"\n}', "Toleration already exists", "toleration {"),
-        (required(properties(("Eq", "3"), ("Eq", "4"))), "Inconsistent requirements", "match_expression {"),
-        (required(properties(("Gt", "5"), ("Lt", "4"))), "Inconsistent requirements", "match_expression {"),
-        (required(properties(("Ge", "5 GB"))), 'Value "5 GB" is not a valid resource.Quantity', 'values   = ["5 GB"]'),
-        (required(properties(("Above", "5"))), "Unsupported operator Above", 'operator = "Above"'),
-        (required(SORTER), "PropertySorter is not allowed", "property_sorter {"),
-        (preferred(SORTER, 101), "Weight must be from -100 to 100", "weight = 101"),
-        (preferred(SORTER, 1.5), "Weight must be a whole number, not 1.5", "weight = 1.5"),
-        (preferred(properties(("Ge", "5"))), "PropertySelector", "property_selector {"),
+        (
+            build_required_affinity(build_properties(("Eq", "3"), ("Eq", "4"))),
+            "Inconsistent requirements",
+            "match_expression {",
+        ),
+        (
+            build_required_affinity(build_properties(("Gt", "5"), ("Lt", "4"))),
+            "Inconsistent requirements",
+            "match_expression {",
+        ),
+        (
+            build_required_affinity(build_properties(("Ge", "5 GB"))),
+            'Value "5 GB" is not a valid resource.Quantity',
+            'values   = ["5 GB"]',
+        ),
+        (build_required_affinity(build_properties(("Above", "5"))), "Unsupported operator Above", 'operator = "Above"'),
+        (build_required_affinity(SORTER), "PropertySorter is not allowed", "property_sorter {"),
+        (build_preferred_affinity(SORTER, 101), "Weight must be from -100 to 100", "weight = 101"),
+        (build_preferred_affinity(SORTER, 1.5), "Weight must be a whole number, not 1.5", "weight = 1.5"),
+        (build_preferred_affinity(build_properties(("Ge", "5"))), "PropertySelector", "property_selector {"),
         (
             'topology_spread_constraint {\ntopology_key = "region"\n}',
             "Topology spread constraints needs to be empty",
@@ -124,41 +141,41 @@ SORTER = """property_sorter {
             "number_of_clusters = 99999999999999999999",
         ),
         (
-            required('label_selector {\nmatch_expression {\nkey = "a"\noperator = "Equals"\n}\n}'),
+            build_required_affinity('label_selector {\nmatch_expression {\nkey = "a"\noperator = "Equals"\n}\n}'),
             '"Equals" is not a valid label selector operator',
             "label_selector {",
         ),
     ],
 )
-def test_what_the_webhook_refuses_is_refused_at_its_line(policy: str, said: str, line: str) -> None:
-    found = refused(placement(policy))
+def test_webhook_rejections_are_reported_at_their_line(policy: str, said: str, line: str) -> None:
+    found = list_rejections(build_placement(policy))
     assert len(found) == 1, found
     assert said in found[0][0]
     assert found[0][1] == line
 
 
-def test_objects_selected_by_label_can_be_kept_in_state() -> None:
+def test_objects_selected_by_label_are_kept_in_state() -> None:
     by_label = 'version = "v1"\nkind = "Namespace"\nlabel_selector {\nmatch_labels = { t = "a" }\n}'
-    text = placement("", f"resource_selector {{\n{by_label}\n}}")
+    text = build_placement("", f"resource_selector {{\n{by_label}\n}}")
     kept = attributes(state_of(text), "fleet_cluster_resource_placement.p")
     assert validate_attributes(all_types().resource_types["fleet_cluster_resource_placement"].schema, kept) == []
 
 
-def test_kinds_of_the_other_scope_are_refused_at_their_line() -> None:
+def test_kinds_of_the_other_scope_are_rejected_at_their_line() -> None:
     selector = 'resource_selector {{\n{}\nversion = "v1"\nkind = "{}"\nname = "x"\n}}'
     of_namespace = selector.format('group = "apps"', "Deployment")
     said = "Deployment is not a cluster scoped resource: select its Namespace, or use fleet_resource_placement."
-    assert refused(placement("", of_namespace)) == [(said, 'kind = "Deployment"')]
+    assert list_rejections(build_placement("", of_namespace)) == [(said, 'kind = "Deployment"')]
     custom = selector.format('group = "example.com"', "Deployment")
-    assert refused(placement("", custom)) == []
-    other = placement("", 'namespace = "web"').replace("cluster_resource_placement", "resource_placement")
-    assert refused(other) == [("Namespace is a cluster scoped resource.", 'kind    = "Namespace"')]
+    assert list_rejections(build_placement("", custom)) == []
+    other = build_placement("", 'namespace = "web"').replace("cluster_resource_placement", "resource_placement")
+    assert list_rejections(other) == [("Namespace is a cluster scoped resource.", 'kind    = "Namespace"')]
     some = selector.format('selection_scope = "NamespaceWithResourceSelectors"', "Namespace")
-    assert refused(placement("", some + "\n" + of_namespace)) == []
+    assert list_rejections(build_placement("", some + "\n" + of_namespace)) == []
 
 
-def test_a_wrong_type_and_a_wrong_choice_have_their_lines() -> None:
-    found = refused(placement('placement_type = "PickMost"'))
+def test_invalid_type_and_choice_have_their_lines() -> None:
+    found = list_rejections(build_placement('placement_type = "PickMost"'))
     assert [line for _, line in found] == ['placement_type = "PickMost"']
 
 
@@ -174,7 +191,7 @@ def test_a_wrong_type_and_a_wrong_choice_have_their_lines() -> None:
     ],
 )
 def test_other_arguments_of_a_placement(more: str, said: str) -> None:
-    found = errors(plan(placement("", more)))
+    found = errors(plan(build_placement("", more)))
     assert [said in e.detail for e in found] == [True], [e.detail for e in found]
 
 
@@ -189,7 +206,7 @@ def test_other_arguments_of_a_placement(more: str, said: str) -> None:
     ],
 )
 def test_members(body: str, said: str) -> None:
-    found = [e.detail for e in errors(plan(member("m", more=body).replace("labels = {}", "", 1)))]
+    found = [e.detail for e in errors(plan(build_member("m", more=body).replace("labels = {}", "", 1)))]
     assert any(said in detail for detail in found), found
 
 
@@ -208,16 +225,16 @@ spec:
 """
 
 
-def test_a_manifest_says_the_same_as_blocks() -> None:
-    blocks = placement(
+def test_manifest_is_equivalent_to_blocks() -> None:
+    blocks = build_placement(
         'placement_type = "PickN"\nnumber_of_clusters = 2\ntoleration {\nkey = "a"\noperator = "Exists"\n}',
         'name = "web"',
     )
     read = all_types().resource_types[KIND].build_fleet_object
     assert read is not None
     one, other = (
-        read(attributes(state_of(hub() + member("m") + text), f"{KIND}.p"))
-        for text in (blocks, manifest_placement(MANIFEST))
+        read(attributes(state_of(build_hub() + build_member("m") + text), f"{KIND}.p"))
+        for text in (blocks, build_manifest_placement(MANIFEST))
     )
     assert isinstance(one, FleetPlacement)
     assert isinstance(other, FleetPlacement)
@@ -225,11 +242,11 @@ def test_a_manifest_says_the_same_as_blocks() -> None:
 
 
 def test_manifest_name_excludes_other_arguments() -> None:
-    state = state_of(hub() + manifest_placement(MANIFEST))
+    state = state_of(build_hub() + build_manifest_placement(MANIFEST))
     assert attributes(state, f"{KIND}.p")["name"] == "web"
-    named = manifest_placement(MANIFEST).replace("\n}", '\n  name = "other"\n}')
+    named = build_manifest_placement(MANIFEST).replace("\n}", '\n  name = "other"\n}')
     assert ["Remove one of them" in e.detail for e in errors(plan(named))] == [True]
-    twice = manifest_placement(MANIFEST).replace("\n}", "\n  policy {\n  }\n}")
+    twice = build_manifest_placement(MANIFEST).replace("\n}", "\n  policy {\n  }\n}")
     assert [e.summary for e in errors(plan(twice))] == ["Conflicting arguments"]
 
 
@@ -248,25 +265,25 @@ def test_manifest_name_excludes_other_arguments() -> None:
         ("spec:", "spec: [", "manifest:"),
     ],
 )
-def test_a_wrong_manifest_names_the_line(old: str, new: str, said: str) -> None:
-    text = manifest_placement(MANIFEST.replace(old, new, 1)).replace("\n}", '\n  name = "web"\n}')
-    found = [e.detail for e in errors(plan(hub() + text))]
+def test_error_in_manifest_names_the_line(old: str, new: str, said: str) -> None:
+    text = build_manifest_placement(MANIFEST.replace(old, new, 1)).replace("\n}", '\n  name = "web"\n}')
+    found = [e.detail for e in errors(plan(build_hub() + text))]
     assert any(said in detail for detail in found), found
 
 
-def test_a_field_that_is_not_known_is_refused_and_the_right_one_named() -> None:
-    text = manifest_placement(MANIFEST.replace("numberOfClusters: 2", "numberOfCluster: 2"))
-    found = [e.detail for e in errors(plan(hub() + text))]
+def test_unknown_field_is_rejected_with_a_suggestion() -> None:
+    text = build_manifest_placement(MANIFEST.replace("numberOfClusters: 2", "numberOfCluster: 2"))
+    found = [e.detail for e in errors(plan(build_hub() + text))]
     said = 'manifest:10: unknown field "spec.policy.numberOfCluster". Did you mean "numberOfClusters"?'
     assert said in found
 
 
-def test_several_mistakes_are_reported_at_once() -> None:
-    text = placement('cluster_names = ["A"]\nnumber_of_clusters = 2\ntoleration {\neffect = "NoExecute"\n}')
+def test_several_errors_are_reported_together() -> None:
+    text = build_placement('cluster_names = ["A"]\nnumber_of_clusters = 2\ntoleration {\neffect = "NoExecute"\n}')
     assert len(errors(plan(text))) == 4
 
 
-def test_hub_objects_that_are_no_objects_name_their_line() -> None:
+def test_invalid_hub_objects_name_their_line() -> None:
     text = """
 resource "fleet_hub_manifest" "h" {
   yaml_body = "apiVersion: v1\\nkind: ConfigMap\\nmetadata: {}\\n"
@@ -275,7 +292,7 @@ resource "fleet_hub_manifest" "h" {
     assert ["yaml_body:1: " in e.detail for e in errors(plan(text))] == [True]
 
 
-def test_workloads_that_the_api_server_refuses_are_refused_where_no_placement_selects_them() -> None:
+def test_invalid_workloads_are_rejected_without_a_placement() -> None:
     job = """apiVersion: batch/v1
 kind: Job
 metadata: {name: once, namespace: db}
@@ -285,7 +302,7 @@ spec:
     spec: {containers: [{name: c, image: c}]}
 """
     text = f'resource "fleet_hub_manifest" "h" {{\n  yaml_body = <<-Y\n{job}Y\n}}\n'
-    # What is wrong with one value is told once; what is left out may be filled in on the hub.
+    # An invalid value is reported once; a missing field may be filled in on the hub.
     told = [(each.severity.value, each.detail) for each in plan(text).diagnostics]
     assert [(severity, detail.partition("once: ")[2].split(" must ")[0]) for severity, detail in told] == [
         ("error", "spec.parallelism"),
@@ -293,7 +310,7 @@ spec:
     ]
 
 
-def test_a_strategy_as_yaml() -> None:
+def test_strategy_as_yaml() -> None:
     text = """apiVersion: placement.kubernetes-fleet.io/v1beta1
 kind: ClusterStagedUpdateStrategy
 metadata:
@@ -307,7 +324,7 @@ spec:
         - {type: TimedWait, waitTime: 1h}
         - {type: Approval}
 """
-    block = manifest_placement(text).replace(KIND, "fleet_cluster_staged_update_strategy")
+    block = build_manifest_placement(text).replace(KIND, "fleet_cluster_staged_update_strategy")
     state = state_of(block)
     read = all_types().resource_types["fleet_cluster_staged_update_strategy"].build_fleet_object
     assert read is not None
@@ -341,7 +358,7 @@ spec:
         ),
     ],
 )
-def test_what_acts_on_placements(kind: str, body: str, said: str) -> None:
+def test_errors_of_placement_operations(kind: str, body: str, said: str) -> None:
     found = [e.detail for e in errors(plan(f'resource "{kind}" "x" {{\n{body}\n}}\n'))]
     assert any(said.lower() in detail.lower() for detail in found), found
 
@@ -379,14 +396,14 @@ RULE = """
         ("{labelSelector: {}}", "/data", 20, ""),
     ],
 )
-def test_an_override_is_refused_in_the_words_of_the_webhook(term: str, path: str, times: int, said: str) -> None:
+def test_override_is_rejected_with_webhook_message(term: str, path: str, times: int, said: str) -> None:
     rules = RULE.replace("TERM", term).replace("PATH", path) * times
-    text = manifest_placement(OVERRIDE.replace("RULES", rules)).replace(KIND, "fleet_cluster_resource_override")
+    text = build_manifest_placement(OVERRIDE.replace("RULES", rules)).replace(KIND, "fleet_cluster_resource_override")
     found = [e.detail for e in errors(plan(text))]
     assert [said.lower() in detail.lower() for detail in found] == ([True] if said else []), found
 
 
-def test_unknown_values_are_let_pass_by_validate(tmp_path: Path) -> None:
+def test_validate_accepts_unknown_values(tmp_path: Path) -> None:
     text = (
         """
 variable "n" {
@@ -396,16 +413,16 @@ variable "names" {
   type = list(string)
 }
 """
-        + placement('placement_type = "PickN"\nnumber_of_clusters = var.n')
-        + placement('placement_type = "PickFixed"\ncluster_names = var.names', name="q")
+        + build_placement('placement_type = "PickN"\nnumber_of_clusters = var.n')
+        + build_placement('placement_type = "PickFixed"\ncluster_names = var.names', name="q")
     )
-    (tmp_path / "main.nf.hcl").write_text(text + member("a"))
+    (tmp_path / "main.nf.hcl").write_text(text + build_member("a"))
     found = validate_directory(CommandContext(directory=str(tmp_path)))
     assert [(d.summary, d.detail) for d in found.diagnostics if d.severity is Severity.ERROR] == []
-    good(plan(text + member("a"), variables=("n=1", 'names=["a"]')))
+    good(plan(text + build_member("a"), variables=("n=1", 'names=["a"]')))
 
 
-def test_a_placement_needs_a_resource_selector() -> None:
-    text = f'{hub()}\nresource "{KIND}" "p" {{\n}}\n'
-    ((detail, _),) = refused(text)
+def test_placement_needs_a_resource_selector() -> None:
+    text = f'{build_hub()}\nresource "{KIND}" "p" {{\n}}\n'
+    ((detail, _),) = list_rejections(text)
     assert detail == "ResourceSelectors should have at least 1 item: add a resource_selector block."

@@ -1,4 +1,4 @@
-"""data kubernetes_manifests: objects of files by kind, members as a hub shows them, nothing swallowed."""
+"""Tests of data kubernetes_manifests: objects of files by kind, members as on a hub, and no ignored input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.types.fleet_hub_manifest import FLEET_HUB_MANIFEST
 from nexusform.domains.fleet.types.kubernetes_manifests import ATTRIBUTES, MEMBER, read_manifests_data
 from nexusform.interfaces.plugins import DataResult, ReadContext
-from tests.domains.fleet.importers.test_fleet_documents import SPECS, manifest
+from tests.domains.fleet.importers.test_fleet_documents import SPECS, build_manifest_text
 from tests.resource_types.memory_files import NOW, MemoryFiles
 
 MEMBERS = """apiVersion: cluster.kubernetes-fleet.io/v1
@@ -44,27 +44,27 @@ status:
 """
 
 
-def shown(name: str, minute: str = "9", healthy: str = "True") -> str:
+def build_member_text(name: str, minute: str = "9", healthy: str = "True") -> str:
     return MEMBERS.replace("NAME", name).replace("MINUTE", minute).replace("HEALTHY", healthy)
 
 
-def answer(lenient: bool = False, **files: str) -> DataResult:
+def read_files(lenient: bool = False, **files: str) -> DataResult:
     arguments = {"directory": "hub", "lenient": lenient}
     contents = {f"hub/{name}.yaml": text.encode() for name, text in files.items()}
     return read_manifests_data(arguments, ReadContext(MemoryFiles(contents), NOW))
 
 
-def test_every_kind_of_the_api_has_its_attribute() -> None:
+def test_every_api_kind_has_an_attribute() -> None:
     assert sorted([*ATTRIBUTES, MEMBER]) == sorted(API_KINDS)
 
 
-def test_objects_of_many_documents_are_sorted_by_kind() -> None:
-    everything = "---\n".join(manifest(kind) for kind in SPECS)
+def test_objects_in_many_documents_are_sorted_by_kind() -> None:
+    everything = "---\n".join(build_manifest_text(kind) for kind in SPECS)
     others = (
         "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: web}}\n"
         "- {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: web}, data: {a: b}}\n"
     )
-    got = answer(a=everything, b=others)
+    got = read_files(a=everything, b=others)
     assert got.problems == []
     for kind in SPECS:
         (name,) = got.attributes[ATTRIBUTES[kind]]
@@ -77,8 +77,8 @@ def test_objects_of_many_documents_are_sorted_by_kind() -> None:
     ("minute", "healthy", "health"),
     [("9", "True", "Healthy"), ("1", "True", "NoHeartbeat"), ("9", "False", "Unhealthy")],
 )
-def test_a_member_is_what_its_status_says(minute: str, healthy: str, health: str) -> None:
-    got = answer(a=shown("one", minute, healthy), b=shown("newest"))
+def test_member_attributes_come_from_its_status(minute: str, healthy: str, health: str) -> None:
+    got = read_files(a=build_member_text("one", minute, healthy), b=build_member_text("newest"))
     assert got.problems == []
     assert got.attributes["member_clusters"]["one"] == {
         "labels": {"region": "east"},
@@ -103,35 +103,35 @@ def test_a_member_is_what_its_status_says(minute: str, healthy: str, health: str
         ("  name: one\n", '  name: one\n  deletionTimestamp: "2026-01-01T10:00:00Z"\n', "Leaving"),
     ],
 )
-def test_why_a_member_is_not_eligible(old: str, new: str, health: str) -> None:
-    got = answer(a=shown("one").replace(old, new, 1), b=shown("newest"))
+def test_reasons_for_ineligible_members(old: str, new: str, health: str) -> None:
+    got = read_files(a=build_member_text("one").replace(old, new, 1), b=build_member_text("newest"))
     assert got.attributes["member_clusters"]["one"]["health"] == health
 
 
-def test_a_member_without_status_is_healthy_and_a_warning_says_so() -> None:
-    got = answer(a=shown("one")[: shown("one").index("status:\n")])
+def test_member_without_status_is_healthy_with_a_warning() -> None:
+    got = read_files(a=build_member_text("one")[: build_member_text("one").index("status:\n")])
     assert got.attributes["member_clusters"]["one"]["health"] == "Healthy"
     assert [p.id for p in got.problems] == ["unknown-member-health"]
 
 
-def test_nothing_is_swallowed() -> None:
-    placement = manifest("ClusterResourcePlacement")
+def test_no_input_is_ignored() -> None:
+    placement = build_manifest_text("ClusterResourcePlacement")
     wrong = placement.replace("numberOfClusters", "numberOfCluster")
     work = "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourceBinding\nmetadata: {name: x}\n"
-    got = answer(a=placement, b=wrong + "---\n" + work + "---\n- 1\n")
+    got = read_files(a=placement, b=wrong + "---\n" + work + "---\n- 1\n")
     said = [p.detail for p in got.problems if p.severity is Severity.ERROR]
     assert got.attributes == {}
     assert any(text.startswith('hub/b.yaml:13: unknown field "spec.policy.numberOfCluster"') for text in said)
     assert any("ClusterResourceBinding x is created by the hub itself" in text for text in said)
     assert any("a manifest is a mapping" in text for text in said)
     assert any("is already defined in hub/a.yaml:1" in text for text in said)
-    assert [p.severity for p in answer().problems] == [Severity.ERROR]
+    assert [p.severity for p in read_files().problems] == [Severity.ERROR]
 
 
-def test_slips_are_read_where_it_says_so() -> None:
-    text = manifest("ClusterResourcePlacement").replace("env: prod", "env: 1")
-    assert [p.severity for p in answer(a=text).problems] == [Severity.ERROR]
-    lenient = answer(lenient=True, a=text)
+def test_lenient_mode_accepts_slips() -> None:
+    text = build_manifest_text("ClusterResourcePlacement").replace("env: prod", "env: 1")
+    assert [p.severity for p in read_files(a=text).problems] == [Severity.ERROR]
+    lenient = read_files(lenient=True, a=text)
     assert [p.severity for p in lenient.problems] == [Severity.WARNING]
     assert "[unquoted-text]" in lenient.problems[0].detail
 
@@ -192,7 +192,9 @@ def test_directory_becomes_a_fleet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "hub").mkdir()
-    (tmp_path / "hub" / "members.yaml").write_text("---\n".join([shown("one"), shown("late", "1")]))
+    (tmp_path / "hub" / "members.yaml").write_text(
+        "---\n".join([build_member_text("one"), build_member_text("late", "1")])
+    )
     (tmp_path / "hub" / "objects.yaml").write_text(
         f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: web}}\n---\n{EVERYWHERE}"
     )
@@ -217,8 +219,8 @@ spec:
 """
 
 
-def test_a_misspelt_key_of_an_object_is_an_error_at_its_line() -> None:
-    (problem,) = answer(a=MISSPELT).problems
+def test_misspelt_object_key_is_an_error_at_its_line() -> None:
+    (problem,) = read_files(a=MISSPELT).problems
     assert problem.detail == (
         'hub/a.yaml:5: Deployment web/web: unknown field "spec.replicsa". Did you mean "replicas"?'
     )
@@ -227,14 +229,14 @@ def test_a_misspelt_key_of_an_object_is_an_error_at_its_line() -> None:
 
 
 def test_invalid_taint_has_a_line() -> None:
-    text = shown("one").replace("key: old, value", 'key: "o d", value')
-    (problem,) = answer(a=text).problems
+    text = build_member_text("one").replace("key: old, value", 'key: "o d", value')
+    (problem,) = read_files(a=text).problems
     assert problem.detail.startswith("hub/a.yaml:9: Invalid taint key: name part must")
     twice = '- {key: old, value: "yes", effect: NoSchedule}'
-    (problem,) = answer(a=shown("one").replace(twice, f"{twice}\n  {twice}")).problems
+    (problem,) = read_files(a=build_member_text("one").replace(twice, f"{twice}\n  {twice}")).problems
     assert "taints must be unique" in problem.detail
 
 
 def test_invalid_member_name_has_a_line() -> None:
-    (problem,) = answer(a=shown("one").replace("  name: one", "  name: One_1")).problems
+    (problem,) = read_files(a=build_member_text("one").replace("  name: one", "  name: One_1")).problems
     assert problem.detail.startswith('hub/a.yaml:4: Name "One_1": a lowercase RFC 1123 subdomain')

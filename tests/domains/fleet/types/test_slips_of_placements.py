@@ -1,4 +1,4 @@
-"""One slip in a placement is one error: nothing else is said because of it."""
+"""Tests of single slips in a placement: each gives exactly one error."""
 
 from __future__ import annotations
 
@@ -53,34 +53,34 @@ KEYS = [match.span(1) for match in re.finditer(r"([a-zA-Z]{3,})\??:", RIGHT[RIGH
 OFFSET = RIGHT.index("  resource")
 
 
-def told(text: str) -> list[str]:
+def list_errors(text: str) -> list[str]:
     check = FLEET_CLUSTER_RESOURCE_PLACEMENT.check
     assert check is not None
     return [problem.detail for problem in check({"manifest": text})]
 
 
-def test_what_is_right_has_no_error() -> None:
-    assert told(RIGHT) == []
+def test_valid_manifest_has_no_error() -> None:
+    assert list_errors(RIGHT) == []
     assert len(KEYS) > 40
 
 
 @pytest.mark.parametrize("where", KEYS, ids=lambda span: RIGHT[OFFSET + span[0] : OFFSET + span[1]])
-def test_a_misspelt_key_is_one_error(where: tuple[int, int]) -> None:
+def test_misspelt_key_is_one_error(where: tuple[int, int]) -> None:
     start, end = OFFSET + where[0], OFFSET + where[1]
     key = RIGHT[start:end]
-    (problem,) = told(f"{RIGHT[: end - 1]}x{RIGHT[end:]}")
+    (problem,) = list_errors(f"{RIGHT[: end - 1]}x{RIGHT[end:]}")
     assert 'unknown field "' in problem
     assert f'Did you mean "{key}"?' in problem
 
 
 @pytest.mark.parametrize("key", ["apiVersion", "kind", "metadata", "spec"])
-def test_a_misspelt_key_at_the_top_is_one_error(key: str) -> None:
-    (problem,) = told(RIGHT.replace(f"{key}:", f"{key[:-1]}x:", 1))
+def test_misspelt_top_level_key_is_one_error(key: str) -> None:
+    (problem,) = list_errors(RIGHT.replace(f"{key}:", f"{key[:-1]}x:", 1))
     assert f'Did you mean "{key}"?' in problem
 
 
-def test_a_missing_part_is_one_error() -> None:
-    (problem,) = told(RIGHT[: RIGHT.index("spec:")])
+def test_missing_section_is_one_error() -> None:
+    (problem,) = list_errors(RIGHT[: RIGHT.index("spec:")])
     assert "spec is missing" in problem
 
 
@@ -109,9 +109,9 @@ def test_a_missing_part_is_one_error() -> None:
         ("- maxSkew", "  maxSkew"),
     ],
 )
-def test_a_wrong_value_is_one_error(right: str, wrong: str) -> None:
+def test_invalid_value_is_one_error(right: str, wrong: str) -> None:
     assert right in RIGHT
-    assert len(told(RIGHT.replace(right, wrong, 1))) == 1
+    assert len(list_errors(RIGHT.replace(right, wrong, 1))) == 1
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,12 @@ def test_a_wrong_value_is_one_error(right: str, wrong: str) -> None:
 )
 def test_invalid_selectors_are_reported(wrong: str) -> None:
     text = RIGHT[: RIGHT.index("  resource")] + f"  {wrong}\n" + RIGHT[RIGHT.index("  policy:") :]
-    assert "resourceSelectors" in " ".join(told(text))
+    assert "resourceSelectors" in " ".join(list_errors(text))
 
 
 @pytest.mark.parametrize("wrong", ["[PickN]", "{a: b}", "5", "true"])
 def test_placement_type_must_be_text(wrong: str) -> None:
-    (problem,) = told(RIGHT.replace("placementType: PickN", f"placementType: {wrong}"))
+    (problem,) = list_errors(RIGHT.replace("placementType: PickN", f"placementType: {wrong}"))
     assert "spec.policy.placementType" in problem
 
 
@@ -174,8 +174,8 @@ def test_webhook_rejections_have_a_line(right: str, wrong: str, says: str) -> No
 
 
 def test_null_in_metadata_counts_as_absent() -> None:
-    assert told(RIGHT.replace("  name: web\nspec", "  name: web\n  labels:\n  annotations: null\nspec", 1)) == []
+    assert list_errors(RIGHT.replace("  name: web\nspec", "  name: web\n  labels:\n  annotations: null\nspec", 1)) == []
 
 
-def test_the_case_of_a_key_of_an_annotation_does_not_count() -> None:
-    assert told(RIGHT.replace("  name: web\nspec", "  name: web\n  annotations: {A.B/c: d e}\nspec", 1)) == []
+def test_annotation_keys_may_have_upper_case_letters() -> None:
+    assert list_errors(RIGHT.replace("  name: web\nspec", "  name: web\n  annotations: {A.B/c: d e}\nspec", 1)) == []

@@ -1,4 +1,4 @@
-"""Why pods are where they are, from plans and from what stands."""
+"""Tests of the reasons for pod placements, in plans and in the current state."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ ADDRESS = "fleet_hub_manifest.m"
 TEXT = RACKS + workers(2) + manifest("m", deployment("web", 3, apart=HOSTNAME))
 
 
-def reason(result: PlanResult, name: str) -> PodPlacementReason:
+def find_reason(result: PlanResult, name: str) -> PodPlacementReason:
     fleet = find_planned_fleet(result)
     assert fleet is not None
     (only,) = build_pod_reasons(fleet.pods, [ADDRESS], name)
     return only
 
 
-def test_a_placed_pod_names_points_and_refusals_of_every_node() -> None:
-    found = reason(good(plan(TEXT)), "web-0")
+def test_placed_pod_has_scores_and_rejections_of_every_node() -> None:
+    found = find_reason(good(plan(TEXT)), "web-0")
     assert not found.is_current
     assert {v.node for v in found.nodes} == {"a-control-plane-0", "a-np-0", "a-np-1"}
     chosen = next(v for v in found.nodes if v.node == found.outcome.node)
@@ -32,14 +32,14 @@ def test_a_placed_pod_names_points_and_refusals_of_every_node() -> None:
     assert "taint" in refused.rejections[0].reason
     text = render_report_text(build_pod_report(found), colour=False, width=100)
     assert "web-0 (default/Deployment/web) on a" in text
-    # Of two equal nodes one is picked at random, but each gets a pod of this workload in every run.
+    # One of two equal nodes is picked at random, but each gets a pod of this workload in every run.
     assert "Certain: every run of the scheduler puts the same number of these pods on this node." in text
     assert found.machine in text
     assert f"{found.outcome.node} (chosen)" in text
 
 
-def test_a_pending_pod_says_who_refused_it() -> None:
-    found = reason(good(plan(TEXT)), "web-2")
+def test_pending_pod_names_rejecting_nodes() -> None:
+    found = find_reason(good(plan(TEXT)), "web-2")
     assert found.outcome.is_pending
     assert all(v.rejections for v in found.nodes)
     outline = build_pod_report(found)
@@ -50,12 +50,12 @@ def test_a_pending_pod_says_who_refused_it() -> None:
     assert [n["node"] for n in document["nodes"] if not n["rejections"]] == []
 
 
-def test_running_pod_has_present_verdicts() -> None:
+def test_running_pod_has_current_verdicts() -> None:
     state = applied(good(plan(TEXT)))
-    found = reason(good(plan(TEXT, state)), "web-0")
+    found = find_reason(good(plan(TEXT, state)), "web-0")
     assert found.is_current
     here = next(v for v in found.nodes if v.node == found.outcome.node)
-    # Its own place is open to it; the other worker holds the other replica.
+    # Its own node is open to it; the other worker has the other replica.
     assert here.total is not None
     (other,) = [v for v in found.nodes if v.node.startswith("a-np") and v.node != found.outcome.node]
     assert other.rejections
@@ -64,19 +64,19 @@ def test_running_pod_has_present_verdicts() -> None:
 
 def test_pending_pod_is_not_reported_as_running() -> None:
     state = applied(good(plan(TEXT)))
-    found = reason(good(plan(TEXT, state)), "web-2")
+    found = find_reason(good(plan(TEXT, state)), "web-2")
     text = render_report_text(build_pod_report(found), colour=False, width=100)
     assert "stays Pending" in text
     assert "still" in text
     assert "while a pod runs" not in text
 
 
-def test_both_sides_of_an_eviction_name_each_other() -> None:
+def test_victim_and_preemptor_name_each_other() -> None:
     low, high = deployment("low", 1, cpu="3"), deployment("high", 1, cpu="3", spec={"priority": 9})
     base = RACKS + workers(1) + manifest("m", low)
     state = applied(good(plan(base)))
     result = good(plan(RACKS + workers(1) + manifest("m", low, high), state))
-    taker, victim = reason(result, "high-0"), reason(result, "low-0")
+    taker, victim = find_reason(result, "high-0"), find_reason(result, "low-0")
     assert "it evicts low-0 (priority 0)" in " ".join(build_pod_report(taker).facts)
     assert "high-0 has a higher priority and preempts it" in " ".join(build_pod_report(victim).facts)
     (row,) = [row for row in result.plan.placements if row.object == "high-0"]

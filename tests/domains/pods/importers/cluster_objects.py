@@ -1,4 +1,4 @@
-"""Objects as `kubectl get nodes,pods -A -o json` prints them, for tests."""
+"""Test objects in the format of `kubectl get nodes,pods -A -o json`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def node(name: str, cpu: str = "8", *, provider_id: str = "", **more: Any) -> dict[str, Any]:
-    """A node of 8 CPUs and 32 GiB."""
+    """Return a node of 8 CPUs and 32 GiB."""
     amounts = {"cpu": cpu, "memory": "32Gi", "pods": "110", **more.pop("resources", {})}
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **more.pop("labels", {})}
     return {
@@ -22,7 +22,7 @@ def node(name: str, cpu: str = "8", *, provider_id: str = "", **more: Any) -> di
 def pod(
     name: str, on: str, cpu: str = "1", *, owner: tuple[str, str] = ("", ""), phase: str = "Running", **more: Any
 ) -> dict[str, Any]:
-    """A pod with one container; `owner` is kind and name of its controller, `started` its start time."""
+    """Return a pod with one container; `owner` is kind and name of its controller, `started` its start time."""
     started = more.pop("started", "")
     metadata: dict[str, Any] = {"name": name, "namespace": "default", "labels": more.pop("labels", {})}
     if owner[0]:
@@ -42,5 +42,5 @@ def pod(
 
 
 def printed(*objects: dict[str, Any]) -> bytes:
-    """All of them as one list."""
+    """Return the objects as one list in JSON."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()

@@ -1,4 +1,4 @@
-"""What kubectl prints of a cluster."""
+"""Tests of cluster snapshots in the output of kubectl."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tests.domains.pods.importers.cluster_objects import node, pod, printed
 HASH = {"pod-template-hash": "5d"}
 
 
-def seen(*contents: bytes) -> KubectlSnapshot:
+def parse_contents(*contents: bytes) -> KubectlSnapshot:
     reading = parse_kubectl_files([(f"f{at}", content) for at, content in enumerate(contents)])
     assert not reading.findings
     return parse_snapshot(reading.encode())
 
 
-def test_nodes_are_as_they_registered() -> None:
+def test_nodes_have_their_registered_properties() -> None:
     taints = [{"key": "t", "value": "v", "effect": "NoSchedule"}]
     more = {"intel.com/sriov": "4", "ephemeral-storage": "10Gi"}
-    (found,) = seen(printed(node("n", "7910m", taints=taints, unschedulable=True, resources=more))).nodes
+    (found,) = parse_contents(printed(node("n", "7910m", taints=taints, unschedulable=True, resources=more))).nodes
     assert (found.allocatable.cpu, found.allocatable.memory, found.pods) == (7910, 32 << 30, 110)
     assert found.allocatable.extended == {"intel.com/sriov": 4, "ephemeral-storage": 10 << 30}
     assert found.taints == (Taint("t", "v", "NoSchedule"),)
@@ -39,40 +39,46 @@ def test_nodes_are_as_they_registered() -> None:
         (("", ""), {}, "default/Pod/p"),
     ],
 )
-def test_a_pod_belongs_to_what_controls_it(owner: tuple[str, str], labels: dict[str, str], workload: str) -> None:
-    (found,) = seen(printed(node("n"), pod("p", "n", owner=owner, labels=labels))).pods
+def test_pod_belongs_to_its_controller(owner: tuple[str, str], labels: dict[str, str], workload: str) -> None:
+    (found,) = parse_contents(printed(node("n"), pod("p", "n", owner=owner, labels=labels))).pods
     assert found.workload == workload
     assert found.spec.requests.cpu == 1000
 
 
-def test_pods_that_are_over_or_wait_hold_nothing_and_terminating_ones_are_nobody_s() -> None:
+def test_finished_pods_are_omitted_and_terminating_ones_have_no_owner() -> None:
     over = [pod(phase, "n", phase=phase) for phase in ("Succeeded", "Failed")]
-    found = seen(printed(node("n"), *over, pod("waits", "", phase="Pending"), pod("t", "n", terminating=True)))
+    found = parse_contents(
+        printed(node("n"), *over, pod("waits", "", phase="Pending"), pod("t", "n", terminating=True))
+    )
     assert [(each.name, each.workload, each.spec.is_terminating) for each in found.pods] == [("t", "", True)]
 
 
-def test_the_node_that_a_daemonset_pins_a_pod_to_is_not_its_template_s() -> None:
+def test_daemonset_node_pin_is_not_part_of_the_template() -> None:
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     pinned = pod("p", "n", owner=("DaemonSet", "agent"), affinity={"nodeAffinity": required})
-    (found,) = seen(printed(node("n"), pinned)).pods
+    (found,) = parse_contents(printed(node("n"), pinned)).pods
     assert found.spec.node_terms is None
     assert found.spec.node_name == ""
 
 
-def test_yaml_and_several_files_are_read_alike() -> None:
+def test_yaml_and_several_files_are_equivalent() -> None:
     objects = [node("n1"), pod("p1", "n1")]
     text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": objects}).encode()
-    assert seen(text) == seen(printed(objects[0]), printed(objects[1])) == seen(printed(*objects))
+    assert (
+        parse_contents(text)
+        == parse_contents(printed(objects[0]), printed(objects[1]))
+        == parse_contents(printed(*objects))
+    )
 
 
-def test_environments_are_left_behind() -> None:
+def test_environment_variables_are_omitted() -> None:
     reading = parse_kubectl_files([("f", printed(node("n"), pod("p", "n")))])
     assert "hidden" not in reading.encode()
 
 
 @pytest.mark.parametrize("content", [b"NAME STATUS\nn Ready", b'{"items": [3]}', b'{"a": ', b"- 1"])
-def test_what_kubectl_did_not_print_so_is_named(content: bytes) -> None:
+def test_foreign_content_is_reported(content: bytes) -> None:
     reading = parse_kubectl_files([("nodes.json", content)])
     assert reading.findings
     assert reading.findings[0].file == "nodes.json"

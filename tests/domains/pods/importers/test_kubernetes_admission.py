@@ -1,4 +1,4 @@
-"""What the API server's admission makes of pods, by Kubernetes' own documentation."""
+"""Tests of pod changes by the API server's admission, according to Kubernetes' own documentation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nexusform.kubernetes.matching import EXISTS, Toleration
 MIB = 1 << 20
 
 
-def bare_pod(resources: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+def build_pod(resources: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
     annotations = spec.pop("annotations", {})
     return {
         "apiVersion": "v1",
@@ -26,43 +26,43 @@ def bare_pod(resources: dict[str, Any] | None = None, **spec: Any) -> dict[str, 
     }
 
 
-def read(*objects: dict[str, Any]) -> ParsedWorkloads:
+def parse_workloads(*objects: dict[str, Any]) -> ParsedWorkloads:
     return collect_workloads(parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests)
 
 
-def pod(*objects: dict[str, Any]) -> PodSpec:
-    reading = read(*objects)
+def parse_pod(*objects: dict[str, Any]) -> PodSpec:
+    reading = parse_workloads(*objects)
     assert reading.findings == ()
     return reading.workloads[0].pod
 
 
-def said(*objects: dict[str, Any]) -> str:
-    (finding,) = read(*objects).findings
+def get_finding(*objects: dict[str, Any]) -> str:
+    (finding,) = parse_workloads(*objects).findings
     return f"{finding.severity.value}: {finding.detail}"
 
 
-def thing(version: str, kind: str, name: str, **more: Any) -> dict[str, Any]:
+def build_object(version: str, kind: str, name: str, **more: Any) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "shop"}, **more}
 
 
 # --- LimitRange (kubernetes.io/docs/tasks/administer-cluster/manage-resources) ----------------------------
 
 
-def limit_range(**item: Any) -> dict[str, Any]:
-    return thing("v1", "LimitRange", "limits", spec={"limits": [{"type": "Container", **item}]})
+def build_limit_range(**item: Any) -> dict[str, Any]:
+    return build_object("v1", "LimitRange", "limits", spec={"limits": [{"type": "Container", **item}]})
 
 
 @pytest.mark.parametrize(
     ("resources", "milli"),
     [
         ({}, 500),
-        ({"limits": {"cpu": "2"}}, 2000),  # a limit without a request is its request
+        ({"limits": {"cpu": "2"}}, 2000),  # A limit without a request is also the request.
         ({"requests": {"cpu": "750m"}}, 750),
     ],
 )
-def test_a_limit_range_fills_in_requests(resources: dict[str, Any], milli: int) -> None:
-    ranges = limit_range(default={"cpu": "1"}, defaultRequest={"cpu": "500m"})
-    assert pod(bare_pod(resources), ranges).requests.cpu == milli
+def test_limit_range_sets_requests(resources: dict[str, Any], milli: int) -> None:
+    ranges = build_limit_range(default={"cpu": "1"}, defaultRequest={"cpu": "500m"})
+    assert parse_pod(build_pod(resources), ranges).requests.cpu == milli
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ def test_a_limit_range_fills_in_requests(resources: dict[str, Any], milli: int) 
         ({"min": {"cpu": "200m"}}, 200),
     ],
 )
-def test_a_limit_range_without_default_requests_takes_limits_then_bounds(item: Any, milli: int) -> None:
-    assert pod(bare_pod(), limit_range(**item)).requests.cpu == milli
+def test_limit_range_without_default_requests_uses_limits_or_bounds(item: Any, milli: int) -> None:
+    assert parse_pod(build_pod(), build_limit_range(**item)).requests.cpu == milli
 
 
-def test_a_limit_range_fills_in_init_containers_and_only_its_namespace() -> None:
-    ranges = limit_range(defaultRequest={"memory": "64Mi"})
-    starting = bare_pod({"requests": {"memory": "1Mi"}}, initContainers=[{"name": "i"}])
-    assert pod(starting, ranges).requests.memory == 64 * MIB
+def test_limit_range_sets_init_containers_in_its_namespace_only() -> None:
+    ranges = build_limit_range(defaultRequest={"memory": "64Mi"})
+    starting = build_pod({"requests": {"memory": "1Mi"}}, initContainers=[{"name": "i"}])
+    assert parse_pod(starting, ranges).requests.memory == 64 * MIB
     ranges["metadata"]["namespace"] = "elsewhere"
-    assert pod(bare_pod(), ranges).requests == Requests()
+    assert parse_pod(build_pod(), ranges).requests == Requests()
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ def test_a_limit_range_fills_in_init_containers_and_only_its_namespace() -> None
         ("Pod", {"requests": {"cpu": "1"}}, "maximum cpu usage per Pod is 2. No limit is specified"),
     ],
 )
-def test_a_limit_range_forbids_what_is_out_of_bounds(of: str, resources: dict[str, Any], reason: str) -> None:
-    ranges = limit_range(type=of, min={"cpu": "100m"}, max={"cpu": "2"})
-    assert read(bare_pod(resources), ranges).workloads[0].admission_error == reason
+def test_limit_range_rejects_values_out_of_bounds(of: str, resources: dict[str, Any], reason: str) -> None:
+    ranges = build_limit_range(type=of, min={"cpu": "100m"}, max={"cpu": "2"})
+    assert parse_workloads(build_pod(resources), ranges).workloads[0].admission_error == reason
 
 
-def test_quotas_and_what_they_read_of_pods() -> None:
-    quota = thing(
+def test_quotas_and_their_pod_fields() -> None:
+    quota = build_object(
         "v1",
         "ResourceQuota",
         "compute",
@@ -118,27 +118,27 @@ def test_quotas_and_what_they_read_of_pods() -> None:
     assert collect_resource_quotas(parse_manifests("q.yaml", text).manifests) == (
         ResourceQuota("shop", "compute", hard, scopes),
     )
-    asked = pod(
-        bare_pod({"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}, activeDeadlineSeconds=5)
+    asked = parse_pod(
+        build_pod({"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}, activeDeadlineSeconds=5)
     ).quota_figures
     assert (asked.limits, asked.unspecified, asked.has_deadline) == ((("memory", MIB),), ("limits.cpu",), True)
 
 
 def test_scheduling_gates() -> None:
-    assert pod(bare_pod(schedulingGates=[{"name": "a"}, {"name": "b"}])).gates == ("a", "b")
+    assert parse_pod(build_pod(schedulingGates=[{"name": "a"}, {"name": "b"}])).gates == ("a", "b")
 
 
 # --- RuntimeClass (kubernetes.io/docs/concepts/containers/runtime-class) ----------------------------------
 
 
-def kata(**more: Any) -> dict[str, Any]:
-    return thing("node.k8s.io/v1", "RuntimeClass", "kata", handler="kata", **more)
+def build_kata_class(**more: Any) -> dict[str, Any]:
+    return build_object("node.k8s.io/v1", "RuntimeClass", "kata", handler="kata", **more)
 
 
-def test_a_runtime_class_adds_overhead_selector_and_tolerations() -> None:
-    found = pod(
-        bare_pod({"requests": {"cpu": "1"}}, runtimeClassName="kata", nodeSelector={"disk": "ssd"}),
-        kata(
+def test_runtime_class_adds_overhead_selector_and_tolerations() -> None:
+    found = parse_pod(
+        build_pod({"requests": {"cpu": "1"}}, runtimeClassName="kata", nodeSelector={"disk": "ssd"}),
+        build_kata_class(
             overhead={"podFixed": {"cpu": "250m", "memory": "120Mi"}},
             scheduling={"nodeSelector": {"runtime": "kata"}, "tolerations": [{"key": "kata", "operator": "Exists"}]},
         ),
@@ -148,46 +148,50 @@ def test_a_runtime_class_adds_overhead_selector_and_tolerations() -> None:
     assert Toleration("kata", EXISTS, "", "") in found.tolerations
 
 
-def test_a_runtime_class_that_nobody_defines_or_that_contradicts_is_said() -> None:
-    assert 'warning: Pod shop/p: spec.runtimeClassName names the RuntimeClass "kata", but no' in said(
-        bare_pod(runtimeClassName="kata")
+def test_undefined_or_contradicting_runtime_class_is_reported() -> None:
+    assert 'warning: Pod shop/p: spec.runtimeClassName names the RuntimeClass "kata", but no' in get_finding(
+        build_pod(runtimeClassName="kata")
     )
-    against = kata(scheduling={"nodeSelector": {"disk": "ssd"}})
-    text = said(bare_pod(runtimeClassName="kata", nodeSelector={"disk": "hdd"}), against)
+    against = build_kata_class(scheduling={"nodeSelector": {"disk": "ssd"}})
+    text = get_finding(build_pod(runtimeClassName="kata", nodeSelector={"disk": "hdd"}), against)
     assert text.startswith("error: Pod shop/p: spec.nodeSelector has disk=hdd")
 
 
 # --- PriorityClass ----------------------------------------------------------------------------------------
 
 
-def test_the_lowest_default_priority_counts() -> None:
+def test_lowest_default_priority_applies() -> None:
     classes = [
-        thing("scheduling.k8s.io/v1", "PriorityClass", name, value=value, globalDefault=True)
+        build_object("scheduling.k8s.io/v1", "PriorityClass", name, value=value, globalDefault=True)
         for name, value in (("high", 1000), ("low", 10))
     ]
-    assert pod(bare_pod(), *classes).priority == 10
+    assert parse_pod(build_pod(), *classes).priority == 10
 
 
-def test_pods_of_a_class_that_never_preempts_evict_nobody() -> None:
-    polite = thing("scheduling.k8s.io/v1", "PriorityClass", "polite", value=9, preemptionPolicy="Never")
-    assert not pod(bare_pod(priorityClassName="polite"), polite).can_preempt
-    assert pod(bare_pod(), polite).can_preempt
-    assert not pod(bare_pod(), {**polite, "globalDefault": True}).can_preempt
-    assert not pod(bare_pod(preemptionPolicy="Never")).can_preempt
+def test_pods_with_preemption_policy_never_cannot_preempt() -> None:
+    polite = build_object("scheduling.k8s.io/v1", "PriorityClass", "polite", value=9, preemptionPolicy="Never")
+    assert not parse_pod(build_pod(priorityClassName="polite"), polite).can_preempt
+    assert parse_pod(build_pod(), polite).can_preempt
+    assert not parse_pod(build_pod(), {**polite, "globalDefault": True}).can_preempt
+    assert not parse_pod(build_pod(preemptionPolicy="Never")).can_preempt
 
 
 # --- Multus (network-resources-injector) ------------------------------------------------------------------
 
 
-def network(name: str, resource: str = "", namespace: str = "shop") -> dict[str, Any]:
-    body = thing("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", name, spec={"config": "{}"})
+def build_network(name: str, resource: str = "", namespace: str = "shop") -> dict[str, Any]:
+    body = build_object("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", name, spec={"config": "{}"})
     body["metadata"] |= {"namespace": namespace}
     if resource:
         body["metadata"]["annotations"] = {"k8s.v1.cni.cncf.io/resourceName": resource}
     return body
 
 
-NETS = (network("fast", "intel.com/sriov"), network("far", "intel.com/sriov", "infra"), network("plain"))
+NETS = (
+    build_network("fast", "intel.com/sriov"),
+    build_network("far", "intel.com/sriov", "infra"),
+    build_network("plain"),
+)
 
 
 @pytest.mark.parametrize(
@@ -198,16 +202,16 @@ NETS = (network("fast", "intel.com/sriov"), network("far", "intel.com/sriov", "i
         ('[{"name": "fast"}, {"name": "far", "namespace": "infra"}, {"name": "fast"}]', 3),
     ],
 )
-def test_networks_ask_for_their_resource_once_per_interface(names: str, count: int) -> None:
-    annotated = bare_pod(annotations={"k8s.v1.cni.cncf.io/networks": names})
-    assert pod(annotated, *NETS).requests.other_resources == (("intel.com/sriov", count),)
+def test_networks_request_their_resource_once_per_interface(names: str, count: int) -> None:
+    annotated = build_pod(annotations={"k8s.v1.cni.cncf.io/networks": names})
+    assert parse_pod(annotated, *NETS).requests.other_resources == (("intel.com/sriov", count),)
 
 
-def test_networks_do_not_count_twice_what_containers_ask_for() -> None:
-    asking = bare_pod({"requests": {"intel.com/sriov": 2}}, annotations={"k8s.v1.cni.cncf.io/networks": "fast,fast"})
-    assert pod(asking, *NETS).requests.other_resources == (("intel.com/sriov", 2),)
+def test_networks_do_not_double_container_requests() -> None:
+    asking = build_pod({"requests": {"intel.com/sriov": 2}}, annotations={"k8s.v1.cni.cncf.io/networks": "fast,fast"})
+    assert parse_pod(asking, *NETS).requests.other_resources == (("intel.com/sriov", 2),)
 
 
-def test_networks_that_nobody_defines_are_said() -> None:
-    text = said(bare_pod(annotations={"k8s.v1.cni.cncf.io/networks": "other"}), *NETS)
+def test_undefined_networks_are_reported() -> None:
+    text = get_finding(build_pod(annotations={"k8s.v1.cni.cncf.io/networks": "other"}), *NETS)
     assert "names the network shop/other, but no manifest defines it" in text

@@ -1,4 +1,4 @@
-"""What the API server asks of the fields of Kubernetes' kinds, and what it refuses of several together."""
+"""Tests of the API server's rules for fields of Kubernetes' kinds, and for combinations of fields."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SCALED = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas"
 PATHS = [{"pathType": "Prefix", "path": "/", "backend": {"service": {"name": "web", "port": {"number": 80}}}}]
 ROLE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}
 SUBJECTS = [{"kind": "ServiceAccount", "name": "s", "namespace": "web"}]
-# Right as they are: every case takes one of them and changes a part.
+# These objects are valid; every case changes a part of one of them.
 RIGHT: dict[str, dict[str, Any]] = {
     "Deployment": {"apiVersion": "apps/v1", "spec": WORKLOAD},
     "ReplicaSet": {"apiVersion": "apps/v1", "spec": WORKLOAD},
@@ -99,7 +99,7 @@ TEMPLATES = ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")
 POD_PATH = "spec.template.spec"
 
 
-def told(kind: str, body: dict[str, Any], **metadata: Any) -> list[str]:
+def list_errors(kind: str, body: dict[str, Any], **metadata: Any) -> list[str]:
     head = {"kind": kind, "metadata": {"name": "x", "namespace": "web", **metadata}}
     text = yaml.safe_dump({**head, **body}, sort_keys=False)
     reading = parse_manifests("x.yaml", text)
@@ -108,8 +108,8 @@ def told(kind: str, body: dict[str, Any], **metadata: Any) -> list[str]:
     return [each.detail.partition(": ")[2] for each in problems]
 
 
-def changed(kind: str, path: str, value: Any) -> dict[str, Any]:
-    """A right object with one part changed; the value None takes it away."""
+def change_object(kind: str, path: str, value: Any) -> dict[str, Any]:
+    """Return a valid object with one part changed; the value None removes it."""
     body = copy.deepcopy(RIGHT[kind])
     *steps, last = (int(step) if step.isdecimal() else step for step in path.split("/"))
     part: Any = body
@@ -123,27 +123,27 @@ def changed(kind: str, path: str, value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", RIGHT)
-def test_what_is_right_is_let_pass(kind: str) -> None:
-    assert told(kind, RIGHT[kind]) == []
+def test_valid_objects_are_accepted(kind: str) -> None:
+    assert list_errors(kind, RIGHT[kind]) == []
 
 
 # --- the table ---------------------------------------------------------------------------------
 
 
-def entries() -> Iterator[tuple[str, str, FieldShape]]:
+def list_entries() -> Iterator[tuple[str, str, FieldShape]]:
     for name, rules in parse_field_rules().items():
         for field, rule in rules.items():
             yield name, field, rule
 
 
-def reader() -> _SchemaValidator:
+def build_reader() -> _SchemaValidator:
     (manifest,) = parse_manifests("x.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: x}}").manifests
     return _SchemaValidator(manifest)
 
 
 def of_type(name: str, data: dict[str, Any]) -> list[str]:
     node = Node(data, TextPosition(1, 1))
-    return [problem.detail for problem in reader()._check_fields(node, name, "it")]
+    return [problem.detail for problem in build_reader()._check_fields(node, name, "it")]
 
 
 MAY_BE_FILLED_IN = "An API server rejects it, unless a webhook of the hub sets it."
@@ -153,12 +153,12 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "field", "rule"), [pytest.param(*e, id=f"{e[0]}.{e[1]}") for e in entries()])
-def test_every_entry_of_the_table_refuses_something(name: str, field: str, rule: FieldShape) -> None:
+@pytest.mark.parametrize(("name", "field", "rule"), [pytest.param(*e, id=f"{e[0]}.{e[1]}") for e in list_entries()])
+def test_every_table_entry_rejects_a_value(name: str, field: str, rule: FieldShape) -> None:
     holds = _load_schemas().types[name][field]
     listed = holds.startswith("[")
 
-    def refused(value: Any) -> bool:
+    def list_rejections(value: Any) -> bool:
         data = [value] if listed else {"a": value} if holds.startswith("{") else value
         return any(f"it.{field}" in detail for detail in of_type(name, {field: data}))
 
@@ -166,21 +166,21 @@ def test_every_entry_of_the_table_refuses_something(name: str, field: str, rule:
     if rule.is_required:
         assert f"Pod default/x: it.{field} is missing. {MAY_BE_FILLED_IN}" in of_type(name, {})
     if rule.choices:
-        assert refused("Nonsense")
-        assert not any(refused(choice) for choice in rule.choices)
+        assert list_rejections("Nonsense")
+        assert not any(list_rejections(choice) for choice in rule.choices)
     if rule.minimum is not None and rule.maximum is not None:
-        assert refused(rule.minimum - 1)
-        assert refused(rule.maximum + 1)
-        assert not refused(rule.minimum)
-        assert not refused(rule.maximum)
+        assert list_rejections(rule.minimum - 1)
+        assert list_rejections(rule.maximum + 1)
+        assert not list_rejections(rule.minimum)
+        assert not list_rejections(rule.maximum)
     if rule.check_form is not None:
         (form,) = (name for name, asks in FORMS.items() if asks is rule.check_form)
-        assert refused(WRONG[form])
+        assert list_rejections(WRONG[form])
 
 
-def test_the_table_names_what_there_is() -> None:
+def test_table_names_existing_fields() -> None:
     types = _load_schemas().types
-    for name, field, rule in entries():
+    for name, field, rule in list_entries():
         assert field in types[name], (name, field)
         assert rule.check_form is None or rule.check_form in FORMS.values()
     assert "core_v1.Container" in types
@@ -197,7 +197,7 @@ def test_the_table_names_what_there_is() -> None:
         ("datakey", ["a.b-c_D", ".x"], ["", ".", "..", "a/b", "a" * 254]),
     ],
 )
-def test_forms(form: str, right: list[Any], wrong: list[Any]) -> None:
+def test_value_formats(form: str, right: list[Any], wrong: list[Any]) -> None:
     assert [FORMS[form](value) for value in right] == [""] * len(right)
     assert all(FORMS[form](value) for value in wrong)
 
@@ -246,41 +246,41 @@ CASES: list[tuple[str, str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "path", "value", "says"), CASES)
-def test_what_does_not_go_together_is_refused(kind: str, path: str, value: Any, says: str) -> None:
-    problems = told(kind, changed(kind, path, value))
+def test_conflicting_fields_are_rejected(kind: str, path: str, value: Any, says: str) -> None:
+    problems = list_errors(kind, change_object(kind, path, value))
     assert [says in problem for problem in problems] == ([True] if says else [])
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_every_check_refuses_something(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    bodies = [(kind, changed(kind, path, value)) for kind, path, value, _ in CASES]
-    before = [told(kind, body) for kind, body in bodies]
+def test_every_check_rejects_an_object(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = [(kind, change_object(kind, path, value)) for kind, path, value, _ in CASES]
+    before = [list_errors(kind, body) for kind, body in bodies]
     monkeypatch.delitem(CHECKS, name)  # type: ignore[arg-type]
-    assert [told(kind, body) for kind, body in bodies] != before
+    assert [list_errors(kind, body) for kind, body in bodies] != before
 
 
-def test_what_follows_from_a_slip_is_not_told() -> None:
-    slip = changed("Deployment", "spec/selector", {"matchLabel": {"app": "web"}})
-    (problem,) = told("Deployment", slip)
+def test_consequences_of_a_slip_are_not_reported() -> None:
+    slip = change_object("Deployment", "spec/selector", {"matchLabel": {"app": "web"}})
+    (problem,) = list_errors("Deployment", slip)
     assert 'Did you mean "matchLabels"?' in problem
-    slip = changed("Deployment", "spec/template/spec/containers/0/volumeMounts", [{"nam": "x", "mountPath": "/"}])
-    (problem,) = told("Deployment", slip)
+    slip = change_object("Deployment", "spec/template/spec/containers/0/volumeMounts", [{"nam": "x", "mountPath": "/"}])
+    (problem,) = list_errors("Deployment", slip)
     assert 'Did you mean "name"?' in problem
 
 
-def test_a_stateful_sets_claims_are_volumes() -> None:
+def test_stateful_set_claims_are_volumes() -> None:
     mounts = [{"name": "disk", "mountPath": "/disk"}]
-    body = changed("StatefulSet", "spec/template/spec/containers/0/volumeMounts", mounts)
-    assert told("StatefulSet", body) == []
+    body = change_object("StatefulSet", "spec/template/spec/containers/0/volumeMounts", mounts)
+    assert list_errors("StatefulSet", body) == []
 
 
-def test_what_is_missing_is_told_at_once() -> None:
-    assert told("Deployment", {"apiVersion": "apps/v1", "spec": {}}) == [
+def test_missing_fields_are_reported_together() -> None:
+    assert list_errors("Deployment", {"apiVersion": "apps/v1", "spec": {}}) == [
         f"spec.selector is missing. {MAY_BE_FILLED_IN}",
         f"spec.template is missing. {MAY_BE_FILLED_IN}",
     ]
-    assert told("Pod", {"apiVersion": "v1"}) == [f"spec is missing. {MAY_BE_FILLED_IN}"]
-    assert told("Pod", changed("Pod", "spec/containers/0", {})) == [
+    assert list_errors("Pod", {"apiVersion": "v1"}) == [f"spec is missing. {MAY_BE_FILLED_IN}"]
+    assert list_errors("Pod", change_object("Pod", "spec/containers/0", {})) == [
         f"spec.containers[0].name is missing. {MAY_BE_FILLED_IN}",
         f"spec.containers[0].image is missing. {MAY_BE_FILLED_IN}",
     ]
@@ -306,14 +306,16 @@ def test_names(kind: str, name: str, right: bool) -> None:
     assert (check_name(kind, name) == "") is right
 
 
-def test_names_and_labels_of_an_object() -> None:
-    assert told("ConfigMap", RIGHT["ConfigMap"], name="A_b")[0].startswith('metadata.name is "A_b": a lowercase')
-    assert told("ConfigMap", RIGHT["ConfigMap"], namespace="a.b")[0].startswith('metadata.namespace is "a.b":')
-    assert told("ConfigMap", RIGHT["ConfigMap"], labels={"a": "b c"})[0].startswith('metadata.labels.a is "b c":')
-    assert told("ConfigMap", RIGHT["ConfigMap"], annotations={"A.B/c": "d e"}) == []
+def test_object_names_and_labels() -> None:
+    assert list_errors("ConfigMap", RIGHT["ConfigMap"], name="A_b")[0].startswith('metadata.name is "A_b": a lowercase')
+    assert list_errors("ConfigMap", RIGHT["ConfigMap"], namespace="a.b")[0].startswith('metadata.namespace is "a.b":')
+    assert list_errors("ConfigMap", RIGHT["ConfigMap"], labels={"a": "b c"})[0].startswith(
+        'metadata.labels.a is "b c":'
+    )
+    assert list_errors("ConfigMap", RIGHT["ConfigMap"], annotations={"A.B/c": "d e"}) == []
 
 
-def test_what_a_secret_holds_is_not_shown() -> None:
-    (problem,) = told("Secret", changed("Secret", "data/tls.key", 271828))
+def test_secret_values_are_not_shown() -> None:
+    (problem,) = list_errors("Secret", change_object("Secret", "data/tls.key", 271828))
     assert "271828" not in problem
     assert "data.tls.key must be" in problem

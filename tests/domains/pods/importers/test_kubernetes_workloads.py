@@ -1,4 +1,4 @@
-"""Manifests to workloads: what the scheduler will read, with the API server's defaults."""
+"""Tests of workloads from manifests: the scheduler's input, with the API server's defaults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONE = [{"name": "c"}]
 NEITHER = {"maxSurge": 0, "maxUnavailable": 0}
 
 
-def deployment(spec: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+def build_deployment(spec: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": more.pop("kind", "Deployment"),
@@ -38,29 +38,29 @@ def deployment(spec: dict[str, Any] | None = None, **more: Any) -> dict[str, Any
     }
 
 
-def job(**spec: Any) -> dict[str, Any]:
+def build_job(**spec: Any) -> dict[str, Any]:
     template = {"spec": {"restartPolicy": "Never", "containers": ONE}}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template, **spec}}
 
 
-def read(*objects: dict[str, Any]) -> ParsedWorkloads:
+def parse_workloads(*objects: dict[str, Any]) -> ParsedWorkloads:
     reading = parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False))
     assert reading.findings == ()
     return collect_workloads(reading.manifests)
 
 
-def workload(*objects: dict[str, Any]) -> Workload:
-    reading = read(*objects)
+def parse_workload(*objects: dict[str, Any]) -> Workload:
+    reading = parse_workloads(*objects)
     assert reading.findings == ()
     return reading.workloads[0]
 
 
-def pod(spec: dict[str, Any]) -> PodSpec:
-    return workload(deployment(spec)).pod
+def parse_pod(spec: dict[str, Any]) -> PodSpec:
+    return parse_workload(build_deployment(spec)).pod
 
 
-def said(*objects: dict[str, Any]) -> str:
-    (finding,) = read(*objects).findings
+def get_finding(*objects: dict[str, Any]) -> str:
+    (finding,) = parse_workloads(*objects).findings
     assert finding.line > 0
     return f"{finding.severity.value}: {finding.detail}"
 
@@ -68,61 +68,75 @@ def said(*objects: dict[str, Any]) -> str:
 # --- requests -------------------------------------------------------------------------------------------
 
 
-def asks(cpu: str = "", memory: str = "", **more: Any) -> dict[str, Any]:
+def build_container(cpu: str = "", memory: str = "", **more: Any) -> dict[str, Any]:
     amounts = {name: value for name, value in (("cpu", cpu), ("memory", memory)) if value}
     return {"name": "c", "resources": {"requests": amounts}, **more}
 
 
 def test_requests_are_summed_over_containers() -> None:
-    found = pod({"containers": [asks("250m", "64Mi"), asks("1", "1G")]})
+    found = parse_pod({"containers": [build_container("250m", "64Mi"), build_container("1", "1G")]})
     assert found.requests == Requests(1250, 64 * MIB + 10**9)
     assert found.scored_requests == found.requests
 
 
-def test_a_container_without_requests_counts_in_scores_only() -> None:
-    found = pod({"containers": [asks("250m"), {"name": "d"}]})
+def test_container_without_requests_counts_in_scores_only() -> None:
+    found = parse_pod({"containers": [build_container("250m"), {"name": "d"}]})
     assert found.requests == Requests(250, 0)
     assert found.scored_requests == Requests(350, 400 * MIB)
 
 
-def test_init_containers_need_the_most_of_any_one() -> None:
-    found = pod({"containers": [asks("500m", "1Gi")], "initContainers": [asks("2", "10Mi"), asks("1", "3Gi")]})
+def test_largest_init_container_sets_the_minimum() -> None:
+    found = parse_pod(
+        {
+            "containers": [build_container("500m", "1Gi")],
+            "initContainers": [build_container("2", "10Mi"), build_container("1", "3Gi")],
+        }
+    )
     assert found.requests == Requests(2000, 3 * GIB)
 
 
-def test_sidecars_run_beside_everything_after_them() -> None:
-    sidecar = asks("100m", restartPolicy="Always")
-    found = pod({"containers": [asks("500m")], "initContainers": [asks("590m"), sidecar, asks("550m")]})
-    assert found.requests.cpu == 650  # 550m + sidecar beats 500m + sidecar and 590m alone
+def test_sidecars_are_added_to_all_later_containers() -> None:
+    sidecar = build_container("100m", restartPolicy="Always")
+    found = parse_pod(
+        {
+            "containers": [build_container("500m")],
+            "initContainers": [build_container("590m"), sidecar, build_container("550m")],
+        }
+    )
+    assert found.requests.cpu == 650  # 550m + sidecar exceeds 500m + sidecar, and 590m alone.
 
 
-def test_limits_stand_in_for_requests_and_overhead_is_added() -> None:
+def test_limits_replace_missing_requests_and_overhead_is_added() -> None:
     limited = {"name": "c", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}}
-    found = pod({"containers": [limited], "overhead": {"cpu": "250m", "memory": "120Mi"}})
+    found = parse_pod({"containers": [limited], "overhead": {"cpu": "250m", "memory": "120Mi"}})
     assert found.requests == Requests(1250, GIB + 120 * MIB)
 
 
 def test_other_resources_and_pod_level_requests() -> None:
     gpu = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": 2}}}
-    assert pod({"containers": [gpu]}).requests.other_resources == (("nvidia.com/gpu", 2),)
-    assert pod({"containers": [asks("1")], "resources": {"requests": {"cpu": "3"}}}).requests.cpu == 3000
-    # A limit of the whole pod is its request only where no container asks for anything.
+    assert parse_pod({"containers": [gpu]}).requests.other_resources == (("nvidia.com/gpu", 2),)
+    assert (
+        parse_pod({"containers": [build_container("1")], "resources": {"requests": {"cpu": "3"}}}).requests.cpu == 3000
+    )
+    # A limit of the whole pod is its request only if no container has a request.
     limit = {"resources": {"limits": {"cpu": "4", "memory": "2Gi"}}}
-    assert pod({"containers": [asks("1"), asks("500m")], **limit}).requests == Requests(1500, 2 * GIB)
+    assert parse_pod({"containers": [build_container("1"), build_container("500m")], **limit}).requests == Requests(
+        1500, 2 * GIB
+    )
 
 
-def test_a_malformed_amount_is_said_once() -> None:
-    assert said(deployment({"containers": [asks("lots")]})) == (
+def test_malformed_amount_is_reported_once() -> None:
+    assert get_finding(build_deployment({"containers": [build_container("lots")]})) == (
         'error: Deployment shop/web: spec.template.spec.containers.0.resources.requests.cpu is "lots", not '
         "an amount such as 500m or 2Gi."
     )
 
 
-# --- where it may go --------------------------------------------------------------------------------------
+# --- node and pod rules -----------------------------------------------------------------------------------
 
 
 def test_node_rules() -> None:
-    found = pod(
+    found = parse_pod(
         {
             "nodeSelector": {"disk": "ssd", "arch": "x"},
             "nodeName": "n1",
@@ -150,47 +164,49 @@ def test_node_rules() -> None:
     assert found.preferred_nodes == ((7, NodeSelectorTerm((Requirement("z", "Exists"),))),)
 
 
-def anti(**term: Any) -> dict[str, Any]:
+def build_anti_affinity(**term: Any) -> dict[str, Any]:
     whole = {"topologyKey": "zone", **term}
     return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [whole]}}}
 
 
 def test_pod_terms() -> None:
     own = {"matchLabels": {"app": "web"}}
-    (term,) = pod(anti(labelSelector=own)).anti_affinity
+    (term,) = parse_pod(build_anti_affinity(labelSelector=own)).anti_affinity
     assert (term.topology_key, term.selector, term.namespaces) == (
         "zone",
         build_label_selector({"app": "web"}),
         ("shop",),
     )
-    (term,) = pod(anti(labelSelector=own, namespaces=["b", "a"])).anti_affinity
+    (term,) = parse_pod(build_anti_affinity(labelSelector=own, namespaces=["b", "a"])).anti_affinity
     assert term.namespaces == ("a", "b")
-    (term,) = pod(anti(labelSelector=own, namespaceSelector={})).anti_affinity
+    (term,) = parse_pod(build_anti_affinity(labelSelector=own, namespaceSelector={})).anti_affinity
     assert (term.namespaces, term.namespace_selector) == ((), LabelSelector())
-    (term,) = pod(anti()).anti_affinity
+    (term,) = parse_pod(build_anti_affinity()).anti_affinity
     assert term.selector is None
 
 
-def test_label_keys_are_merged_from_the_pods_own_labels() -> None:
+def test_label_keys_are_merged_from_own_pod_labels() -> None:
     own = {"matchLabels": {"app": "web"}}
-    (term,) = pod(anti(labelSelector=own, matchLabelKeys=["app", "none"], mismatchLabelKeys=["app"])).anti_affinity
+    (term,) = parse_pod(
+        build_anti_affinity(labelSelector=own, matchLabelKeys=["app", "none"], mismatchLabelKeys=["app"])
+    ).anti_affinity
     assert term.selector is not None
     assert term.selector.match_expressions == (
         Requirement("app", "In", ("web",)),
         Requirement("app", "NotIn", ("web",)),
     )
-    found = pod(anti(labelSelector=own, matchLabelKeys=["pod-template-hash"]))
+    found = parse_pod(build_anti_affinity(labelSelector=own, matchLabelKeys=["pod-template-hash"]))
     assert found.anti_affinity[0].selector is not None
     assert found.anti_affinity[0].selector.match_expressions[0].values == (dict(found.labels)["pod-template-hash"],)
 
 
 def test_spread_constraints() -> None:
-    (bare,) = pod(
+    (bare,) = parse_pod(
         {"topologySpreadConstraints": [{"maxSkew": 2, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}]}
     ).spread
     assert (bare.max_skew, bare.is_hard, bare.selector, bare.min_domains) == (2, False, None, 1)
     assert (bare.honor_affinity, bare.honor_taints) == (True, False)
-    (full,) = pod(
+    (full,) = parse_pod(
         {
             "topologySpreadConstraints": [
                 {
@@ -208,12 +224,12 @@ def test_spread_constraints() -> None:
     assert (full.is_hard, full.min_domains, full.honor_affinity, full.honor_taints) == (True, 3, False, True)
 
 
-def test_tolerations_and_those_that_everybody_gets() -> None:
-    found = pod({"tolerations": [{"key": "a", "value": "b", "effect": "NoSchedule"}, {"operator": "Exists"}]})
+def test_tolerations_and_default_tolerations() -> None:
+    found = parse_pod({"tolerations": [{"key": "a", "value": "b", "effect": "NoSchedule"}, {"operator": "Exists"}]})
     assert found.tolerations[:2] == (Toleration("a", "Equal", "b", "NoSchedule"), Toleration("", "Exists"))
     cordon = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
     lost = Taint("node.kubernetes.io/unreachable", "", "NoExecute")
-    plain, daemon = workload(deployment()).pod, workload(deployment(kind="DaemonSet")).pod
+    plain, daemon = parse_workload(build_deployment()).pod, parse_workload(build_deployment(kind="DaemonSet")).pod
     assert any(is_matching_toleration(t, lost) for t in plain.tolerations)
     assert not any(is_matching_toleration(t, cordon) for t in plain.tolerations)
     assert any(is_matching_toleration(t, cordon) for t in daemon.tolerations)
@@ -222,22 +238,22 @@ def test_tolerations_and_those_that_everybody_gets() -> None:
 def test_host_ports() -> None:
     ports = [{"containerPort": 80, "hostPort": 8080, "hostIP": "10.0.0.1"}, {"containerPort": 53, "protocol": "UDP"}]
     container = {"name": "c", "ports": ports}
-    assert pod({"containers": [container]}).host_ports == (HostPort(8080, "TCP", "10.0.0.1"),)
-    shared = pod({"containers": [container], "hostNetwork": True}).host_ports
+    assert parse_pod({"containers": [container]}).host_ports == (HostPort(8080, "TCP", "10.0.0.1"),)
+    shared = parse_pod({"containers": [container], "hostNetwork": True}).host_ports
     assert shared == (HostPort(8080, "TCP", "10.0.0.1"), HostPort(53, "UDP"))
 
 
 def test_priorities() -> None:
     urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 9}
     usual = {**urgent, "metadata": {"name": "usual"}, "value": 3, "globalDefault": True}
-    assert workload(deployment({"priorityClassName": "urgent"}), urgent).pod.priority == 9
-    assert workload(deployment(), usual).pod.priority == 3
-    assert pod({"priorityClassName": "system-node-critical"}).priority == 2_000_001_000
-    assert "but no manifest defines it" in said(deployment({"priorityClassName": "who"}))
+    assert parse_workload(build_deployment({"priorityClassName": "urgent"}), urgent).pod.priority == 9
+    assert parse_workload(build_deployment(), usual).pod.priority == 3
+    assert parse_pod({"priorityClassName": "system-node-critical"}).priority == 2_000_001_000
+    assert "but no manifest defines it" in get_finding(build_deployment({"priorityClassName": "who"}))
 
 
-def test_default_spreading_counts_the_replica_set_and_its_services() -> None:
-    found = workload(deployment()).pod
+def test_default_spreading_counts_replica_set_and_its_services() -> None:
+    found = parse_workload(build_deployment()).pod
     hashed = dict(found.labels)["pod-template-hash"]
     assert found.default_spread == build_label_selector({"app": "web", "pod-template-hash": hashed})
     service = {
@@ -246,24 +262,24 @@ def test_default_spreading_counts_the_replica_set_and_its_services() -> None:
         "metadata": {"name": "s", "namespace": "shop"},
         "spec": {"selector": {"app": "web"}},
     }
-    daemon = deployment(kind="DaemonSet")
-    assert workload(daemon).pod.default_spread is None
-    assert workload(daemon, service).pod.default_spread == build_label_selector({"app": "web"})
+    daemon = build_deployment(kind="DaemonSet")
+    assert parse_workload(daemon).pod.default_spread is None
+    assert parse_workload(daemon, service).pod.default_spread == build_label_selector({"app": "web"})
 
 
 # --- kinds ------------------------------------------------------------------------------------------------
 
 
 def test_replicas_by_kind() -> None:
-    assert workload(deployment()).replicas == 1
-    assert workload(deployment(replicas=0)).replicas == 0
-    assert workload(deployment(kind="ReplicaSet", replicas=4)).replicas == 4
+    assert parse_workload(build_deployment()).replicas == 1
+    assert parse_workload(build_deployment(replicas=0)).replicas == 0
+    assert parse_workload(build_deployment(kind="ReplicaSet", replicas=4)).replicas == 4
     single = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": {"containers": ONE}}
-    assert workload(single).key == "default/Pod/one"
+    assert parse_workload(single).key == "default/Pod/one"
     parallel = {"parallelism": 5, "completions": 3}
-    assert workload(job(**parallel)).replicas == 3
-    assert dict(workload(job(**parallel)).pod.labels)["job-name"] == "j"
-    assert workload(job(**parallel, suspend=True)).replicas == 0
+    assert parse_workload(build_job(**parallel)).replicas == 3
+    assert dict(parse_workload(build_job(**parallel)).pod.labels)["job-name"] == "j"
+    assert parse_workload(build_job(**parallel, suspend=True)).replicas == 0
 
 
 @pytest.mark.parametrize(
@@ -273,18 +289,18 @@ def test_replicas_by_kind() -> None:
         (4, {}, 1, 1),
         (10, {}, 3, 2),
         (10, {"maxSurge": "50%", "maxUnavailable": 3}, 5, 3),
-        (3, {"maxSurge": 0}, 0, 1),  # 25% of 3 rounds to none: Kubernetes then lets one go
+        (3, {"maxSurge": 0}, 0, 1),  # 25 % of 3 rounds to none; Kubernetes then allows one unavailable pod.
     ],
 )
 def test_rolling_updates(replicas: int, rolling: dict[str, Any], surge: int, unavailable: int) -> None:
-    found = workload(deployment(replicas=replicas, strategy={"rollingUpdate": rolling}))
+    found = parse_workload(build_deployment(replicas=replicas, strategy={"rollingUpdate": rolling}))
     assert (found.strategy, found.max_surge, found.max_unavailable) == (Strategy.ROLLING, surge, unavailable)
 
 
 def test_other_strategies() -> None:
-    assert workload(deployment(strategy={"type": "Recreate"})).strategy is Strategy.RECREATE
-    stateful = workload(
-        deployment(
+    assert parse_workload(build_deployment(strategy={"type": "Recreate"})).strategy is Strategy.RECREATE
+    stateful = parse_workload(
+        build_deployment(
             kind="StatefulSet",
             updateStrategy={"rollingUpdate": {"partition": 2}},
             ordinals={"start": 5},
@@ -292,14 +308,14 @@ def test_other_strategies() -> None:
         )
     )
     assert (stateful.partition, stateful.first_ordinal, stateful.is_ordered) == (2, 5, False)
-    assert workload(deployment(kind="StatefulSet")).is_ordered
-    daemon = workload(deployment(kind="DaemonSet", updateStrategy={"type": "OnDelete"}))
+    assert parse_workload(build_deployment(kind="StatefulSet")).is_ordered
+    daemon = parse_workload(build_deployment(kind="DaemonSet", updateStrategy={"type": "OnDelete"}))
     assert daemon.strategy is Strategy.ON_DELETE
 
 
 def test_equal_templates_have_equal_hashes() -> None:
-    assert pod({}).template == workload(deployment(replicas=7)).pod.template
-    assert pod({}).template != pod({"containers": [{"name": "c", "image": "x"}]}).template
+    assert parse_pod({}).template == parse_workload(build_deployment(replicas=7)).pod.template
+    assert parse_pod({}).template != parse_pod({"containers": [{"name": "c", "image": "x"}]}).template
 
 
 @pytest.mark.parametrize(
@@ -311,101 +327,110 @@ def test_equal_templates_have_equal_hashes() -> None:
         (0, 0, "0 replicas disable it, and none are predicted"),
     ],
 )
-def test_an_autoscaler_keeps_replicas_within_its_bounds(replicas: int, predicted: int, outcome: str) -> None:
+def test_autoscaler_keeps_replicas_within_its_bounds(replicas: int, predicted: int, outcome: str) -> None:
     scaler = {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "h", "namespace": "shop"},
         "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 2, "maxReplicas": 5},
     }
-    reading = read(deployment(replicas=replicas), scaler)
+    reading = parse_workloads(build_deployment(replicas=replicas), scaler)
     assert reading.workloads[0].replicas == predicted
     assert reading.findings[0].detail == (
         "Deployment shop/web is scaled by HorizontalPodAutoscaler h between 2 and 5 replicas; " + outcome + "."
     )
 
 
-def test_kinds_that_come_and_go_are_left_out_with_a_warning() -> None:
+def test_transient_kinds_are_omitted_with_a_warning() -> None:
     cron = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": {}}
-    reading = read(cron)
+    reading = parse_workloads(cron)
     assert reading.workloads == ()
     assert "their pods are short-lived" in reading.findings[0].detail
 
 
-# --- what is wrong ------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
         (
-            deployment({"containers": []}),
+            build_deployment({"containers": []}),
             "error: Deployment shop/web: spec.template.spec.containers needs at least one",
         ),
-        (deployment({"nodeSelector": ["x"]}), "spec.template.spec.nodeSelector must be a mapping"),
-        (deployment({"tolerations": {"operator": "Exists"}}), "warning: Deployment shop/web: spec.template.spec.toler"),
-        (deployment({"tolerations": [{"operator": "Like", "key": "k"}]}), 'is "Like"; it must be one of Equal, Exists'),
+        (build_deployment({"nodeSelector": ["x"]}), "spec.template.spec.nodeSelector must be a mapping"),
         (
-            deployment({"tolerations": [{"effect": "Foo", "key": "k"}]}),
+            build_deployment({"tolerations": {"operator": "Exists"}}),
+            "warning: Deployment shop/web: spec.template.spec.toler",
+        ),
+        (
+            build_deployment({"tolerations": [{"operator": "Like", "key": "k"}]}),
+            'is "Like"; it must be one of Equal, Exists',
+        ),
+        (
+            build_deployment({"tolerations": [{"effect": "Foo", "key": "k"}]}),
             'effect is "Foo"; it must be one of NoSchedule, NoExecute, PreferNoSchedule.',
         ),
-        (deployment({"nodeSelector": {"disk": 1}}), 'nodeSelector.disk must be a text; write "1"'),
-        (deployment(replicas=-1), "spec.replicas must be 0 or more, not -1"),
-        (deployment(replicas=999_999_999), "spec.replicas is 999,999,999; a Kubernetes cluster is built"),
-        (deployment(replicas=2**31), "spec.replicas must be at most 2147483647, not 2147483648"),
-        (deployment(replicas="3"), "spec.replicas must be a whole number"),
-        (deployment(selector={"matchLabels": {"app": "other"}}), "does not match the labels of the template"),
-        (deployment(selector=None), "spec.selector must be set"),
-        (deployment(anti(topologyKey="")), "topologyKey must not be empty"),
-        (deployment(anti(matchLabelKeys=["app"])), "labelSelector must be set when matchLabelKeys"),
-        (deployment({"schedulerName": "mine"}), "its rules are unknown"),
-        (deployment(strategy={"rollingUpdate": {"maxSurge": "a lot"}}), "a number of pods or a percentage"),
-        (deployment(strategy={"rollingUpdate": NEITHER}), "maxUnavailable must not be 0 while maxSurge is 0"),
+        (build_deployment({"nodeSelector": {"disk": 1}}), 'nodeSelector.disk must be a text; write "1"'),
+        (build_deployment(replicas=-1), "spec.replicas must be 0 or more, not -1"),
+        (build_deployment(replicas=999_999_999), "spec.replicas is 999,999,999; a Kubernetes cluster is built"),
+        (build_deployment(replicas=2**31), "spec.replicas must be at most 2147483647, not 2147483648"),
+        (build_deployment(replicas="3"), "spec.replicas must be a whole number"),
+        (build_deployment(selector={"matchLabels": {"app": "other"}}), "does not match the labels of the template"),
+        (build_deployment(selector=None), "spec.selector must be set"),
+        (build_deployment(build_anti_affinity(topologyKey="")), "topologyKey must not be empty"),
         (
-            deployment(strategy={"rollingUpdate": {"maxSurge": "0%", "maxUnavailable": 0}}),
+            build_deployment(build_anti_affinity(matchLabelKeys=["app"])),
+            "labelSelector must be set when matchLabelKeys",
+        ),
+        (build_deployment({"schedulerName": "mine"}), "its rules are unknown"),
+        (build_deployment(strategy={"rollingUpdate": {"maxSurge": "a lot"}}), "a number of pods or a percentage"),
+        (build_deployment(strategy={"rollingUpdate": NEITHER}), "maxUnavailable must not be 0 while maxSurge is 0"),
+        (
+            build_deployment(strategy={"rollingUpdate": {"maxSurge": "0%", "maxUnavailable": 0}}),
             "error: Deployment shop/web: spec.strategy.rollingUpdate.maxUnavailable must not be 0",
         ),
         (
-            deployment(kind="DaemonSet", updateStrategy={"rollingUpdate": {"maxUnavailable": 0}}),
+            build_deployment(kind="DaemonSet", updateStrategy={"rollingUpdate": {"maxUnavailable": 0}}),
             "spec.updateStrategy.rollingUpdate.maxUnavailable must not be 0",
         ),
         (
-            deployment(strategy={"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}),
+            build_deployment(strategy={"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}),
             "rollingUpdate must not be set when type is Recreate",
         ),
-        (job(completions=-3, suspend=True), "spec.completions must be 0 or more, not -3"),
-        (job(parallelism=-1), "spec.parallelism must be 0 or more, not -1"),
-        (job(completionMode="Foo"), 'completionMode is "Foo"; it must be one of NonIndexed, Indexed'),
-        (job(completionMode="Indexed"), "completions must be set when completionMode is Indexed"),
+        (build_job(completions=-3, suspend=True), "spec.completions must be 0 or more, not -3"),
+        (build_job(parallelism=-1), "spec.parallelism must be 0 or more, not -1"),
+        (build_job(completionMode="Foo"), 'completionMode is "Foo"; it must be one of NonIndexed, Indexed'),
+        (build_job(completionMode="Indexed"), "completions must be set when completionMode is Indexed"),
         (
-            job(template={"spec": {"restartPolicy": "Always", "containers": ONE}}),
+            build_job(template={"spec": {"restartPolicy": "Always", "containers": ONE}}),
             'restartPolicy is "Always"; it must be one of OnFailure, Never.',
         ),
-        (deployment({"restartPolicy": "OnFailure"}), 'is "OnFailure"; it must be one of Always.'),
-        (job(template={"spec": None}), "spec.template.spec.containers needs at least one container"),
+        (build_deployment({"restartPolicy": "OnFailure"}), 'is "OnFailure"; it must be one of Always.'),
+        (build_job(template={"spec": None}), "spec.template.spec.containers needs at least one container"),
     ],
 )
-def test_what_kubernetes_refuses_or_would_misread(broken: dict[str, Any], words: str) -> None:
-    assert words in said(broken)
+def test_invalid_or_misread_manifests_are_rejected(broken: dict[str, Any], words: str) -> None:
+    assert words in get_finding(broken)
 
 
 def test_jobs_of_a_cron_job_end_like_others() -> None:
-    spec = job()["spec"]
-    cron = {**job(), "kind": "CronJob", "spec": {"schedule": "@daily", "jobTemplate": {"spec": spec}}}
-    assert [each.severity.value for each in read(cron).findings] == ["warning"]  # its pods are left out
+    spec = build_job()["spec"]
+    cron = {**build_job(), "kind": "CronJob", "spec": {"schedule": "@daily", "jobTemplate": {"spec": spec}}}
+    assert [each.severity.value for each in parse_workloads(cron).findings] == ["warning"]  # Its pods are omitted.
     spec["template"]["spec"]["restartPolicy"] = "Always"
     words = "CronJob default/j: spec.jobTemplate.spec.template.spec.restartPolicy"
-    assert any(each.detail.startswith(words) for each in read(cron).findings)
+    assert any(each.detail.startswith(words) for each in parse_workloads(cron).findings)
 
 
 # --- other kinds and versions ---------------------------------------------------------------------------
 
 
-def test_a_replication_controller_selects_by_plain_labels() -> None:
-    old = deployment(kind="ReplicationController", replicas=3)
+def test_replication_controller_selects_by_plain_labels() -> None:
+    old = build_deployment(kind="ReplicationController", replicas=3)
     old["apiVersion"] = "v1"
     old["spec"]["selector"] = {"app": "web"}
-    found = workload(old)
+    found = parse_workload(old)
     assert (found.kind, found.replicas, found.strategy) == ("ReplicationController", 3, Strategy.ON_DELETE)
     assert found.pod.default_spread == build_label_selector({"app": "web"})
 
@@ -419,11 +444,11 @@ def test_a_replication_controller_selects_by_plain_labels() -> None:
         ("apps/v1beta1", "Deployment", (Strategy.ROLLING, 2, 1)),
     ],
 )
-def test_old_versions_fill_in_what_they_did(version: str, kind: str, updates: tuple[Strategy, int, int]) -> None:
-    old = deployment(kind=kind, replicas=5)
+def test_old_api_versions_have_their_own_defaults(version: str, kind: str, updates: tuple[Strategy, int, int]) -> None:
+    old = build_deployment(kind=kind, replicas=5)
     old["apiVersion"] = version
     del old["spec"]["selector"]
-    reading = read(old)
+    reading = parse_workloads(old)
     (found,) = reading.workloads
     assert (found.strategy, found.max_surge, found.max_unavailable) == updates
     (finding,) = reading.findings
@@ -431,20 +456,20 @@ def test_old_versions_fill_in_what_they_did(version: str, kind: str, updates: tu
     assert f"{version} is not served since Kubernetes 1.16; write apps/v1." in finding.detail
 
 
-def thing(version: str, kind: str, name: str = "x", **more: Any) -> dict[str, Any]:
+def build_object(version: str, kind: str, name: str = "x", **more: Any) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **more}
 
 
-def test_kinds_whose_pods_nobody_forecasts_are_named_once() -> None:
-    reading = read(
-        thing("argoproj.io/v1alpha1", "Rollout", "a"),
-        thing("argoproj.io/v1alpha1", "Rollout", "b"),
-        thing("kubevirt.io/v1", "VirtualMachine"),
-        thing("resource.k8s.io/v1", "ResourceClaim"),
-        thing("database.example.com/v1", "Cluster"),
-        thing("cert-manager.io/v1", "Certificate"),
-        thing("v1", "ConfigMap"),
-        thing("networking.k8s.io/v1", "Ingress"),
+def test_kinds_without_predicted_pods_are_named_once() -> None:
+    reading = parse_workloads(
+        build_object("argoproj.io/v1alpha1", "Rollout", "a"),
+        build_object("argoproj.io/v1alpha1", "Rollout", "b"),
+        build_object("kubevirt.io/v1", "VirtualMachine"),
+        build_object("resource.k8s.io/v1", "ResourceClaim"),
+        build_object("database.example.com/v1", "Cluster"),
+        build_object("cert-manager.io/v1", "Certificate"),
+        build_object("v1", "ConfigMap"),
+        build_object("networking.k8s.io/v1", "Ingress"),
     )
     assert [(finding.id, finding.detail.partition(":")[0]) for finding in reading.findings] == [
         ("pods-not-predicted", "Rollout a and 1 more object of this kind (argoproj.io)"),
@@ -453,16 +478,16 @@ def test_kinds_whose_pods_nobody_forecasts_are_named_once() -> None:
     ]
 
 
-def test_webhooks_that_see_pods_are_named() -> None:
-    def hook(resource: str) -> dict[str, Any]:
+def test_webhooks_for_pods_are_named() -> None:
+    def build_webhook(resource: str) -> dict[str, Any]:
         hooks = [{"rules": [{"resources": [resource]}]}]
-        return thing("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", webhooks=hooks)
+        return build_object("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", webhooks=hooks)
 
-    assert "may change pods" in said(hook("pods"))
-    assert read(hook("secrets")).findings == ()
+    assert "may change pods" in get_finding(build_webhook("pods"))
+    assert parse_workloads(build_webhook("secrets")).findings == ()
 
 
-def test_claimed_devices_are_not_counted_and_that_is_said() -> None:
-    assert "requests devices (DRA), which are not counted" in said(
-        deployment({"resourceClaims": [{"name": "gpu", "resourceClaimName": "g"}]})
+def test_uncounted_claimed_devices_are_reported() -> None:
+    assert "requests devices (DRA), which are not counted" in get_finding(
+        build_deployment({"resourceClaims": [{"name": "gpu", "resourceClaimName": "g"}]})
     )

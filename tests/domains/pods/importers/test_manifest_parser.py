@@ -1,4 +1,4 @@
-"""Kubernetes YAML to objects: what they are, where they stand, what is wrong with them."""
+"""Tests of objects from Kubernetes YAML: their content, position and errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ spec:
 """
 
 
-def only(text: str) -> Manifest:
+def parse_single(text: str) -> Manifest:
     reading = parse_manifests("m.yaml", text)
     assert reading.findings == ()
     (manifest,) = reading.manifests
@@ -57,8 +57,8 @@ def test_documents_become_objects_in_order() -> None:
         ("apiVersion: example.com/v1\nkind: Widget", ""),
     ],
 )
-def test_the_namespace_when_none_is_written(head: str, namespace: str) -> None:
-    assert only(f"{head}\nmetadata: {{name: x}}\n").namespace == namespace
+def test_default_namespace(head: str, namespace: str) -> None:
+    assert parse_single(f"{head}\nmetadata: {{name: x}}\n").namespace == namespace
 
 
 def test_lists_are_flattened() -> None:
@@ -88,27 +88,27 @@ def test_lists_are_flattened() -> None:
         ("apiVersion: v1\nkind: Pod\n  metadata: {name: a}\n", 3, "mapping values are not allowed"),
     ],
 )
-def test_what_is_wrong_has_a_line(text: str, line: int, said: str) -> None:
+def test_errors_have_a_line(text: str, line: int, said: str) -> None:
     finding = parse_manifests("m.yaml", text).findings[0]
     assert finding.line == line
     assert said in finding.detail
     assert finding.severity.value == "error"
 
 
-def test_an_unquoted_label_is_refused() -> None:
+def test_unquoted_label_is_rejected() -> None:
     text = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels:\n    updateDay: 1\n"
     (finding,) = parse_manifests("m.yaml", text).findings
     assert (finding.severity.value, finding.line) == ("error", 6)
     assert 'label "updateDay" is not a text; quote it' in finding.detail
 
 
-def test_a_key_that_stands_twice_is_refused() -> None:
+def test_duplicate_key_is_rejected() -> None:
     text = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  name: b\n"
     (finding,) = parse_manifests("m.yaml", text).findings
     assert (finding.severity.value, finding.line) == ("error", 5)
 
 
-def test_good_documents_survive_bad_neighbours() -> None:
+def test_valid_documents_are_kept_next_to_invalid_ones() -> None:
     reading = parse_manifests("m.yaml", TWO + "---\n- nonsense\n---\nkind: Pod\n")
     assert len(reading.manifests) == 2
     assert [f.line for f in reading.findings] == [14, 16]
@@ -145,7 +145,7 @@ data:
 """
 
 
-def test_a_configmap_envelope_is_unwrapped_with_a_warning() -> None:
+def test_configmap_envelope_is_unwrapped_with_a_warning() -> None:
     reading = parse_manifests("m.yaml", CONFIGMAP)
     assert [m.kind for m in reading.manifests] == ["ConfigMap"]
     inner = unwrap_envelopes(reading.manifests)
@@ -155,19 +155,19 @@ def test_a_configmap_envelope_is_unwrapped_with_a_warning() -> None:
     assert "write a ResourceEnvelope instead" in finding.detail
 
 
-def test_an_envelope_object_is_unwrapped() -> None:
+def test_envelope_object_is_unwrapped() -> None:
     inner = unwrap_envelopes(parse_manifests("m.yaml", ENVELOPE).manifests)
     assert [(m.title, m.line) for m in inner.manifests] == [("Deployment shop/web", 5)]
     assert inner.findings == ()
 
 
-def test_an_ordinary_configmap_stays() -> None:
+def test_ordinary_configmap_is_kept() -> None:
     text = CONFIGMAP.replace('  annotations: {kubernetes-fleet.io/envelope-configmap: "true"}\n', "")
     manifests = parse_manifests("m.yaml", text).manifests
     assert unwrap_envelopes(manifests).manifests == manifests
 
 
-def test_a_changed_body_becomes_a_manifest_again() -> None:
+def test_changed_body_becomes_a_manifest_again() -> None:
     web = parse_manifests("m.yaml", TWO).manifests[1]
     changed = build_changed_manifest({**web.body, "spec": {"replicas": 9}}, web)
     assert changed is not None
@@ -175,64 +175,69 @@ def test_a_changed_body_becomes_a_manifest_again() -> None:
     assert build_changed_manifest({"kind": "Deployment"}, web) is None
 
 
-# --- what no placement selects ----------------------------------------------------------------------------
+# --- objects excluded from selection ----------------------------------------------------------------------
 
 
-def thing(kind: str, group: str = "", name: str = "x", namespace: str = "shop", **body: object) -> Manifest:
+def build_manifest_object(
+    kind: str, group: str = "", name: str = "x", namespace: str = "shop", **body: object
+) -> Manifest:
     return Manifest(group, "v1", kind, namespace, name, {}, body, 1)
 
 
 @pytest.mark.parametrize(
     "manifest",
     [
-        thing("ConfigMap", namespace="default"),
-        thing("ConfigMap", namespace="kube-system"),
-        thing("ConfigMap", namespace="fleet-member-a"),
-        thing("Namespace", name="kube-public", namespace=""),
-        thing("Namespace", name="default", namespace=""),
-        thing("Pod"),
-        thing("Node", namespace=""),
-        thing("Event"),
-        thing("Event", "events.k8s.io"),
-        thing("Lease", "coordination.k8s.io"),
-        thing("NodeMetrics", "metrics.k8s.io"),
-        thing("ClusterResourcePlacement", "placement.kubernetes-fleet.io", namespace=""),
-        thing("MemberCluster", "cluster.kubernetes-fleet.io", namespace=""),
-        thing("ServiceImport", "networking.fleet.azure.com"),
-        thing("TrafficManagerProfile", "networking.fleet.azure.com"),
-        thing("ServiceImport", "multicluster.x-k8s.io"),
-        thing("ConfigMap", name="kube-root-ca.crt"),
-        thing("ServiceAccount", name="default"),
-        thing("Secret", type="kubernetes.io/service-account-token"),
-        replace(thing("EndpointSlice", "discovery.k8s.io"), labels={"endpointslice.kubernetes.io/managed-by": "c"}),
+        build_manifest_object("ConfigMap", namespace="default"),
+        build_manifest_object("ConfigMap", namespace="kube-system"),
+        build_manifest_object("ConfigMap", namespace="fleet-member-a"),
+        build_manifest_object("Namespace", name="kube-public", namespace=""),
+        build_manifest_object("Namespace", name="default", namespace=""),
+        build_manifest_object("Pod"),
+        build_manifest_object("Node", namespace=""),
+        build_manifest_object("Event"),
+        build_manifest_object("Event", "events.k8s.io"),
+        build_manifest_object("Lease", "coordination.k8s.io"),
+        build_manifest_object("NodeMetrics", "metrics.k8s.io"),
+        build_manifest_object("ClusterResourcePlacement", "placement.kubernetes-fleet.io", namespace=""),
+        build_manifest_object("MemberCluster", "cluster.kubernetes-fleet.io", namespace=""),
+        build_manifest_object("ServiceImport", "networking.fleet.azure.com"),
+        build_manifest_object("TrafficManagerProfile", "networking.fleet.azure.com"),
+        build_manifest_object("ServiceImport", "multicluster.x-k8s.io"),
+        build_manifest_object("ConfigMap", name="kube-root-ca.crt"),
+        build_manifest_object("ServiceAccount", name="default"),
+        build_manifest_object("Secret", type="kubernetes.io/service-account-token"),
+        replace(
+            build_manifest_object("EndpointSlice", "discovery.k8s.io"),
+            labels={"endpointslice.kubernetes.io/managed-by": "c"},
+        ),
     ],
     ids=lambda manifest: manifest.title,
 )
-def test_never_selected(manifest: Manifest) -> None:
+def test_excluded_objects_are_never_selected(manifest: Manifest) -> None:
     assert find_selection_exclusion(manifest)
 
 
 @pytest.mark.parametrize(
     "manifest",
     [
-        thing("ConfigMap"),
-        thing("Namespace", name="shop", namespace=""),
-        thing("Deployment", "apps"),
-        thing("ServiceAccount", name="web"),
-        thing("Secret", type="Opaque"),
-        thing("Endpoints"),
-        thing("EndpointSlice", "discovery.k8s.io"),
-        thing("ResourceEnvelope", "placement.kubernetes-fleet.io"),
-        thing("Pod", "example.com"),
-        thing("ServiceExport", "networking.fleet.azure.com"),
-        thing("TestResource", "test.kubernetes-fleet.io"),
+        build_manifest_object("ConfigMap"),
+        build_manifest_object("Namespace", name="shop", namespace=""),
+        build_manifest_object("Deployment", "apps"),
+        build_manifest_object("ServiceAccount", name="web"),
+        build_manifest_object("Secret", type="Opaque"),
+        build_manifest_object("Endpoints"),
+        build_manifest_object("EndpointSlice", "discovery.k8s.io"),
+        build_manifest_object("ResourceEnvelope", "placement.kubernetes-fleet.io"),
+        build_manifest_object("Pod", "example.com"),
+        build_manifest_object("ServiceExport", "networking.fleet.azure.com"),
+        build_manifest_object("TestResource", "test.kubernetes-fleet.io"),
     ],
     ids=lambda manifest: manifest.title,
 )
-def test_may_be_selected(manifest: Manifest) -> None:
+def test_other_objects_may_be_selected(manifest: Manifest) -> None:
     assert find_selection_exclusion(manifest) is None
 
 
-def test_endpoints_of_a_service_are_its_own() -> None:
-    assert find_selection_exclusion(thing("Endpoints"), {("shop", "x")})
-    assert find_selection_exclusion(thing("Endpoints"), {("other", "x")}) is None
+def test_endpoints_of_a_service_are_excluded() -> None:
+    assert find_selection_exclusion(build_manifest_object("Endpoints"), {("shop", "x")})
+    assert find_selection_exclusion(build_manifest_object("Endpoints"), {("other", "x")}) is None

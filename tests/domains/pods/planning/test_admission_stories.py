@@ -1,4 +1,4 @@
-"""Pods that webhooks, mirrors and VPA rewrote, in dumps as kubectl prints them: no rewriting is a template change."""
+"""Tests of pods rewritten by webhooks, mirrors and VPA, in dumps of kubectl: no rewriting is a template change."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pytest
 
 from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.pods.importers.cluster_objects import node
-from tests.domains.pods.planning.test_cluster_observation import OF_A, seen, whole, with_images
-from tests.domains.pods.planning.test_dump_doubts import certainties, hook, ids
+from tests.domains.pods.planning.test_cluster_observation import OF_A, add_images, add_standard_objects, plan_observed
+from tests.domains.pods.planning.test_dump_doubts import build_webhook, list_certainties, list_warning_ids
 from tests.domains.pods.planning.test_pods import manifest, pods, workers
 from tests.planning.harness import RACKS, applied, good
 
 pytestmark = pytest.mark.of_domains("fleet")
 CONTROL_PLANE: Final = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
-# The second one is free enough to be the only choice.
+# The second node has so much capacity that it is the only choice.
 NODES: Final = (
-    with_images(node("a-np-0"), db=1 << 20),
-    with_images(node("a-np-1", "64"), db=1 << 20),
-    with_images(node("a-control-plane-0", taints=[CONTROL_PLANE]), db=1 << 20),
+    add_images(node("a-np-0"), db=1 << 20),
+    add_images(node("a-np-1", "64"), db=1 << 20),
+    add_images(node("a-control-plane-0", taints=[CONTROL_PLANE]), db=1 << 20),
 )
 KINDS: Final = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 DIGEST: Final = "sha256:" + "ab" * 32
@@ -31,11 +31,11 @@ PINNED: Final = f"registry.local/web@{DIGEST}"
 Body = dict[str, Any]
 
 
-# --- objects as kubectl prints them -------------------------------------------------------------
+# --- objects in the format of kubectl -----------------------------------------------------------
 
 
 def build_template(image: str = "web:1.2", cpu: str = "500m", *, has_init: bool = False) -> Body:
-    """A pod spec as people write it."""
+    """Return a pod spec as in a manifest."""
     resources = {"requests": {"cpu": cpu, "memory": "64Mi"}}
     spec: Body = {"containers": [{"name": "c", "image": image, "resources": resources}]}
     if has_init:
@@ -44,7 +44,7 @@ def build_template(image: str = "web:1.2", cpu: str = "500m", *, has_init: bool 
 
 
 def build_workload(kind: str, spec: Body, replicas: int = 2) -> Body:
-    """A manifest."""
+    """Return a manifest."""
     labels = {"app": "web"}
     metadata = {"name": "web", "namespace": "default"}
     template = {"metadata": {"labels": labels}, "spec": deepcopy(spec)}
@@ -61,7 +61,7 @@ def build_workload(kind: str, spec: Body, replicas: int = 2) -> Body:
 
 
 def print_spec(spec: Body) -> Body:
-    """A pod spec with the defaults of the API server."""
+    """Return a pod spec with the defaults of the API server."""
     printed = deepcopy(spec)
     for section in ("containers", "initContainers"):
         for container in printed.get(section, ()):
@@ -78,7 +78,7 @@ def print_spec(spec: Body) -> Body:
 
 
 def print_live(workload: Body, replicas: int = 2) -> list[Body]:
-    """A workload of the cluster, with the ReplicaSet of a Deployment."""
+    """Return a workload of the cluster, with the ReplicaSet of a Deployment."""
     live = deepcopy(workload)
     kind, spec = live["kind"], live["spec"]
     live["metadata"]["managedFields"] = [
@@ -117,7 +117,7 @@ def print_live(workload: Body, replicas: int = 2) -> list[Body]:
 
 
 def print_pods(kind: str, specs: Sequence[Body]) -> list[Body]:
-    """The Running pods of a workload, each with its spec, one per node in turn."""
+    """Return the Running pods of a workload, each with its spec, one per node in turn."""
     printed = []
     for number, spec in enumerate(specs):
         owner, labels = ("ReplicaSet", "web-5d"), {"app": "web", "pod-template-hash": "5d"}
@@ -157,11 +157,11 @@ def print_pods(kind: str, specs: Sequence[Body]) -> list[Body]:
 
 def plan_dump(workload: Body, *objects: Body) -> PlanResult:
     text = RACKS + workers(2) + OF_A + manifest("m", json.dumps(workload))
-    return good(seen(text, *whole(*NODES, *objects)))
+    return good(plan_observed(text, *add_standard_objects(*NODES, *objects)))
 
 
 def rewrite(spec: Body, *, image: str = "", cpu: str = "", sidecar: str = "", init_image: str = "") -> Body:
-    """A pod spec after admission."""
+    """Return a pod spec after admission."""
     changed = deepcopy(spec)
     container = changed["containers"][0]
     if image:
@@ -175,7 +175,7 @@ def rewrite(spec: Body, *, image: str = "", cpu: str = "", sidecar: str = "", in
     return changed
 
 
-# --- stories ------------------------------------------------------------------------------------
+# --- scenarios ----------------------------------------------------------------------------------
 
 REWRITES: Final[dict[str, dict[str, str]]] = {
     "mirror": {"image": MIRRORED},
@@ -203,7 +203,7 @@ def test_rewritten_pods_move_nothing(kind: str, name: str, has_live: bool) -> No
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
 @pytest.mark.parametrize("name", REWRITES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_half_of_the_pods_rewritten_moves_nothing(kind: str, name: str, has_live: bool) -> None:
+def test_rewriting_of_half_the_pods_moves_nothing(kind: str, name: str, has_live: bool) -> None:
     spec = build_template()
     workload = build_workload(kind, spec, 4)
     there = print_pods(kind, [spec, rewrite(spec, **REWRITES[name])] * (1 if kind == "DaemonSet" else 2))
@@ -223,7 +223,7 @@ def test_rewritten_init_containers_move_nothing(kind: str, has_live: bool) -> No
 
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_image_of_the_manifest_is_a_template_change(kind: str, has_live: bool) -> None:
+def test_new_image_in_manifest_is_a_template_change(kind: str, has_live: bool) -> None:
     there = print_pods(kind, [rewrite(build_template(), image=MIRRORED)] * 2)
     live = print_live(build_workload(kind, build_template()))
     result = plan_dump(build_workload(kind, build_template("web:2")), *there, *(live if has_live else ()))
@@ -233,41 +233,41 @@ def test_another_image_of_the_manifest_is_a_template_change(kind: str, has_live:
 
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
-def test_new_pods_of_a_rewritten_workload_are_like_the_others(kind: str, has_live: bool) -> None:
-    """The third pod of 3 CPUs after admission fits on one node alone. Without live objects nobody knows why."""
+def test_new_pods_of_rewritten_workload_equal_the_others(kind: str, has_live: bool) -> None:
+    """The third pod of 3 CPUs after admission fits on one node only. Without live objects the reason is unknown."""
     spec = build_template()
     there = print_pods(kind, [rewrite(spec, image=MIRRORED, cpu="3")] * 2)
     there[1]["spec"]["nodeName"] = "a-np-0"
     workload = build_workload(kind, spec, 3)
     live = print_live(build_workload(kind, spec)) if has_live else ()
-    result = plan_dump(workload, *there, *live, hook())
+    result = plan_dump(workload, *there, *live, build_webhook())
     assert pods(result) == {"web-2": ("place", "scale_out")}
     assert [row.target.node for row in result.plan.placements if row.object == "web-2"] == ["a-np-1"]
     expected = (True, None) if has_live else (False, "admission webhooks")
-    assert certainties(result)["web-2"] == expected
+    assert list_certainties(result)["web-2"] == expected
 
 
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
 @pytest.mark.parametrize("name", REWRITES)
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
-def test_a_new_pod_beside_pods_of_two_forms_is_not_certain(kind: str, name: str, has_live: bool) -> None:
+def test_new_pod_with_pods_of_two_forms_is_not_certain(kind: str, name: str, has_live: bool) -> None:
     spec = build_template()
     there = print_pods(kind, [spec, rewrite(spec, **REWRITES[name])])
     live = print_live(build_workload(kind, spec)) if has_live else ()
-    result = plan_dump(build_workload(kind, spec, 3), *there, *live, hook())
+    result = plan_dump(build_workload(kind, spec, 3), *there, *live, build_webhook())
     assert pods(result) == {"web-2": ("place", "scale_out")}
-    assert certainties(result)["web-2"] == (False, "admission webhooks")
+    assert list_certainties(result)["web-2"] == (False, "admission webhooks")
 
 
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_webhook_that_rewrote_nothing_moves_nothing(kind: str, has_live: bool) -> None:
+def test_webhook_without_effect_moves_nothing(kind: str, has_live: bool) -> None:
     spec = build_template()
     workload = build_workload(kind, spec)
     live = print_live(workload) if has_live else ()
-    result = plan_dump(workload, *print_pods(kind, [spec] * 2), *live, hook())
+    result = plan_dump(workload, *print_pods(kind, [spec] * 2), *live, build_webhook())
     assert pods(result) == {}
-    assert set(certainties(result).values()) <= {(True, None)}
+    assert set(list_certainties(result).values()) <= {(True, None)}
 
 
 def print_autoscalers(maximum: int = 5) -> list[Body]:
@@ -310,19 +310,19 @@ def test_horizontal_and_vertical_autoscaler_together_move_nothing(rewritten: int
     there = print_pods("Deployment", [rewrite(spec, cpu="750m")] * rewritten + [spec] * (4 - rewritten))
     result = plan_dump(workload, *there, *live, *print_autoscalers())
     assert pods(result) == {}
-    assert "replicas-of-cluster" in ids(result)
+    assert "replicas-of-cluster" in list_warning_ids(result)
 
 
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_second_plan_with_rewritten_pods_is_empty(kind: str, has_live: bool) -> None:
-    """The pods of state are those of the manifest; the dump after the apply has rewritten ones."""
+def test_second_plan_with_rewritten_pods_is_empty(kind: str, has_live: bool) -> None:
+    """The pods in the state are those of the manifest; the dump after the apply has rewritten ones."""
     workload = build_workload(kind, build_template())
     state = applied(plan_dump(workload))
     there = print_pods(kind, [rewrite(build_template(), image=PINNED, cpu="750m")] * 2)
     live = print_live(workload) if has_live else ()
     text = RACKS + workers(2) + OF_A + manifest("m", json.dumps(workload))
-    assert pods(good(seen(text, *whole(*NODES, *there, *live), state=state))) == {}
+    assert pods(good(plan_observed(text, *add_standard_objects(*NODES, *there, *live), state=state))) == {}
 
 
 IMAGES: Final = {
@@ -340,15 +340,15 @@ IMAGES: Final = {
 
 @pytest.mark.parametrize(("images", "is_same"), IMAGES.items())
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
-def test_an_image_is_recognized_by_name_tag_and_digest(kind: str, images: tuple[str, str], is_same: bool) -> None:
+def test_image_is_compared_by_name_tag_and_digest(kind: str, images: tuple[str, str], is_same: bool) -> None:
     image, observed = images
     result = plan_dump(build_workload(kind, build_template(image)), *print_pods(kind, [build_template(observed)] * 2))
     assert {trigger for _, trigger in pods(result).values()} == (set() if is_same else {"template_changed"})
 
 
 @pytest.mark.parametrize("name", ["mirror", "VPA", "mirror and VPA"])
-def test_a_rollout_in_progress_keeps_its_rewritten_pods(name: str) -> None:
-    """Pods of two revisions, all of them rewritten: those of the current image stay."""
+def test_rollout_in_progress_keeps_its_rewritten_pods(name: str) -> None:
+    """All pods of two revisions are rewritten; those with the current image stay."""
     there = print_pods("Deployment", [rewrite(build_template("web:1.1"), cpu="750m"), build_template()])
     there[0]["spec"]["containers"][0]["image"] = "mirror.local/web:1.1"
     there[0]["metadata"]["labels"]["pod-template-hash"] = "4c"
@@ -360,8 +360,8 @@ def test_a_rollout_in_progress_keeps_its_rewritten_pods(name: str) -> None:
 
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
-def test_a_sidecar_as_an_init_container_is_in_new_pods(kind: str, has_live: bool) -> None:
-    """Pods of half a CPU with an injected sidecar of 5 CPUs: the third one does not fit beside them."""
+def test_sidecar_init_container_is_added_to_new_pods(kind: str, has_live: bool) -> None:
+    """Pods of half a CPU have an injected sidecar of 5 CPUs: the third pod does not fit next to them."""
     spec = build_template()
     injected = deepcopy(spec)
     injected["initContainers"] = [
@@ -373,6 +373,6 @@ def test_a_sidecar_as_an_init_container_is_in_new_pods(kind: str, has_live: bool
     filler[0]["metadata"] |= {"labels": {}, "name": "filler", "ownerReferences": []}
     filler[0]["spec"]["nodeName"] = "a-np-1"
     live = print_live(build_workload(kind, spec)) if has_live else ()
-    result = plan_dump(build_workload(kind, spec, 3), *there, *filler, *live, hook())
+    result = plan_dump(build_workload(kind, spec, 3), *there, *filler, *live, build_webhook())
     assert pods(result) == {"web-2": ("place", "scale_out")}
     assert [row.target and row.target.node for row in result.plan.placements if row.object == "web-2"] == [None]

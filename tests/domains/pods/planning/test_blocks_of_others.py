@@ -1,4 +1,4 @@
-"""Blocks of phase 5 that belong to another domain: fleet and pods leave them to it."""
+"""Tests of phase 5 blocks of another domain: fleet and pods ignore them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ resource "network_slice" "s" {
 """
 
 
-def test_the_phase_of_a_fleet_plans_the_types_of_a_fleet_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fleet_phase_plans_only_fleet_types(monkeypatch: pytest.MonkeyPatch) -> None:
     foreign = replace(NEXUS_SITE, name="network_slice", phase=FLEET_MEMBER_CLUSTER.phase, add_to_inventory=None)
     known = harness.all_types()
     types = PluginRegistries({**known.resource_types, foreign.name: foreign}, known.data_sources)
     monkeypatch.setattr(harness, "all_types", lambda: types)
     planned = {str(change.address) for change in harness.plan(CONFIGURATION).plan.changes}
-    assert planned == {"fleet_member_cluster.m"}  # the other one is for its own domain to plan
+    assert planned == {"fleet_member_cluster.m"}  # The other one is planned by its own domain.

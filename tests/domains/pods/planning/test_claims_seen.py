@@ -1,6 +1,6 @@
-"""Claims of a cluster as kubectl printed it: lost ones, those of others, and those that a StatefulSet kept.
+"""Tests of observed claims in the output of kubectl: lost ones, those of others, and those kept by a StatefulSet.
 
-What kube-scheduler 1.34.4 with the controllers of its version said of the same objects.
+The reasons are those of kube-scheduler 1.34.4 with the controllers of its version for the same objects.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.domains.pods.importers.cluster_objects import node, pod
-from tests.domains.pods.planning.test_cluster_observation import DATA, seen
+from tests.domains.pods.planning.test_cluster_observation import DATA, plan_observed
 from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing
 from tests.planning.harness import applied, good, warnings
 
@@ -30,7 +30,7 @@ REST = (
 )
 
 
-def pvc(name: str, volume: str = "", phase: str = "Bound", **metadata: Any) -> dict[str, Any]:
+def build_pvc(name: str, volume: str = "", phase: str = "Bound", **metadata: Any) -> dict[str, Any]:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     spec |= {"storageClassName": "", **({"volumeName": volume} if volume else {})}
     metadata = {"name": name, "namespace": "default", **metadata}
@@ -43,7 +43,7 @@ def pvc(name: str, volume: str = "", phase: str = "Bound", **metadata: Any) -> d
     }
 
 
-def pv(name: str, on: str = "", claim: str = "", uid: str = "", size: str = "1Gi") -> dict[str, Any]:
+def build_pv(name: str, on: str = "", claim: str = "", uid: str = "", size: str = "1Gi") -> dict[str, Any]:
     spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}}
     if on:
         terms = [{"matchExpressions": [{"key": HOST, "operator": "In", "values": [on]}]}]
@@ -53,7 +53,7 @@ def pv(name: str, on: str = "", claim: str = "", uid: str = "", size: str = "1Gi
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
 
 
-def with_claims(*claims: str) -> str:
+def build_workload_with_claims(*claims: str) -> str:
     volumes = [{"name": f"v{at}", "persistentVolumeClaim": {"claimName": name}} for at, name in enumerate(claims)]
     return MEMBER + manifest("m", deployment("web", 1, spec={"volumes": volumes}), of='"m1"')
 
@@ -65,23 +65,23 @@ UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 @pytest.mark.parametrize(
     ("objects", "reason"),
     [
-        ([pvc("data", "x", "Lost", annotations=BOUND)], LOST),
-        ([pvc("data", "x", "Lost", annotations=BOUND), pv("x", claim="other")], LOST),
-        ([pvc("data", "x", annotations=BOUND)], 'persistentvolume "x" not found'),
-        ([pvc("data", "x", "Pending")], UNBOUND),
-        ([pvc("data", "x", "Pending"), pv("x", claim="other")], UNBOUND),
-        ([pvc("data", "x", "Pending"), pv("x", size="1Mi")], UNBOUND),
+        ([build_pvc("data", "x", "Lost", annotations=BOUND)], LOST),
+        ([build_pvc("data", "x", "Lost", annotations=BOUND), build_pv("x", claim="other")], LOST),
+        ([build_pvc("data", "x", annotations=BOUND)], 'persistentvolume "x" not found'),
+        ([build_pvc("data", "x", "Pending")], UNBOUND),
+        ([build_pvc("data", "x", "Pending"), build_pv("x", claim="other")], UNBOUND),
+        ([build_pvc("data", "x", "Pending"), build_pv("x", size="1Mi")], UNBOUND),
         (
-            [pvc("data", "x", annotations=BOUND, deletionTimestamp="2026-01-01T00:00:00Z"), pv("x")],
+            [build_pvc("data", "x", annotations=BOUND, deletionTimestamp="2026-01-01T00:00:00Z"), build_pv("x")],
             'persistentvolumeclaim "data" is being deleted',
         ),
-        # The volume is that of a claim of this name that is gone; nobody else has one.
-        ([pvc("data", phase="Pending", uid="new"), pv("x", claim="data", uid="old")], UNBOUND),
+        # The volume belongs to a deleted claim of this name; no other claim gets it.
+        ([build_pvc("data", phase="Pending", uid="new"), build_pv("x", claim="data", uid="old")], UNBOUND),
         ([], 'persistentvolumeclaim "data" not found'),
     ],
 )
-def test_a_claim_without_its_volume_leaves_the_pod_pending(objects: list[dict[str, Any]], reason: str) -> None:
-    result = good(seen(with_claims("data"), *REST, *objects))
+def test_claim_without_its_volume_leaves_pod_pending(objects: list[dict[str, Any]], reason: str) -> None:
+    result = good(plan_observed(build_workload_with_claims("data"), *REST, *objects))
     pending = standing(applied(result))["web-0"]
     assert (pending["node"], pending["reason"]) == (None, f"0/3 nodes are available: {reason}.")
     told = {each.id: each for each in warnings(result)}
@@ -97,20 +97,20 @@ def test_a_claim_without_its_volume_leaves_the_pod_pending(objects: list[dict[st
         (("orphan", "named"), UNBOUND),
     ],
 )
-def test_what_the_scheduler_looks_at_first_is_said(claims: tuple[str, ...], reason: str) -> None:
+def test_first_failed_check_is_the_reason(claims: tuple[str, ...], reason: str) -> None:
     objects = [
-        pvc("data", "x", "Lost", annotations=BOUND),
-        pvc("named", "y", "Pending"),
-        pvc("going", "z", annotations=BOUND, deletionTimestamp="2026-01-01T00:00:00Z"),
-        pvc("orphan", "w", annotations=BOUND),
-        pv("z"),
+        build_pvc("data", "x", "Lost", annotations=BOUND),
+        build_pvc("named", "y", "Pending"),
+        build_pvc("going", "z", annotations=BOUND, deletionTimestamp="2026-01-01T00:00:00Z"),
+        build_pvc("orphan", "w", annotations=BOUND),
+        build_pv("z"),
     ]
-    result = good(seen(with_claims(*claims), *REST, *objects))
+    result = good(plan_observed(build_workload_with_claims(*claims), *REST, *objects))
     assert standing(applied(result))["web-0"]["reason"] == f"0/3 nodes are available: {reason}."
 
 
-def stateful(replicas: int) -> str:
-    template = {"metadata": {"name": "data"}, "spec": pvc("data")["spec"]}
+def build_stateful_set(replicas: int) -> str:
+    template = {"metadata": {"name": "data"}, "spec": build_pvc("data")["spec"]}
     spec = {
         "replicas": replicas,
         "serviceName": "db",
@@ -127,25 +127,25 @@ def stateful(replicas: int) -> str:
     return MEMBER + manifest("m", json.dumps(body), of='"m1"')
 
 
-def test_a_stateful_pod_comes_back_to_the_volume_that_its_claim_kept() -> None:
+def test_stateful_pod_returns_to_volume_of_its_kept_claim() -> None:
     objects = [
-        *(pvc(f"data-db-{at}", f"v{at}", annotations=BOUND, uid=f"u{at}") for at in range(3)),
-        pvc("data-db-3", "v3", "Lost", annotations=BOUND),
-        *(pv(f"v{at}", f"n{2 - at}", f"data-db-{at}", f"u{at}") for at in range(3)),
-        # The claim that had it is deleted: nobody gets it.
-        pv("v4", "n0", "data-db-4", "u4"),
+        *(build_pvc(f"data-db-{at}", f"v{at}", annotations=BOUND, uid=f"u{at}") for at in range(3)),
+        build_pvc("data-db-3", "v3", "Lost", annotations=BOUND),
+        *(build_pv(f"v{at}", f"n{2 - at}", f"data-db-{at}", f"u{at}") for at in range(3)),
+        # Its claim is deleted, so no claim gets it.
+        build_pv("v4", "n0", "data-db-4", "u4"),
     ]
-    result = good(seen(stateful(5), *REST, *objects))
+    result = good(plan_observed(build_stateful_set(5), *REST, *objects))
     found = standing(applied(result))
     assert [found[f"db-{at}"]["node"] for at in range(5)] == ["n2", "n1", "n0", None, None]
     assert 'persistentvolumeclaim "data-db-3" bound to non-existent' in found["db-3"]["reason"]
     assert UNBOUND in found["db-4"]["reason"]
 
 
-# --- what may be evicted -------------------------------------------------------------------------
+# --- preemption and disruption budgets -----------------------------------------------------------
 
 
-def budget(allowed: int | None, at_least: int = 1) -> dict[str, Any]:
+def build_budget(allowed: int | None, at_least: int = 1) -> dict[str, Any]:
     spec = {"minAvailable": at_least, "selector": {"matchLabels": {"app": "old"}}}
     status = {} if allowed is None else {"status": {"disruptionsAllowed": allowed, "expectedPods": 2}}
     metadata = {"name": "b", "namespace": "default"}
@@ -154,17 +154,17 @@ def budget(allowed: int | None, at_least: int = 1) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("allowed", "evicted_from"),
-    # Two pods of which one has to stay let one go, unless their controller says that one is not ready.
+    # One of two pods must stay, so one may be evicted, unless their controller reports that one is not ready.
     [(None, "n0"), (1, "n0"), (0, "n2")],
 )
-def test_victims_are_chosen_by_what_a_budget_says_that_it_lets_go(allowed: int | None, evicted_from: str) -> None:
+def test_victims_respect_allowed_disruptions_of_a_budget(allowed: int | None, evicted_from: str) -> None:
     there = [
         pod("old-x", "n0", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
         pod("old-y", "n1", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
         pod("other", "n2", "8", owner=("ReplicaSet", "other-1"), labels={"app": "other"}, priority=1),
     ]
     text = MEMBER + manifest("m", deployment("web", 1, cpu="6", spec={"priorityClassName": "p"}), of='"m1"')
-    result = good(seen(text, *REST, *there, budget(allowed)))
+    result = good(plan_observed(text, *REST, *there, build_budget(allowed)))
     went = standing(applied(result))["web-0"]["node"]
     assert (went in ("n0", "n1")) == (evicted_from == "n0")
     assert pods(result)["web-0"] == ("place", "new")
@@ -172,17 +172,17 @@ def test_victims_are_chosen_by_what_a_budget_says_that_it_lets_go(allowed: int |
 
 @pytest.mark.parametrize(
     ("let_go", "evicted_from"),
-    # A budget that has let a pod go, which is still there, has no say in it any more.
+    # A budget no longer applies to a pod after it allowed the disruption of that pod.
     [((), "n2"), (("old-x",), "n0"), (("old-y",), "n1"), (("another",), "n2")],
 )
-def test_pods_that_a_budget_has_let_go_are_no_violation(let_go: tuple[str, ...], evicted_from: str) -> None:
+def test_already_allowed_disruptions_are_no_violation(let_go: tuple[str, ...], evicted_from: str) -> None:
     there = [
         pod("old-x", "n0", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
         pod("old-y", "n1", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
         pod("other", "n2", "8", owner=("ReplicaSet", "other-1"), labels={"app": "other"}, priority=1),
     ]
-    spared = budget(0)
+    spared = build_budget(0)
     spared["status"]["disruptedPods"] = dict.fromkeys(let_go, "2026-11-22T00:00:00Z")
     text = MEMBER + manifest("m", deployment("web", 1, cpu="6", spec={"priorityClassName": "p"}), of='"m1"')
-    result = good(seen(text, *REST, *there, spared))
+    result = good(plan_observed(text, *REST, *there, spared))
     assert standing(applied(result))["web-0"]["node"] == evicted_from

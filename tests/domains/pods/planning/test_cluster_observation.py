@@ -1,4 +1,4 @@
-"""Plans over clusters as kubectl printed them: real nodes, and what runs there already."""
+"""Tests of plans on clusters in the output of kubectl: real nodes, and running pods."""
 
 from __future__ import annotations
 
@@ -21,99 +21,106 @@ NODES = (node("a-np-0"), node("a-np-1"))
 WEB = {"pod-template-hash": "5d", "app": "web"}
 
 
-def seen(text: str, *objects: dict[str, Any], state: State = EMPTY) -> PlanResult:
-    """A plan in which kubectl printed these objects."""
-    # A cluster without any pod was listed without its pods.
+def plan_observed(text: str, *objects: dict[str, Any], state: State = EMPTY) -> PlanResult:
+    """Plan with these objects as output of kubectl."""
+    # Without any pod, the dump would count as one without pods.
     objects = (*objects, pod("setup", "", phase="Succeeded"))
     reading = parse_kubectl_files([("n.json", printed(*objects))])
     values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
     return plan(text, state, data_overrides=(values,))
 
 
-def web(count: int, cpu: str = "1", **more: Any) -> str:
+def build_configuration(count: int, cpu: str = "1", **more: Any) -> str:
     return RACKS + workers(2) + OF_A + manifest("m", deployment("web", count, cpu=cpu, **more))
 
 
-def places(result: PlanResult) -> dict[str, str | None]:
+def list_places(result: PlanResult) -> dict[str, str | None]:
     return {name: place["node"] for name, place in standing(applied(result)).items()}
 
 
-def test_what_runs_already_takes_room() -> None:
+def test_running_pods_take_capacity() -> None:
     other = pod("coredns", "a-np-0", "7500m", owner=("ReplicaSet", "coredns-1"))
-    assert places(good(seen(web(1), *NODES, other))) == {"web-0": "a-np-1"}
+    assert list_places(good(plan_observed(build_configuration(1), *NODES, other))) == {"web-0": "a-np-1"}
     over = pod("coredns", "a-np-0", "7500m", phase="Succeeded")
-    assert set(places(good(seen(web(16), *NODES, over))).values()) == {"a-np-0", "a-np-1"}
+    assert set(list_places(good(plan_observed(build_configuration(16), *NODES, over))).values()) == {"a-np-0", "a-np-1"}
 
 
-def test_the_pods_of_a_workload_are_where_they_were_seen() -> None:
+def test_pods_of_a_workload_stay_on_observed_nodes() -> None:
     there = [pod(f"web-5d-{name}", "a-np-1", owner=("ReplicaSet", "web-5d"), labels=WEB) for name in "xy"]
-    result = good(seen(web(3), *NODES, *there))
+    result = good(plan_observed(build_configuration(3), *NODES, *there))
     state = applied(result)
     assert pods(result) == {"web-2": ("place", "scale_out")}
     observed = standing(state)
     assert [observed[f"web-{n}"]["provenance"] for n in range(3)] == ["observed", "observed", "predicted"]
     assert (observed["web-0"]["node"], observed["web-2"]["node"]) == ("a-np-1", "a-np-0")
-    # What state knows beyond the files came after kubectl looked.
-    assert is_empty(good(seen(web(3), *NODES, *there, state=state)))
+    # Data in the state but not in the files is newer than the dump.
+    assert is_empty(good(plan_observed(build_configuration(3), *NODES, *there, state=state)))
 
 
-def test_real_labels_and_figures_stand_in_for_derived_ones() -> None:
+def test_real_labels_and_figures_replace_derived_ones() -> None:
     ssd = {"nodeSelector": {"disk": "ssd"}}
     objects = (node("a-np-0", labels={"disk": "ssd"}), node("a-np-1"))
-    assert places(good(seen(web(1, spec=ssd), *objects))) == {"web-0": "a-np-0"}
-    assert places(good(seen(web(1, cpu="15"), node("a-np-0"), node("a-np-1", "16")))) == {"web-0": "a-np-1"}
+    assert list_places(good(plan_observed(build_configuration(1, spec=ssd), *objects))) == {"web-0": "a-np-0"}
+    assert list_places(good(plan_observed(build_configuration(1, cpu="15"), node("a-np-0"), node("a-np-1", "16")))) == {
+        "web-0": "a-np-1"
+    }
 
 
-def test_nodes_are_bound_by_provider_id_and_others_are_named() -> None:
-    result = good(seen(web(1, cpu="15"), node("real", "16", provider_id="x:///vm/a-np-1"), node("b", "16")))
+def test_nodes_are_matched_by_provider_id_and_others_are_named() -> None:
+    result = good(
+        plan_observed(
+            build_configuration(1, cpu="15"), node("real", "16", provider_id="x:///vm/a-np-1"), node("b", "16")
+        )
+    )
     (told,) = [each for each in warnings(result) if each.id == "node-without-vm"]
     assert "(b)" in told.detail
-    assert set(places(result).values()) <= {"a-np-1", "b"}
+    assert set(list_places(result).values()) <= {"a-np-1", "b"}
 
 
-def test_a_terminating_pod_keeps_its_room_and_its_ports() -> None:
+def test_terminating_pod_keeps_its_capacity_and_ports() -> None:
     going = pod("web-5d-x", "a-np-0", "8", owner=("ReplicaSet", "web-5d"), labels=WEB, terminating=True)
-    result = good(seen(web(1), *NODES, going))
-    assert places(result) == {"web-0": "a-np-1"}
+    result = good(plan_observed(build_configuration(1), *NODES, going))
+    assert list_places(result) == {"web-0": "a-np-1"}
     assert pods(result) == {"web-0": ("place", "new")}
 
 
-def test_the_pod_that_started_last_is_evicted() -> None:
+def test_last_started_pod_is_evicted() -> None:
     times = ("2026-01-01T10:00:00Z", "2026-01-02T09:00:00Z", "")
     for first, second in [(0, 1), (1, 0), (0, 2), (2, 0)]:
         there = [
             pod(name, f"a-np-{at}", "8", started=times[time], priority=0)
             for at, (name, time) in enumerate((("one", first), ("two", second)))
         ]
-        result = good(seen(web(1, cpu="2", spec={"priority": 9}), *NODES, *there))
-        # Of equals the one is evicted that runs for the shortest time; without any start it has just begun.
+        result = good(plan_observed(build_configuration(1, cpu="2", spec={"priority": 9}), *NODES, *there))
+        # Of equal pods, the one with the shortest run time is evicted; a pod without a start time counts as just
+        # started.
         newest = 0 if first > second else 1
-        assert places(result) == {"web-0": f"a-np-{newest}"}
+        assert list_places(result) == {"web-0": f"a-np-{newest}"}
         assert standing(applied(result))["web-0"]["certain"]
 
 
-def test_daemons_come_to_nodes_that_were_not_there() -> None:
+def test_daemons_are_created_on_new_nodes() -> None:
     daemon = pod("agent-x", "a-np-0", "3500m", owner=("DaemonSet", "agent"))
     # Without its pod on a-np-1, two pods of two CPUs would fit there.
-    result = good(seen(web(1, cpu="2"), node("a-np-0", "3500m"), daemon))
-    assert places(result) == {"web-0": None}
+    result = good(plan_observed(build_configuration(1, cpu="2"), node("a-np-0", "3500m"), daemon))
+    assert list_places(result) == {"web-0": None}
 
 
-def test_a_node_that_the_plan_removes_goes_with_its_pods() -> None:
+def test_removed_node_takes_its_pods_along() -> None:
     state = applied(good(plan(RACKS + workers(2))))
     there = pod("other", "a-np-1", "1")
     text = RACKS + workers(1) + OF_A + manifest("m", deployment("web", 1))
-    result = good(seen(text, *NODES, there, state=state))
-    assert places(result) == {"web-0": "a-np-0"}
+    result = good(plan_observed(text, *NODES, there, state=state))
+    assert list_places(result) == {"web-0": "a-np-0"}
     assert "pods-on-lost-nodes" in {each.id for each in warnings(result)}
 
 
-def test_a_cluster_that_nobody_knows_is_refused_at_its_line() -> None:
-    text = web(1).replace(OF_A, DATA.format(of='"s/b"'))
-    (problem,) = errors(seen(text, *NODES))
+def test_unknown_cluster_is_rejected_at_its_line() -> None:
+    text = build_configuration(1).replace(OF_A, DATA.format(of='"s/b"'))
+    (problem,) = errors(plan_observed(text, *NODES))
     assert (problem.id, problem.subject is not None) == ("unknown-cluster", True)
-    twice = web(1) + OF_A.replace('"a" {', '"b" {')
-    assert [each.id for each in errors(seen(twice, *NODES))] == ["duplicate-observed-cluster"]
+    twice = build_configuration(1) + OF_A.replace('"a" {', '"b" {')
+    assert [each.id for each in errors(plan_observed(twice, *NODES))] == ["duplicate-observed-cluster"]
 
 
 def test_members_with_given_figures_get_nodes() -> None:
@@ -123,13 +130,13 @@ def test_members_with_given_figures_get_nodes() -> None:
         + manifest("m", deployment("web", 1), of='"m1"')
     )
     labels = {"topology.kubernetes.io/baremetalmachine": "bm1"}
-    state = applied(good(seen(text, node("n1", labels=labels))))
+    state = applied(good(plan_observed(text, node("n1", labels=labels))))
     place = standing(state)["web-0"]
     assert (place["node"], place["machine"], place["state"]) == ("n1", "bm1", "Scheduled")
 
 
-def whole(*objects: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    """These objects with what every cluster has."""
+def add_standard_objects(*objects: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Return these objects with those of every cluster."""
     always = (
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}},
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "gold"}, "value": 1000},
@@ -137,83 +144,87 @@ def whole(*objects: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     return (*always, *objects)
 
 
-def with_images(body: dict[str, Any], **images: int) -> dict[str, Any]:
+def add_images(body: dict[str, Any], **images: int) -> dict[str, Any]:
     listed = [{"names": [f"{name}:latest"], "sizeBytes": size} for name, size in images.items()]
     return {**body, "status": {**body["status"], "images": listed}}
 
 
-def test_a_pod_goes_where_its_image_is_and_is_certain_of_it() -> None:
-    there = with_images(node("a-np-1"), web=600 << 20)
+def test_pod_with_local_image_is_certain() -> None:
+    there = add_images(node("a-np-1"), web=600 << 20)
     container = {"name": "c", "image": "web", "resources": {"requests": {"cpu": "1"}}}
-    text = web(1, spec={"containers": [container]})
+    text = build_configuration(1, spec={"containers": [container]})
     control = node("a-control-plane-0", unschedulable=True)
-    place = standing(applied(good(seen(text, node("a-np-0"), there, control))))["web-0"]
+    place = standing(applied(good(plan_observed(text, node("a-np-0"), there, control))))["web-0"]
     assert (place["node"], place["certain"]) == ("a-np-1", True)
 
 
-def test_room_that_is_promised_to_a_pod_is_kept_for_it() -> None:
+def test_capacity_nominated_for_a_pod_is_reserved() -> None:
     waiting = pod("vip", "", "6", priority=5)
     waiting["status"] = {"phase": "Pending", "nominatedNodeName": "a-np-0"}
-    assert places(good(seen(web(1, cpu="4"), node("a-np-0"), node("a-np-1", "4"), waiting))) == {"web-0": "a-np-1"}
-    # A more important pod does not mind.
-    above = web(1, cpu="5", spec={"priority": 9})
-    assert places(good(seen(above, node("a-np-0"), node("a-np-1", "4"), waiting))) == {"web-0": "a-np-0"}
+    assert list_places(
+        good(plan_observed(build_configuration(1, cpu="4"), node("a-np-0"), node("a-np-1", "4"), waiting))
+    ) == {"web-0": "a-np-1"}
+    # A pod with higher priority ignores the nomination.
+    above = build_configuration(1, cpu="5", spec={"priority": 9})
+    assert list_places(good(plan_observed(above, node("a-np-0"), node("a-np-1", "4"), waiting))) == {"web-0": "a-np-0"}
 
 
-def test_a_pod_that_is_being_resized_holds_the_larger_amount() -> None:
+def test_pod_in_resize_holds_the_larger_amount() -> None:
     smaller = pod("other", "a-np-0", "1")
     smaller["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}, "resources": {}}]
-    assert places(good(seen(web(1), *NODES, smaller))) == {"web-0": "a-np-1"}
+    assert list_places(good(plan_observed(build_configuration(1), *NODES, smaller))) == {"web-0": "a-np-1"}
 
 
-def test_an_allocation_without_actual_resources_does_not_count() -> None:
+def test_allocation_without_actual_resources_is_ignored() -> None:
     """kube-scheduler reads the spec of such a container."""
     smaller = pod("other", "a-np-0", "1")
-    without = places(good(seen(web(1), *NODES, smaller)))
+    without = list_places(good(plan_observed(build_configuration(1), *NODES, smaller)))
     smaller["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}}]
-    assert places(good(seen(web(1), *NODES, smaller))) == without
+    assert list_places(good(plan_observed(build_configuration(1), *NODES, smaller))) == without
 
 
-def test_quotas_and_priorities_of_the_cluster_count() -> None:
+def test_quotas_and_priorities_of_the_cluster_apply() -> None:
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": {"name": "q", "namespace": "default"},
         "spec": {"hard": {"pods": "2"}},
     }
-    text = web(3, spec={"priorityClassName": "gold"})
-    result = good(seen(text, *whole(*NODES, quota)))
-    assert len(places(result)) == 2
+    text = build_configuration(3, spec={"priorityClassName": "gold"})
+    result = good(plan_observed(text, *add_standard_objects(*NODES, quota)))
+    assert len(list_places(result)) == 2
     assert {each.id for each in warnings(result)} & {"pods-not-created"}
 
 
-def test_what_a_whole_dump_does_not_show_is_not_there() -> None:
-    """A claim or a PriorityClass that nobody brings: in a dump of nodes and pods alone it may be there."""
+def test_objects_missing_in_a_complete_dump_do_not_exist() -> None:
+    """A claim or a PriorityClass is not defined: with a dump of nodes and pods alone it might exist."""
     claim = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
-    told = standing(applied(good(seen(web(1, spec=claim), *whole(*NODES)))))["web-0"]
+    told = standing(applied(good(plan_observed(build_configuration(1, spec=claim), *add_standard_objects(*NODES)))))[
+        "web-0"
+    ]
     assert told["state"] == "Pending"
     assert 'available: persistentvolumeclaim "data" not found.' in told["reason"]
-    assert places(good(seen(web(1, spec=claim), *NODES)))["web-0"]
+    assert list_places(good(plan_observed(build_configuration(1, spec=claim), *NODES)))["web-0"]
     urgent = {"priorityClassName": "urgent"}
-    assert not places(good(seen(web(1, spec=urgent), *whole(*NODES))))
-    assert places(good(seen(web(1, spec=urgent), *NODES)))
+    assert not list_places(good(plan_observed(build_configuration(1, spec=urgent), *add_standard_objects(*NODES))))
+    assert list_places(good(plan_observed(build_configuration(1, spec=urgent), *NODES)))
 
 
-def test_a_request_above_the_limit_that_the_cluster_fills_in_makes_no_pod() -> None:
+def test_request_above_default_limit_prevents_pod_creation() -> None:
     limits = {
         "apiVersion": "v1",
         "kind": "LimitRange",
         "metadata": {"name": "l", "namespace": "default"},
         "spec": {"limits": [{"type": "Container", "default": {"cpu": "500m"}}]},
     }
-    result = good(seen(web(1, cpu="1"), *whole(*NODES, limits)))
-    assert not places(result)
+    result = good(plan_observed(build_configuration(1, cpu="1"), *add_standard_objects(*NODES, limits)))
+    assert not list_places(result)
     assert any("must be less than or equal to the limit of 500m" in each.detail for each in warnings(result))
 
 
-def test_pods_that_name_a_priority_class_that_is_not_there_are_rejected_and_not_made() -> None:
-    text = web(2, spec={"priorityClassName": "urgent"})
-    result = good(seen(text, *whole(*NODES)))
+def test_pods_with_missing_priority_class_are_rejected() -> None:
+    text = build_configuration(2, spec={"priorityClassName": "urgent"})
+    result = good(plan_observed(text, *add_standard_objects(*NODES)))
     rows = [row for row in result.plan.placements if row.kind == "pod"]
     assert [(row.object, row.action, row.trigger) for row in rows] == [
         ("web-0", "keep", "rejected"),
@@ -223,86 +234,90 @@ def test_pods_that_name_a_priority_class_that_is_not_there_are_rejected_and_not_
     assert {(row.source, row.target) for row in rows} == {(None, None)}
     assert "pod" not in {total.kind for total in result.plan.placement_totals}
     state = applied(result)
-    assert not places(result)
-    again = good(seen(text, *whole(*NODES), state=state))
+    assert not list_places(result)
+    again = good(plan_observed(text, *add_standard_objects(*NODES), state=state))
     assert is_empty(again)
     assert [row.trigger for row in again.plan.placements] == ["rejected", "rejected"]
 
 
-def test_a_rollout_to_pods_that_nobody_makes_keeps_the_old_ones() -> None:
-    state = applied(good(seen(web(2), *whole(*NODES))))
-    result = good(seen(web(2, spec={"priorityClassName": "urgent"}), *whole(*NODES), state=state))
+def test_rollout_to_rejected_pods_keeps_old_ones() -> None:
+    state = applied(good(plan_observed(build_configuration(2), *add_standard_objects(*NODES))))
+    result = good(
+        plan_observed(
+            build_configuration(2, spec={"priorityClassName": "urgent"}), *add_standard_objects(*NODES), state=state
+        )
+    )
     told = {(row.object, str(row.action), row.trigger) for row in result.plan.placements if row.kind == "pod"}
     assert told == {("web-0", "keep", ""), ("web-1", "keep", ""), ("web-2", "keep", "rejected")}
 
 
-def test_a_daemon_set_loses_no_more_pods_than_it_may_to_ones_that_nobody_makes() -> None:
+def test_daemon_set_with_rejected_pods_loses_at_most_the_allowed() -> None:
     daemons = [deployment("d", 0, cpu="1", kind="DaemonSet", spec=spec) for spec in ({}, {"priorityClassName": "x"})]
     base = RACKS + workers(2) + OF_A
-    state = applied(good(seen(base + manifest("m", daemons[0]), *whole(*NODES))))
-    after = good(seen(base + manifest("m", daemons[1]), *whole(*NODES), state=state))
+    state = applied(good(plan_observed(base + manifest("m", daemons[0]), *add_standard_objects(*NODES))))
+    after = good(plan_observed(base + manifest("m", daemons[1]), *add_standard_objects(*NODES), state=state))
     actions = sorted((str(row.action), row.trigger) for row in after.plan.placements if row.kind == "pod")
     assert actions.count(("remove", "template_changed")) == 1
     assert actions.count(("keep", "rejected")) == 1
     kept = applied(after)
-    again = good(seen(base + manifest("m", daemons[1]), *whole(*NODES), state=kept))
+    again = good(plan_observed(base + manifest("m", daemons[1]), *add_standard_objects(*NODES), state=kept))
     assert is_empty(again)
 
 
-def of_template(revision: str, image: str, cpu: str, on: str, name: str) -> dict[str, Any]:
-    """A pod of Deployment web that one of its templates made."""
+def build_revision_pod(revision: str, image: str, cpu: str, on: str, name: str) -> dict[str, Any]:
+    """Return a pod of Deployment web created from one of its templates."""
     labels = {"pod-template-hash": revision, "app": "web"}
     made = pod(name, on, cpu, owner=("ReplicaSet", f"web-{revision}"), labels=labels)
     made["spec"]["containers"][0]["image"] = image
     return made
 
 
-def test_pods_of_another_image_or_request_are_rolled_out_by_the_first_plan() -> None:
-    text = web(2, image="web:2")
+def test_first_plan_rolls_out_changed_image_but_not_requests() -> None:
+    text = build_configuration(2, image="web:2")
     for image, cpu, outcome in (
         ("web:2", "1", {}),
         ("web:1", "1", {"web-0": ("move", "template_changed"), "web-1": ("move", "template_changed")}),
-        # Requests that differ in all pods may have been changed on admission, or by a VerticalPodAutoscaler.
+        # Different requests in all pods may come from admission, or from a VerticalPodAutoscaler.
         ("web:2", "2", {}),
     ):
-        there = [of_template("5d", image, cpu, f"a-np-{at}", f"web-5d-{at}") for at in range(2)]
-        result = good(seen(text, *whole(*NODES, *there)))
+        there = [build_revision_pod("5d", image, cpu, f"a-np-{at}", f"web-5d-{at}") for at in range(2)]
+        result = good(plan_observed(text, *add_standard_objects(*NODES, *there)))
         assert pods(result) == outcome
-        # The files are older than what was applied: nothing is to be done again.
+        # The files are older than the last apply: no change is repeated.
         state = applied(result)
-        assert is_empty(good(seen(text, *whole(*NODES, *there), state=state)))
-        # Printed anew after the rollout, they show what state has foretold.
-        new = [of_template("6f", "web:2", "1", place["node"], name) for name, place in standing(state).items()]
-        assert not pods(good(seen(text, *whole(*NODES, *new), state=state)))
+        assert is_empty(good(plan_observed(text, *add_standard_objects(*NODES, *there), state=state)))
+        # A new dump after the rollout has the predicted pods.
+        new = [build_revision_pod("6f", "web:2", "1", place["node"], name) for name, place in standing(state).items()]
+        assert not pods(good(plan_observed(text, *add_standard_objects(*NODES, *new), state=state)))
 
 
-def test_of_two_hashes_the_one_that_is_the_manifests_stays() -> None:
-    """A rollout on its way: where all that can be compared is equal, the newer one is the template."""
+def test_pods_of_manifest_template_hash_are_kept() -> None:
+    """A rollout is in progress: if all comparable fields are equal, the newer one is the template."""
     for old_image in ("web:1", "web:2"):
-        old = of_template("5d", old_image, "1", "a-np-0", "web-5d-x")
-        new = of_template("6f", "web:2", "1", "a-np-1", "web-6f-x")
+        old = build_revision_pod("5d", old_image, "1", "a-np-0", "web-5d-x")
+        new = build_revision_pod("6f", "web:2", "1", "a-np-1", "web-6f-x")
         old["status"]["startTime"], new["status"]["startTime"] = ("2026-01-01T10:00:00Z", "2026-01-02T10:00:00Z")
-        result = good(seen(web(2, image="web:2"), *whole(*NODES, old, new)))
+        result = good(plan_observed(build_configuration(2, image="web:2"), *add_standard_objects(*NODES, old, new)))
         assert pods(result) == {"web-0": ("move", "template_changed")}
 
 
-def test_a_rollout_of_what_was_seen_that_hangs_keeps_what_those_pods_hold() -> None:
-    there = [of_template("5d", "web:1", "6", f"a-np-{at}", f"web-5d-{at}") for at in range(2)]
-    text = web(2, image="web:2", cpu="7")
-    result = good(seen(text, *whole(*NODES, *there)))
+def test_blocked_rollout_keeps_resources_of_observed_pods() -> None:
+    there = [build_revision_pod("5d", "web:1", "6", f"a-np-{at}", f"web-5d-{at}") for at in range(2)]
+    text = build_configuration(2, image="web:2", cpu="7")
+    result = good(plan_observed(text, *add_standard_objects(*NODES, *there)))
     assert pods(result) == {"web-2": ("place", "template_changed")}
     state = applied(result)
     assert [place.get("former_template") for place in standing(state).values()][:2] == ["seen-5d"] * 2
-    assert is_empty(good(seen(text, *whole(*NODES, *there), state=state)))
+    assert is_empty(good(plan_observed(text, *add_standard_objects(*NODES, *there), state=state)))
 
 
-def test_a_pod_that_was_resized_or_has_a_sidecar_of_others_is_no_rollout() -> None:
-    resized = of_template("5d", "web:2", "1", "a-np-0", "web-5d-0")
+def test_resized_pods_and_foreign_sidecars_are_no_rollout() -> None:
+    resized = build_revision_pod("5d", "web:2", "1", "a-np-0", "web-5d-0")
     resized["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}, "resources": {}}]
-    sidecar = of_template("5d", "web:2", "1", "a-np-1", "web-5d-1")
+    sidecar = build_revision_pod("5d", "web:2", "1", "a-np-1", "web-5d-1")
     sidecar["spec"]["containers"].append({"name": "mesh", "image": "mesh:1", "resources": {"requests": {"cpu": "6"}}})
     there = [resized, sidecar]
-    assert not pods(good(seen(web(2, image="web:2"), *whole(*NODES, *there))))
-    # What they hold by now leaves the third one no room.
-    third = good(seen(web(3, image="web:2", cpu="1"), *whole(*NODES, *there)))
-    assert places(third)["web-2"] == "a-np-1"
+    assert not pods(good(plan_observed(build_configuration(2, image="web:2"), *add_standard_objects(*NODES, *there))))
+    # Their current usage leaves no capacity for the third one.
+    third = good(plan_observed(build_configuration(3, image="web:2", cpu="1"), *add_standard_objects(*NODES, *there)))
+    assert list_places(third)["web-2"] == "a-np-1"

@@ -1,4 +1,4 @@
-"""Ten dumps, each damaged in ten ways: no certain pod of a damaged dump has another node than in the whole one."""
+"""Tests of ten dumps, each damaged in ten ways: a certain pod has the same node as in the undamaged dump."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES: Final = [f"a-np-{index}" for index in range(4)]
 
 
 def build_dump(seed: int) -> Dump:
-    """Four nodes with pods of others, a webhook, a quota, and an autoscaler in some dumps."""
+    """Return four nodes with pods of others, a webhook, a quota, and an autoscaler in some dumps."""
     draw = random.Random(seed)
     dump: Dump = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}},
@@ -45,11 +45,11 @@ def build_dump(seed: int) -> Dump:
     return dump
 
 
-def without(kind: str) -> Callable[[Dump, random.Random], Dump]:
+def remove_kind(kind: str) -> Callable[[Dump, random.Random], Dump]:
     return lambda dump, _: [body for body in dump if body["kind"] != kind]
 
 
-def make_old(dump: Dump, _: random.Random) -> Dump:
+def age_dump(dump: Dump, _: random.Random) -> Dump:
     text = json.dumps(dump).replace(NOW, OLD)
     result: Dump = json.loads(text)
     return result
@@ -62,7 +62,7 @@ def change_node(dump: Dump, draw: random.Random, condition: Mapping[str, str]) -
     return damaged
 
 
-def list_twice(dump: Dump, draw: random.Random) -> Dump:
+def add_old_copy(dump: Dump, draw: random.Random) -> Dump:
     """Add an older copy of a node, with other resources."""
     body = json.loads(json.dumps(draw.choice([body for body in dump if body["kind"] == "Node"])))
     body["status"]["allocatable"] = {**body["status"]["allocatable"], "cpu": "1"}
@@ -73,28 +73,28 @@ def add_pod(dump: Dump, draw: random.Random, **fields: Any) -> Dump:
     return [*dump, pod("new", fields.pop("on", draw.choice(NAMES)), "3", **fields)]
 
 
-# Kinds that the directory has no file for.
+# Kinds without a file in the directory
 UNREAD: Final[Mapping[str, list[str]]] = {
     "unread quotas": ["ResourceQuota"],
     "unread webhooks": ["MutatingWebhookConfiguration"],
 }
 DAMAGES: Final[Mapping[str, Callable[[Dump, random.Random], Dump]]] = {
-    "no pods": without("Pod"),
-    "old": make_old,
-    "unread quotas": without("ResourceQuota"),
+    "no pods": remove_kind("Pod"),
+    "old": age_dump,
+    "unread quotas": remove_kind("ResourceQuota"),
     "unread webhooks": lambda dump, _: dump,
     "a node is not ready": lambda dump, draw: change_node(dump, draw, {"status": "Unknown"}),
-    "a node listed twice": list_twice,
+    "a node listed twice": add_old_copy,
     "a terminating pod": lambda dump, draw: add_pod(dump, draw, terminating=True),
     "a Pending pod": lambda dump, draw: add_pod(dump, draw, on="", phase="Pending"),
     "an autoscaler": lambda dump, draw: add_pod(dump, draw, owner=("Deployment", "cluster-autoscaler")),
     "a descheduler": lambda dump, draw: add_pod(dump, draw, owner=("Deployment", "descheduler")),
 }
-# Facts of the cluster, not gaps of the files: a certain pod may have another node there.
+# These are facts of the cluster, not gaps of the files: a certain pod may have another node with them.
 FACTS: Final = ("an autoscaler", "a Pending pod", "a terminating pod")
 
 
-def predict(dump: Dump, unread_kinds: list[str]) -> dict[str, tuple[str | None, bool]]:
+def predict_pods(dump: Dump, unread_kinds: list[str]) -> dict[str, tuple[str | None, bool]]:
     """Return node and certainty of each pod."""
     reading = parse_kubectl_files([("n.json", printed(*dump))])
     reading.unread_kinds = list(unread_kinds)
@@ -107,11 +107,11 @@ def predict(dump: Dump, unread_kinds: list[str]) -> dict[str, tuple[str | None, 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("seed", select_cases(range(10)))
-def test_no_certain_pod_depends_on_what_is_missing(seed: int, damage: str) -> None:
+def test_no_certain_pod_depends_on_missing_data(seed: int, damage: str) -> None:
     dump = build_dump(seed)
-    whole = predict(dump, [])
+    whole = predict_pods(dump, [])
     assert any(is_certain for _, is_certain in whole.values())
-    damaged = predict(DAMAGES[damage](dump, random.Random(seed)), UNREAD.get(damage, []))
+    damaged = predict_pods(DAMAGES[damage](dump, random.Random(seed)), UNREAD.get(damage, []))
     wrong = {
         name: (node, whole.get(name))
         for name, (node, is_certain) in damaged.items()

@@ -5,7 +5,13 @@ from __future__ import annotations
 from nexusform.domains.pods.planning.object_pods import ObjectPods
 from nexusform.domains.pods.scheduling.workload_warnings import NO_EXECUTE_EVICTS, PENDING, WorkloadWarning
 from tests.domains.pods.importers.cluster_objects import node, pod
-from tests.domains.pods.planning.test_cluster_observation import NODES, WEB, places, seen, web
+from tests.domains.pods.planning.test_cluster_observation import (
+    NODES,
+    WEB,
+    build_configuration,
+    list_places,
+    plan_observed,
+)
 from tests.domains.pods.planning.test_pods import pods
 from tests.planning.harness import applied, good, is_empty, warnings
 
@@ -14,23 +20,23 @@ DOWN = [{"key": "maintenance", "effect": "NoExecute"}]
 
 def test_own_pods_leave_a_node_that_kubectl_shows_tainted() -> None:
     there = [pod("web-5d-x", "a-np-1", "1", owner=("ReplicaSet", "web-5d"), labels=WEB)]
-    state = applied(good(seen(web(1), *NODES, *there)))
+    state = applied(good(plan_observed(build_configuration(1), *NODES, *there)))
     tainted = (NODES[0], node("a-np-1", taints=DOWN))
-    result = good(seen(web(1), *tainted, *there, state=state))
+    result = good(plan_observed(build_configuration(1), *tainted, *there, state=state))
     assert pods(result) == {"web-0": ("move", "no_execute")}
-    assert places(result) == {"web-0": "a-np-0"}
+    assert list_places(result) == {"web-0": "a-np-0"}
     (told,) = [each for each in warnings(result) if each.id == "no-execute-eviction"]
     assert "web-0 from a-np-1 (maintenance:NoExecute)" in told.detail
     # The files show what was there before it was evicted.
     state = applied(result)
-    assert is_empty(good(seen(web(1), *tainted, *there, state=state)))
+    assert is_empty(good(plan_observed(build_configuration(1), *tainted, *there, state=state)))
 
 
 def test_others_leave_it_too_and_are_named() -> None:
     other = pod("dns-1", "a-np-1", "2", owner=("ReplicaSet", "dns-1"))
     full = pod("db-0", "a-np-0", "7", owner=("StatefulSet", "db"))
     tainted = (NODES[0], node("a-np-1", taints=DOWN))
-    result = good(seen(web(1), *tainted, other, full))
+    result = good(plan_observed(build_configuration(1), *tainted, other, full))
     assert pods(result) == {"web-0": ("place", "new")}
     (told,) = [each for each in warnings(result) if each.id == "no-execute-eviction"]
     assert "dns" in told.detail

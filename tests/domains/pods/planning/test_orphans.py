@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.domains.hub.api_programs import lacking
+from tests.domains.hub.api_programs import find_obstacle
 from tests.domains.pods.importers.cluster_objects import pod
-from tests.domains.pods.planning.test_cluster_observation import NODES, OF_A, places, seen
+from tests.domains.pods.planning.test_cluster_observation import NODES, OF_A, list_places, plan_observed
 from tests.domains.pods.planning.test_live_workloads import configured
 from tests.domains.pods.planning.test_pods import deployment, pods
 from tests.kill_points import run_at_quarter
@@ -36,11 +36,11 @@ def orphan(name: str, node: str = "a-np-1", labels: dict[str, str] = WEB, **more
 def test_a_daemon_set_replaces_adopted_pods_on_their_nodes() -> None:
     text = configured(build("DaemonSet"))
     other = orphan("other", labels={"app": "other"})
-    result = good(seen(text, *NODES, orphan("a"), other))
+    result = good(plan_observed(text, *NODES, orphan("a"), other))
     assert pods(result) == {"web-0": ("move", "template_changed"), "web-1": ("place", "scale_out")}
-    assert places(result) == {"web-0": "a-np-1", "web-1": "a-np-0"}
+    assert list_places(result) == {"web-0": "a-np-1", "web-1": "a-np-0"}
     # The dump is older than the apply.
-    assert is_empty(good(seen(text, *NODES, orphan("a"), other, state=applied(result))))
+    assert is_empty(good(plan_observed(text, *NODES, orphan("a"), other, state=applied(result))))
     assert is_empty(good(plan(text.replace(OF_A, ""), applied(result))))
 
 
@@ -49,7 +49,7 @@ def test_a_daemon_set_keeps_the_oldest_pod_of_a_node() -> None:
         orphan("a-young", started="2026-11-21T02:00:00Z", labels=WEB | REVISION),
         orphan("old", started="2026-11-20T02:00:00Z", labels=WEB | REVISION),
     ]
-    result = good(seen(configured(build("DaemonSet")), *NODES, *orphans))
+    result = good(plan_observed(configured(build("DaemonSet")), *NODES, *orphans))
     assert pods(result) == {"web-0": ("remove", "scale_in"), "web-2": ("place", "scale_out")}
 
 
@@ -57,40 +57,42 @@ def test_a_daemon_set_keeps_the_oldest_pod_of_a_node() -> None:
 def test_adopted_pods_with_the_label_of_a_revision_are_kept(kind: str) -> None:
     # As after `kubectl delete --cascade=orphan`.
     orphans = [orphan(f"web-{n}", f"a-np-{n}", WEB | REVISION) for n in range(2)]
-    result = good(seen(configured(build(kind, 2)), *NODES, *orphans))
+    result = good(plan_observed(configured(build(kind, 2)), *NODES, *orphans))
     assert pods(result) == {}
-    assert places(result) == {"web-0": "a-np-0", "web-1": "a-np-1"}
+    assert list_places(result) == {"web-0": "a-np-0", "web-1": "a-np-1"}
 
 
 def test_on_delete_adopted_pods_are_kept() -> None:
     update = {"updateStrategy": {"type": "OnDelete"}}
     orphans = [orphan(f"web-{n}", f"a-np-{n}") for n in range(2)]
     for kind in ("DaemonSet", "StatefulSet"):
-        assert pods(good(seen(configured(build(kind, 2, **update)), *NODES, *orphans))) == {}
+        assert pods(good(plan_observed(configured(build(kind, 2, **update)), *NODES, *orphans))) == {}
 
 
 def test_a_stateful_set_adopts_pods_of_its_names() -> None:
     orphans = [orphan("web-1"), orphan("web-7"), orphan("other-0"), orphan("web-2", labels={"app": "no"})]
-    result = good(seen(configured(build("StatefulSet", 2)), *NODES, *orphans))
+    result = good(plan_observed(configured(build("StatefulSet", 2)), *NODES, *orphans))
     assert pods(result) == {
         "web-0": ("place", "scale_out"),
         "web-1": ("move", "template_changed"),
         "web-7": ("remove", "scale_in"),
     }
-    assert is_empty(good(seen(configured(build("StatefulSet", 2)), *NODES, *orphans[:1], state=applied(result))))
+    assert is_empty(
+        good(plan_observed(configured(build("StatefulSet", 2)), *NODES, *orphans[:1], state=applied(result)))
+    )
 
 
 def test_pods_that_wait_for_a_node_are_adopted_too() -> None:
     waiting = orphan("web-a", "", phase="Pending")
-    result = good(seen(configured(build("ReplicaSet", 2)), *NODES, waiting))
+    result = good(plan_observed(configured(build("ReplicaSet", 2)), *NODES, waiting))
     assert {name: action for name, (action, _) in pods(result).items()} == {"web-0": "place", "web-1": "place"}
-    assert len(places(result)) == 2
+    assert len(list_places(result)) == 2
 
 
 def test_a_replica_set_adopts_no_pod_twice() -> None:
     text, orphans = configured(build("ReplicaSet")), [orphan("a"), orphan("b")]
-    result = good(seen(text, *NODES, *orphans))
-    assert is_empty(good(seen(text, *NODES, *orphans, state=applied(result))))
+    result = good(plan_observed(text, *NODES, *orphans))
+    assert is_empty(good(plan_observed(text, *NODES, *orphans, state=applied(result))))
 
 
 # --- beside a running kube-controller-manager ----------------------------------------------------
@@ -112,7 +114,7 @@ def _create(cluster: LiveCluster, body: dict[str, Any]) -> str:
 
 @pytest.mark.slow
 @run_at_quarter(3)
-@pytest.mark.skipif(bool(lacking(*_PROGRAMS)), reason=lacking(*_PROGRAMS) or "-")
+@pytest.mark.skipif(bool(find_obstacle(*_PROGRAMS)), reason=find_obstacle(*_PROGRAMS) or "-")
 @pytest.mark.parametrize(
     ("kind", "spec", "names", "labels", "kept"),
     [

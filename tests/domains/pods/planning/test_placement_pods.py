@@ -6,7 +6,7 @@ import json
 
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import State
-from tests.domains.fleet.planning.fleet_harness import pick_n, placement
+from tests.domains.fleet.planning.fleet_harness import build_pick_n, build_placement
 from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing
 from tests.planning.harness import (
     RACKS,
@@ -60,7 +60,7 @@ def available(result: PlanResult) -> dict[str, str]:
 
 
 def test_every_picked_member_gets_the_pods() -> None:
-    text = RACKS + CLUSTERS + MEMBERS + hub(web(2)) + placement()
+    text = RACKS + CLUSTERS + MEMBERS + hub(web(2)) + build_placement()
     result = good(plan(text))
     state = applied(result)
     assert where(state) == {name: {f"web-{n}": f"{name}-np-0" for n in range(2)} for name in NAMES}
@@ -70,8 +70,8 @@ def test_every_picked_member_gets_the_pods() -> None:
 
 
 def test_pods_lower_what_the_member_has_left() -> None:
-    without_pods = available(good(plan(RACKS + CLUSTERS + MEMBERS + hub() + placement())))
-    with_pods = available(good(plan(RACKS + CLUSTERS + MEMBERS + hub(web(2)) + placement())))
+    without_pods = available(good(plan(RACKS + CLUSTERS + MEMBERS + hub() + build_placement())))
+    with_pods = available(good(plan(RACKS + CLUSTERS + MEMBERS + hub(web(2)) + build_placement())))
     assert {n: int(without_pods[n]) - int(with_pods[n]) for n in NAMES} == {"a": 2, "b": 2}
 
 
@@ -81,12 +81,12 @@ def test_objects_given_straight_to_a_cluster_come_first() -> None:
         f"  yaml_body = <<-EOT\n{deployment('first', 1, cpu='3')}\nEOT\n}}\n"
     )
     # Four vCPUs on each worker.
-    state = state_of(RACKS + CLUSTERS + MEMBERS + hub(web(cpu="2")) + placement() + direct)
+    state = state_of(RACKS + CLUSTERS + MEMBERS + hub(web(cpu="2")) + build_placement() + direct)
     assert where(state) == {"a": {"web-0": None}, "b": {"web-0": "b-np-0"}}
 
 
 def test_a_binding_that_goes_takes_its_pods_and_makes_room() -> None:
-    text = RACKS + CLUSTERS + MEMBERS + hub(web()) + placement(pick_n(2))
+    text = RACKS + CLUSTERS + MEMBERS + hub(web()) + build_placement(build_pick_n(2))
     state = state_of(text)
     result = good(plan(without(text, "number_of_clusters = 2", "number_of_clusters = 1"), state))
     assert pods(result) == {"web-0": ("remove", "binding_removed")}
@@ -98,7 +98,7 @@ def test_a_binding_that_goes_takes_its_pods_and_makes_room() -> None:
 
 
 def test_a_new_image_goes_to_every_member() -> None:
-    text = RACKS + CLUSTERS + MEMBERS + hub(web()) + placement()
+    text = RACKS + CLUSTERS + MEMBERS + hub(web()) + build_placement()
     state = state_of(text)
     result = good(plan(text.replace("web:1", "web:2"), state))
     rows = [(str(r.action), r.trigger) for r in result.plan.placements if r.kind == "pod"]
@@ -111,7 +111,7 @@ def test_a_lost_worker_moves_only_its_pods() -> None:
         'count       = 1\n    vm_sku_name = "NC_G6_28_v1"\n    \n',
         'count       = 2\n    vm_sku_name = "NC_G6_28_v1"\n    \n',
     )
-    text = two + MEMBERS + hub(web(2, cpu="100m")) + placement()
+    text = two + MEMBERS + hub(web(2, cpu="100m")) + build_placement()
     state = state_of(text)
     heal = plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",))
     lost = {pod for pod, node in where(state)["a"].items() if node == "a-np-0"}
@@ -123,7 +123,7 @@ def test_a_lost_worker_moves_only_its_pods() -> None:
 
 def test_what_was_placed_on_a_node_made_anew_takes_room_there() -> None:
     direct = manifest("m", deployment("big", 1, cpu="3"), of="nexus_kubernetes_cluster.a.id")
-    text = RACKS + CLUSTERS + MEMBERS + direct + hub(web(1, cpu="3")) + placement()
+    text = RACKS + CLUSTERS + MEMBERS + direct + hub(web(1, cpu="3")) + build_placement()
     state = state_of(text)
     big, small = (standing(state)["big-0"]["node"], where(state)["a"]["web-0"])
     assert (big, small) == ("a-np-0", None), "one of them fits"
@@ -133,7 +133,7 @@ def test_what_was_placed_on_a_node_made_anew_takes_room_there() -> None:
 
 def test_members_with_given_figures_have_no_nodes_to_show() -> None:
     given = 'resource "fleet_member_cluster" "far" {}\n'
-    state = state_of(RACKS + CLUSTERS + MEMBERS + given + hub(web()) + placement())
+    state = state_of(RACKS + CLUSTERS + MEMBERS + given + hub(web()) + build_placement())
     assert set(where(state)) == {"a", "b"}
 
 
@@ -168,7 +168,7 @@ resource "fleet_resource_override" "o" {
   }
 }
 """
-    text = RACKS + CLUSTERS + MEMBERS + hub(web()) + placement()
+    text = RACKS + CLUSTERS + MEMBERS + hub(web()) + build_placement()
     state = state_of(text)
     result = good(plan(text + override, state))
     rows = [r for r in result.plan.placements if r.kind == "pod" and r.action != "keep"]
@@ -185,7 +185,7 @@ resource "fleet_resource_override" "o" {
 
 def test_a_risk_on_several_members_names_each() -> None:
     body = deployment("web", 3, namespace="web", apart="topology.kubernetes.io/baremetalmachine")
-    text = RACKS + CLUSTERS + MEMBERS + hub(body) + placement()
+    text = RACKS + CLUSTERS + MEMBERS + hub(body) + build_placement()
     (told,) = [w for w in warnings(good(plan(text))) if w.summary == "Pending pods"]
     assert told.detail.startswith("On clusters a, b: Deployment web/web: 2 of 3 pods")
 
@@ -193,7 +193,7 @@ def test_a_risk_on_several_members_names_each() -> None:
 def test_a_risk_that_differs_from_member_to_member_is_told_of_each() -> None:
     body = deployment("web", 3, namespace="web", apart="topology.kubernetes.io/baremetalmachine")
     larger = cluster("a", pools=POOLS["a"].replace("count       = 1", "count       = 2"))
-    text = RACKS + CLUSTERS.replace(cluster("a", pools=POOLS["a"]), larger) + MEMBERS + hub(body) + placement()
+    text = RACKS + CLUSTERS.replace(cluster("a", pools=POOLS["a"]), larger) + MEMBERS + hub(body) + build_placement()
     risks = {w.id: w for w in warnings(good(plan(text)))}
     many = risks["unsatisfiable-pod-anti-affinity"].detail
     assert "On cluster a: Deployment web/web: 3 replicas" in many
@@ -222,7 +222,7 @@ def test_a_placements_pods_evict_what_stands_of_objects_planned_before_it() -> N
     state = state_of(base)
     assert attributes(state, "fleet_hub_manifest.z")["workloads"]["low/Deployment/first"]["first-0"]["node"]
     important = deployment("web", 1, namespace="web", cpu="3", spec={"priorityClassName": "gold"})
-    text = base + hub(important) + placement()
+    text = base + hub(important) + build_placement()
     result = good(plan(text, state))
     assert pods(result)["first-0"] == ("move", "preempted")
     after = applied(result, state)

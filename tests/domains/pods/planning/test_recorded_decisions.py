@@ -17,7 +17,7 @@ from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.planning.pod_phase import PlannedPod
 from nexusform.domains.pods.scheduling import pod_explanation
 from nexusform.planning.conclusion.plan_result import PlanResult
-from tests.domains.pods.planning.test_cluster_observation import DATA, seen
+from tests.domains.pods.planning.test_cluster_observation import DATA, plan_observed
 from tests.domains.pods.planning.test_pods import manifest
 from tests.planning.harness import good
 
@@ -62,7 +62,7 @@ def planned(case: dict[str, Any]) -> PlanResult:
     services = [{"apiVersion": "v1", "kind": "Service", **each} for each in case.get("services", [])]
     brought = [*services, *(each for each in case.get("extra", []) if each["kind"] == "RuntimeClass")]
     text = manifest("m", *(json.dumps(each) for each in (*brought, case["pod"])), of='"m1"')
-    return good(seen(MEMBER + NODES + text, *stands))
+    return good(plan_observed(MEMBER + NODES + text, *stands))
 
 
 def _known_here(case: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,13 +12,13 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
 from nexusform.plans.plan import PlacementTotal
 from nexusform.state.objects import InstanceState, State
-from tests.domains.fleet.planning.fleet_harness import pick_n, placement
+from tests.domains.fleet.planning.fleet_harness import build_pick_n, build_placement
 from tests.domains.pods.planning.test_placement_pods import CLUSTERS, MEMBERS, POOLS, hub, web, where
 from tests.domains.pods.planning.test_pods import deployment
 from tests.planning.harness import RACKS, applied, at, cluster, good, is_empty, plan, state_of
 
 BASE = RACKS + CLUSTERS + MEMBERS + hub(web(2))
-ALL = BASE + placement()
+ALL = BASE + build_placement()
 A = "fleet_member_cluster.a"
 STUCK = 'strategy {\n    rolling_update {\n      max_unavailable = "0"\n      max_surge = "0"\n    }\n  }\n'
 
@@ -70,7 +70,7 @@ def test_a_member_that_is_made_anew_leaves_and_joins(state: State, how: str) -> 
 
 
 def test_another_member_is_picked_while_it_is_away() -> None:
-    text = BASE + placement(pick_n(1))
+    text = BASE + build_placement(build_pick_n(1))
     state = state_of(text)
     (held,) = where(state)
     (other,) = {"a", "b"} - {held}
@@ -92,7 +92,7 @@ def test_a_placement_that_was_left_out_learns_of_it_with_the_next_plan(state: St
 
 def test_pods_of_a_binding_that_nothing_removes_go_with_their_member() -> None:
     """No other cluster makes room, so the binding stalls in Unscheduled; nothing runs there any more."""
-    text = BASE + placement(more=STUCK)
+    text = BASE + build_placement(more=STUCK)
     state = state_of(text)
     without_a = text.replace(MEMBERS.split("\nresource")[0] + "\n", "")
     assert without_a != text

@@ -18,7 +18,7 @@ from nexusform.domains.pods.importers.kubernetes_workloads import collect_worklo
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.workloads import Cluster, Node
-from tests.domains.pods.importers.test_kubernetes_volumes import HOST, storage_class, thing
+from tests.domains.pods.importers.test_kubernetes_volumes import HOST, build_object, build_storage_class
 
 NO_MATCH = "node(s) didn't find available persistent volumes to bind"
 ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
@@ -28,10 +28,10 @@ OTHER_ZONE = "node(s) had no available volume zone"
 THERE, AWAY = "node1", "node2"
 
 CLASSES = (
-    storage_class("wait", "kubernetes.io/no-provisioner", volumeBindingMode="WaitForFirstConsumer"),
-    storage_class("now", "kubernetes.io/no-provisioner", volumeBindingMode="Immediate"),
-    storage_class("made", "disk.csi", volumeBindingMode="WaitForFirstConsumer"),
-    storage_class(
+    build_storage_class("wait", "kubernetes.io/no-provisioner", volumeBindingMode="WaitForFirstConsumer"),
+    build_storage_class("now", "kubernetes.io/no-provisioner", volumeBindingMode="Immediate"),
+    build_storage_class("made", "disk.csi", volumeBindingMode="WaitForFirstConsumer"),
+    build_storage_class(
         "made-elsewhere",
         "disk.csi",
         volumeBindingMode="WaitForFirstConsumer",
@@ -44,7 +44,7 @@ def claim(name: str, of: str = "wait", size: str = "1G", bound: str = "", **stat
     """A claim; `bound` is the volume that it has."""
     spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "storageClassName": of}
     spec["resources"] = {"requests": {"storage": size}}
-    made = thing("v1", "PersistentVolumeClaim", name, spec=spec, **status)
+    made = build_object("v1", "PersistentVolumeClaim", name, spec=spec, **status)
     if bound:
         spec["volumeName"] = bound
         made["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
@@ -71,7 +71,7 @@ def volume(name: str, on: str = THERE, size: str = "5G", of: str = "wait", **mor
     spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "storageClassName": of}
     if on:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [reached]}}
-    made = thing("v1", "PersistentVolume", name, spec={**spec, **more.pop("spec", {})})
+    made = build_object("v1", "PersistentVolume", name, spec={**spec, **more.pop("spec", {})})
     made["metadata"]["labels"] = more.pop("labels", {})
     return made
 
@@ -79,7 +79,7 @@ def volume(name: str, on: str = THERE, size: str = "5G", of: str = "wait", **mor
 def verdict(claims: list[str], objects: list[dict[str, Any]], node: dict[str, str]) -> str:
     """Where a pod with these claims goes, else why it does not."""
     volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
-    pod = thing("v1", "Pod", "pod", spec={"containers": [{"name": "c"}], "volumes": volumes})
+    pod = build_object("v1", "Pod", "pod", spec={"containers": [{"name": "c"}], "volumes": volumes})
     text = yaml.safe_dump_all([pod, *CLASSES, *objects], sort_keys=False)
     manifests = parse_manifests("m.yaml", text).manifests
     reading, offer = collect_workloads(manifests), collect_cluster_storage(manifests)

@@ -17,7 +17,14 @@ from nexusform.domains.whatif.questions.fleet_simulation import (
 from nexusform.domains.whatif.rendering.fleet_simulation_report import build_fleet_report
 from nexusform.snapshots.snapshot import list_state_objects
 from nexusform.state.objects import State
-from tests.domains.fleet.planning.fleet_harness import bindings, hub, member, nodes, pick_n, placement
+from tests.domains.fleet.planning.fleet_harness import (
+    build_hub,
+    build_member,
+    build_node_count,
+    build_pick_n,
+    build_placement,
+    get_bindings,
+)
 from tests.planning.harness import all_types, applied, plan
 
 
@@ -52,8 +59,10 @@ def outcome(simulation: FleetSimulation, key: str = "p") -> PlacementOutcome:
     return next(each for each in simulation.placements if each.after.key == key)
 
 
-FLEET = hub() + "".join(member(n, {"ring": n[-1]}, nodes(n[-1])) for n in ("c1", "c2", "c3", "c4"))
-TWO = placement(pick_n(2))
+FLEET = build_hub() + "".join(
+    build_member(n, {"ring": n[-1]}, build_node_count(n[-1])) for n in ("c1", "c2", "c3", "c4")
+)
+TWO = build_placement(build_pick_n(2))
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +124,9 @@ affinity {
   }
 }
 """
-    first = applied(plan(FLEET + placement(by_ring.replace("RING", "4"))))
+    first = applied(plan(FLEET + build_placement(by_ring.replace("RING", "4"))))
     ring = FLEET.replace('"4"', '"9"').replace('"3"', '"4"')
-    state = applied(plan(ring + placement(by_ring.replace("RING", "4")), first))
+    state = applied(plan(ring + build_placement(by_ring.replace("RING", "4")), first))
     before = outcome(simulated(state, join="c5"))
     assert before.after.clusters == ("c4",)
     kept = outcome(simulated(state, **flags))
@@ -127,7 +136,7 @@ affinity {
 
 def test_draining_evicts_cordons_and_says_what_stays() -> None:
     fixed = 'placement_type = "PickFixed"\ncluster_names = ["c4"]'
-    state = applied(plan(FLEET + TWO + placement(fixed, name="fixed") + placement(name="all")))
+    state = applied(plan(FLEET + TWO + build_placement(fixed, name="fixed") + build_placement(name="all")))
     simulation = simulated(state, drain="c4")
     assert outcome(simulation).after.clusters == ("c2", "c3")
     assert outcome(simulation, "all").after.clusters == ("c1", "c2", "c3")
@@ -159,8 +168,8 @@ def test_members_join_as_strangers_like_others_and_by_recovering() -> None:
         }
       }
     """
-    sick = member("c9", {"ring": "4"}, 'health = "NotJoined"')
-    state = applied(plan(FLEET + sick + placement(all_of_ring)))
+    sick = build_member("c9", {"ring": "4"}, 'health = "NotJoined"')
+    state = applied(plan(FLEET + sick + build_placement(all_of_ring)))
     assert outcome(simulated(state, join="c5")).gained == ()
     assert outcome(simulated(state, join="c5", label="c5:ring=4")).gained == ("c5",)
     assert outcome(simulated(state, join="c5=c4")).gained == ("c5",)
@@ -170,7 +179,7 @@ def test_members_join_as_strangers_like_others_and_by_recovering() -> None:
 
 def test_an_external_placement_waits_for_its_run() -> None:
     external = 'strategy {\n  type = "External"\n}'
-    state = applied(plan(FLEET + placement(pick_n(2), external)))
+    state = applied(plan(FLEET + build_placement(build_pick_n(2), external)))
     simulation = simulated(state, leave="c4")
     assert outcome(simulation).gained == ("c2",)
     (new,) = [row for row in outcome(simulation).rows if row.object == "c2"]
@@ -238,7 +247,7 @@ affinity {
   }
 }
 """
-    state = applied(plan(FLEET + placement(policy)))
+    state = applied(plan(FLEET + build_placement(policy)))
     simulation = simulated(state, property="c4:kubernetes-fleet.io/node-count=many")
     assert simulation.has_findings
     stopped = outcome(simulation).abort
@@ -301,7 +310,7 @@ resource "fleet_hub_manifest" "web" {
   EOT
 }
 """
-SORTED = pick_n(
+SORTED = build_pick_n(
     1,
     """
     affinity {
@@ -323,9 +332,9 @@ SORTED = pick_n(
 
 def with_nodes(*names: str) -> str:
     members = [
-        member(name, more=f'kubernetes_cluster_id = nexus_kubernetes_cluster.all["{name}"].id') for name in names
+        build_member(name, more=f'kubernetes_cluster_id = nexus_kubernetes_cluster.all["{name}"].id') for name in names
     ]
-    return NODES + "".join(members) + placement(SORTED) + placement(SORTED, name="q")
+    return NODES + "".join(members) + build_placement(SORTED) + build_placement(SORTED, name="q")
 
 
 @pytest.fixture(scope="module")
@@ -371,7 +380,9 @@ def test_it_says_what_a_plan_of_such_members_does(seed: int) -> None:
     placements = "".join(_placement(draw, f"p{n}") for n in range(4))
 
     def fleet() -> str:
-        return hub() + "".join(member(n, labels[n], nodes(counts[n])) for n in labels) + placements
+        return (
+            build_hub() + "".join(build_member(n, labels[n], build_node_count(counts[n])) for n in labels) + placements
+        )
 
     state = applied(plan(fleet()))
     flags: dict[str, list[str]] = {verb.value: [] for verb in MemberEditKind}
@@ -388,7 +399,7 @@ def test_it_says_what_a_plan_of_such_members_does(seed: int) -> None:
     after = applied(plan(fleet(), state), state)
     simulation = simulated(state, **flags)
     for number in range(4):
-        truth = bindings(after, f"fleet_cluster_resource_placement.p{number}")
+        truth = get_bindings(after, f"fleet_cluster_resource_placement.p{number}")
         holds = sorted(name for name, binding in truth.items() if binding["state"] != "Unscheduled")
         assert list(outcome(simulation, f"p{number}").after.clusters) == holds, json.dumps(flags)
 
@@ -413,9 +424,9 @@ def _placement(draw: random.Random, name: str) -> str:
       }
     """
     if draw.random() < 0.3:
-        return placement(f'placement_type = "PickAll"\n{required}', name=name)
+        return build_placement(f'placement_type = "PickAll"\n{required}', name=name)
     more = draw.choice([required, spread, required + spread, ""])
-    return placement(pick_n(draw.randint(1, 5), more), name=name)
+    return build_placement(build_pick_n(draw.randint(1, 5), more), name=name)
 
 
 def test_what_happens_without_the_edits_too_is_said(two_of_four: State) -> None:
@@ -436,6 +447,6 @@ def test_a_member_of_which_no_figures_are_known_has_no_row_of_room(two_of_four: 
 
 def test_the_verdict_counts_in_words_that_fit(two_of_four: State) -> None:
     assert build_fleet_report(simulated(two_of_four, leave="c4"), "").verdict == "1 of 1 placement changes."
-    second = placement(pick_n(2)).replace('"p"', '"q"')
+    second = build_placement(build_pick_n(2)).replace('"p"', '"q"')
     both = applied(plan(FLEET + TWO + second))
     assert build_fleet_report(simulated(both, leave="c4"), "").verdict == "2 of 2 placements change."

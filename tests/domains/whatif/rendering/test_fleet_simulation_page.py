@@ -13,7 +13,13 @@ from nexusform.domains.whatif.rendering.fleet_simulation_page import render_flee
 from nexusform.domains.whatif.rendering.fleet_simulation_report import build_fleet_report
 from nexusform.snapshots.snapshot import list_state_objects
 from nexusform.state.objects import State
-from tests.domains.fleet.planning.fleet_harness import hub, member, nodes, pick_n, placement
+from tests.domains.fleet.planning.fleet_harness import (
+    build_hub,
+    build_member,
+    build_node_count,
+    build_pick_n,
+    build_placement,
+)
 from tests.domains.whatif.questions.test_fleet_simulation import with_nodes
 from tests.planning.harness import all_types, applied, plan
 
@@ -57,8 +63,8 @@ class _Tables(HTMLParser):
 
 @pytest.fixture(scope="module")
 def two_of_four() -> State:
-    members = "".join(member(name, {"ring": name[-1]}, nodes(name[-1])) for name in MEMBERS)
-    return applied(plan(hub() + members + placement(pick_n(2))))
+    members = "".join(build_member(name, {"ring": name[-1]}, build_node_count(name[-1])) for name in MEMBERS)
+    return applied(plan(build_hub() + members + build_placement(build_pick_n(2))))
 
 
 def page_of(state: State, **flags: str) -> str:
@@ -101,8 +107,8 @@ def test_every_cell_says_why(two_of_four: State) -> None:
 
 def test_of_a_large_fleet_only_what_moves_is_drawn() -> None:
     names = [f"c{number:02}" for number in range(60)]
-    members = "".join(member(name, {}, nodes("1")) for name in names)
-    state = applied(plan(hub() + members + placement(pick_n(2))))
+    members = "".join(build_member(name, {}, build_node_count("1")) for name in names)
+    state = applied(plan(build_hub() + members + build_placement(build_pick_n(2))))
     page = page_of(state, leave="c59")
     tables = _Tables()
     tables.feed(page)
@@ -120,9 +126,9 @@ def test_pods_are_counted_first_and_listed_last() -> None:
 
 
 def test_of_many_placements_those_that_change_are_told() -> None:
-    members = "".join(member(name, {"ring": name[-1]}, nodes(name[-1])) for name in MEMBERS)
-    many = "".join(placement(pick_n(1), name=f"p{number}") for number in range(30))
-    state = applied(plan(hub() + members + many))
+    members = "".join(build_member(name, {"ring": name[-1]}, build_node_count(name[-1])) for name in MEMBERS)
+    many = "".join(build_placement(build_pick_n(1), name=f"p{number}") for number in range(30))
+    state = applied(plan(build_hub() + members + many))
     edits, problems = parse_member_edits({MemberEditKind.LEAVE: ["c4"]})
     assert not problems
     simulation = simulate_member_edits(
