@@ -1,8 +1,10 @@
 """A state server that answers wrongly at one of the calls of a command: nothing of a state is lost."""
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,7 +43,8 @@ WRONG: dict[str, Answer] = {
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http.time, "sleep", lambda _: None)  # type: ignore[attr-defined]
+    # Only of this module: threads of other tests would not pause, either, and keep a processor busy.
+    monkeypatch.setattr(http, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _seconds: None))
 
 
 def write(directory: Path, count: int, address: str = "") -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Callable
 from typing import Final
 
-Files = dict[str, str | bytes]
+Files = dict[str, str | bytes | Callable[[], bytes]]
 MAIN: Final = "lab/main.nf.hcl"
 MORE: Final = "lab/more.nf.hcl"
 
@@ -287,7 +288,7 @@ output "o" {
   csar    = "v.csar"
 }
 """,
-        "lab/v.csar": package(),
+        "lab/v.csar": package,
     },
     "a great many": {
         MORE: """resource "nexus_site" "many" {

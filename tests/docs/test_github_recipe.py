@@ -98,8 +98,8 @@ class Repository:
             file = tree / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.unlink(missing_ok=True)
-            if isinstance(content, bytes):
-                file.write_bytes(content)
+            if not isinstance(content, str):
+                file.write_bytes(content if isinstance(content, bytes) else content())
                 continue
             meant = content.replace("OUTSIDE", str(self.outside)).replace("URL", url)
             if meant.startswith("->"):
